@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cudabind/cudabind/gen/doc"
+	"github.com/cudabind/cudabind/gen/emit"
+	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/headers"
+)
+
+// generate runs the pipeline and returns the package's files.
+func generate(c config, stderr io.Writer) (map[string][]byte, error) {
+	dir, err := includeDir(c, stderr)
+	if err != nil {
+		return nil, err
+	}
+	api, err := parse.Parse(os.DirFS(dir), c.api)
+	if err != nil {
+		return nil, err
+	}
+	if c.cuda != "" && api.Version != c.cuda {
+		return nil, fmt.Errorf("%s is of CUDA %s, not of %s: give -cuda %s, or another folder", dir, api.Version, c.cuda, api.Version)
+	}
+	if _, err := headers.Lookup(api.Version); err != nil {
+		fmt.Fprintf(stderr, "gen: CUDA %s is not among the versions these bindings were tested with\n", api.Version)
+	}
+	frozen, err := readFrozen(c.frozen)
+	if err != nil {
+		return nil, err
+	}
+	if err := model.Complete(api, model.Options{Frozen: frozen}); err != nil {
+		return nil, err
+	}
+	if err := doc.Fill(api); err != nil {
+		return nil, err
+	}
+	files, err := emit.Files(api, emit.Package{Name: c.pkg, Import: c.importPath, Doc: doc.Package(api, c.pkg)})
+	if err != nil {
+		return nil, err
+	}
+	return files, writeFrozen(c.frozen, frozen, model.PlainNames(api))
+}
+
+// includeDir is the folder of headers to read. Those of a pinned version are
+// fetched when they are not there.
+func includeDir(c config, stderr io.Writer) (string, error) {
+	if c.headers != "" {
+		for _, dir := range []string{c.headers, filepath.Join(c.headers, "include")} {
+			if _, err := os.Stat(filepath.Join(dir, "cuda.h")); err == nil {
+				return dir, nil
+			}
+		}
+		return "", fmt.Errorf("-headers %s: no cuda.h there: name the include folder of a CUDA toolkit", c.headers)
+	}
+	if _, err := headers.Lookup(c.cuda); err != nil {
+		return "", fmt.Errorf("%w; for another version name an include folder with -headers", err)
+	}
+	return headers.Fetch(context.Background(), c.cuda, stderr)
+}
+
+// write puts files into dir and removes generated files of an earlier run that
+// are not among them. What was generated before stays whole until everything
+// new is on disk.
+func write(dir string, files map[string][]byte) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(dir, ".gen-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(tmp, name), files[name], 0o666); err != nil {
+			return fmt.Errorf("writing the package: %w", err)
+		}
+	}
+	stale, err := generated(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range stale {
+		if files[name] == nil {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// generated lists the files in dir that an earlier run wrote.
+func generated(dir string) ([]string, error) {
+	var names []string
+	for _, pattern := range []string{"z*.go", "z*.c", "z*.h"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			ours, err := startsWith(path, emit.Marker)
+			if err != nil {
+				return nil, err
+			}
+			if ours {
+				names = append(names, filepath.Base(path))
+			}
+		}
+	}
+	return names, nil
+}
+
+func startsWith(path, prefix string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, len(prefix))
+	n, _ := io.ReadFull(f, head)
+	return string(head[:n]) == prefix, nil
+}

@@ -1,0 +1,280 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Options adjust what Complete makes of an API.
+type Options struct {
+	// Frozen maps plain names to what they were first published for. A plain
+	// name it lacks gets the header's mapping.
+	Frozen map[string]string
+}
+
+// Complete turns what the parser read into what the emitter prints: quirks are
+// applied, everything gets its Go name and number, and nothing is left
+// unhandled.
+func Complete(a *API, opts Options) error {
+	if err := applyQuirks(a); err != nil {
+		return err
+	}
+	if err := handled(a); err != nil {
+		return err
+	}
+	freeze(a, opts.Frozen)
+	if err := checkPFNs(a); err != nil {
+		return err
+	}
+	nameTypes(a)
+	if err := nameFuncs(a); err != nil {
+		return err
+	}
+	for i, f := range a.Funcs {
+		f.Number = i
+		f.Since = Since(a.Name, f.Symbol)
+		for _, p := range f.Params {
+			if p.Type.Is(Callback) && len(f.Callbacks) == 0 {
+				f.Callbacks = append(f.Callbacks, p.Type.Decl)
+			}
+		}
+	}
+	for _, al := range a.Aliases {
+		if al.Func {
+			al.Since = Since(a.Name, al.Target)
+		}
+	}
+	return unique(a)
+}
+
+// handled reports what nobody has decided about.
+func handled(a *API) error {
+	var errs []error
+	for _, c := range a.Consts {
+		if c.Value == "" {
+			errs = append(errs, fmt.Errorf("macro %s has a body that is no constant: a skipMacro quirk must say why it is left out", c.C))
+		}
+	}
+	for _, d := range a.Decls {
+		if d.Kind == Callback && d.Thread == "" {
+			errs = append(errs, fmt.Errorf("callback type %s has no quirk row that says on which thread CUDA calls it", d.C))
+		}
+	}
+	for _, f := range a.Funcs {
+		if f.Group == "" {
+			errs = append(errs, fmt.Errorf("function %s stands in no chapter of %s: a group quirk must say where it belongs", f.Symbol, a.Header))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%s of CUDA %s has declarations that the generator does not know what to do with:\n%w", a.Header, a.Version, err)
+	}
+	return nil
+}
+
+// freeze keeps plain names at the target they were first published for, so
+// that a newer header does not change what a program's call means.
+func freeze(a *API, frozen map[string]string) {
+	symbols := map[string]*Func{}
+	for _, f := range a.Funcs {
+		symbols[f.Symbol] = f
+	}
+	kept := a.Aliases[:0]
+	for _, al := range a.Aliases {
+		old, ok := frozen[al.C]
+		if !ok || old == al.Target {
+			kept = append(kept, al)
+			continue
+		}
+		if al.Func && old == al.C {
+			continue // it was the symbol's own name: the new target has a name too
+		}
+		if al.Func && symbols[old] != nil || !al.Func && declNamed(a, old) != nil {
+			al.Newer, al.Target = al.Target, old
+		}
+		kept = append(kept, al)
+	}
+	a.Aliases = kept
+}
+
+// PlainNames lists the plain names of a and what each means, for the table
+// that freezes them.
+func PlainNames(a *API) map[string]string {
+	out := map[string]string{}
+	for _, f := range a.Funcs {
+		if base, version, thread := Base(f.Symbol); base == f.Symbol && version == 1 && thread == "" && f.Go == GoName(f.Symbol) {
+			out[f.Symbol] = f.Symbol
+		}
+	}
+	for _, al := range a.Aliases {
+		out[al.C] = al.Target
+	}
+	return out
+}
+
+// nameTypes gives declarations, members and uses their Go names. Of a type
+// with several names the plain one is its own and the others are aliases.
+func nameTypes(a *API) {
+	for _, d := range a.Decls {
+		if d.Go == "" {
+			d.Go = goTypeName(d.C)
+		}
+	}
+	for _, al := range a.Aliases {
+		if al.Func {
+			continue
+		}
+		d := declNamed(a, al.Target)
+		if plain, version, _ := Base(d.C); plain == al.C && version > 0 && plain != d.C {
+			d.Go = GoName(al.C)
+		}
+	}
+	nameNested(a)
+	aliases := a.Aliases[:0]
+	for _, al := range a.Aliases {
+		al.Go = GoName(al.C)
+		if !al.Func {
+			d := declNamed(a, al.Target)
+			al.GoRef = d.Go
+			if al.Go == d.Go { // the alias is the plain name: turn it round
+				al.C, al.Go = d.C, goTypeName(d.C)
+				if al.Go == al.GoRef {
+					continue
+				}
+			}
+		}
+		aliases = append(aliases, al)
+	}
+	a.Aliases = aliases
+	for _, d := range a.Decls {
+		for i, f := range d.Fields {
+			if f.Go = anonName(f, i); f.C != "" {
+				f.Go = GoName(f.C)
+			}
+			goType(f.Type)
+		}
+		for _, e := range d.Enumerators {
+			e.Go = GoName(e.C)
+			goType(e.Type)
+		}
+		nameParams(d.Params)
+		if d.Result != nil {
+			goType(d.Result)
+		}
+	}
+	for _, c := range a.Consts {
+		c.Go = GoName(c.C)
+		if c.Type != nil {
+			goType(c.Type)
+		}
+	}
+	for _, f := range a.Funcs {
+		nameParams(f.Params)
+		goType(f.Result)
+	}
+}
+
+// anonName is the unexported name of an unnamed member, "" for others; what it
+// holds is reached by the methods of the record around it.
+func anonName(f *Field, i int) string {
+	if f.C != "" {
+		return ""
+	}
+	return "anon" + itoa(int64(i))
+}
+
+// nameNested names records inside records after their parents' Go names.
+func nameNested(a *API) {
+	for _, d := range a.Decls {
+		for i, f := range d.Fields {
+			t := f.Type
+			if t.Kind == Array {
+				t = t.Elem
+			}
+			if t.Kind == Named && t.Decl.Nested {
+				t.Decl.Go = d.Go + "_" + f.C + anonName(f, i)
+			}
+		}
+	}
+}
+
+func goTypeName(c string) string {
+	if i := strings.LastIndexByte(c, ' '); i >= 0 { // "struct cudaDeviceProp"
+		c = c[i+1:]
+	}
+	return GoName(c)
+}
+
+func nameParams(ps []*Param) {
+	for i, p := range ps {
+		p.Go = paramName(p.C, i)
+		goType(p.Type)
+	}
+}
+
+// goType sets the Go name of a type as it is used: the name the header uses,
+// where Go has it too.
+func goType(t *Type) {
+	switch t.Kind {
+	case Named:
+		t.Go = goTypeName(t.C)
+		if t.Decl.Nested {
+			t.Go = t.Decl.Go
+		}
+	case Pointer, Array:
+		goType(t.Elem)
+	}
+}
+
+// nameFuncs names functions after their symbols. The unsuffixed symbol under a
+// plain name that means another one becomes its _v1.
+func nameFuncs(a *API) error {
+	taken := map[string]bool{}
+	for _, al := range a.Aliases {
+		if al.Func {
+			taken[al.C] = true
+			al.GoRef = GoName(al.Target)
+		}
+	}
+	for _, f := range a.Funcs {
+		f.Go = GoName(f.Symbol)
+		base, _, thread := Base(f.Symbol)
+		suffix := ""
+		if thread != "" {
+			suffix = "_" + thread
+		}
+		if taken[base] && f.Symbol == base+suffix && thread == "" {
+			f.Go = GoName(base) + "_v1"
+		}
+		if !strings.HasPrefix(f.Symbol, "cu") {
+			return fmt.Errorf("function %s does not begin with cu: what library is it of?", f.Symbol)
+		}
+	}
+	return nil
+}
+
+// unique checks that no two things share a Go name.
+func unique(a *API) error {
+	n := names{}
+	var errs []error
+	for _, f := range a.Funcs {
+		errs = append(errs, n.add(f.Go, f.Symbol))
+	}
+	for _, al := range a.Aliases {
+		errs = append(errs, n.add(al.Go, al.C))
+	}
+	for _, d := range a.Decls {
+		errs = append(errs, n.add(d.Go, d.C))
+		for _, e := range d.Enumerators {
+			errs = append(errs, n.add(e.Go, e.C))
+		}
+		members := names{}
+		for _, f := range d.Fields {
+			errs = append(errs, members.add(f.Go, d.C+"."+f.C))
+		}
+	}
+	for _, c := range a.Consts {
+		errs = append(errs, n.add(c.Go, c.C))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,205 @@
+// Package model holds what a CUDA header declares, as plain data: the parser
+// fills it, names and quirks complete it, and the emitter prints it.
+package model
+
+// API is everything one header of one CUDA version declares.
+type API struct {
+	Name    string // "driver" or "runtime"
+	Header  string // "cuda.h"
+	Version string // "13.5"
+
+	Funcs   []*Func
+	Aliases []*Alias // plain function names, and names of a type by another
+	Decls   []*Decl
+	Consts  []*Const // object-like macros and unnamed enumerators
+
+	Groups []Group // the header's chapters, in its order
+	PFNs   []*PFN  // what cudaTypedefs.h says of the functions; driver only
+}
+
+// Group is a chapter of the header.
+type Group struct {
+	Name  string // "CUDA_STREAM"
+	Title string
+	Line  int // where it begins
+	End   int // where it ends
+}
+
+// Func is one exported symbol.
+type Func struct {
+	Symbol  string
+	Go      string
+	Group   string
+	Params  []*Param
+	Result  *Type
+	Comment string // as in the header, with its markers
+
+	Deprecated bool
+	Since      string // the CUDA version that introduced it, "" when not known
+	Number     int    // its place in the table both sides of cgo share
+
+	Callbacks []*Decl // the function-pointer types its parameters take
+	Doc       []string
+}
+
+// Param is a parameter of a function or of a callback type.
+type Param struct {
+	C    string // "" where the header leaves it out
+	Go   string
+	Type *Type
+}
+
+// Alias is a second name: of a function (the plain name of a versioned one) or
+// of a type.
+type Alias struct {
+	C      string
+	Go     string
+	Target string // C name
+	GoRef  string // Go name of the target
+	Func   bool
+	Group  string
+	Since  string
+	Doc    []string
+
+	// Newer is what the header itself maps the name to, where the name was
+	// frozen at another target.
+	Newer string
+}
+
+// DeclKind is the kind of a type declaration.
+type DeclKind int
+
+// The kinds of type declarations.
+const (
+	Enum     DeclKind = iota + 1
+	Struct            // a record whose members lie side by side
+	Union             // a record whose members overlap
+	Handle            // a pointer to something only CUDA knows
+	Scalar            // a number with a name
+	Callback          // a pointer to a function CUDA calls
+)
+
+var declKinds = [...]string{"", "enum", "struct", "union", "handle", "scalar", "callback"}
+
+func (k DeclKind) String() string { return declKinds[k] }
+
+// Decl is a named type. A record inside a record is a Decl of its own, named
+// after the path to it.
+type Decl struct {
+	Kind    DeclKind
+	C       string // how C spells it: "CUstream", "struct cudaDeviceProp", "" for a nested record without name
+	Go      string
+	Tag     string // struct, union or enum tag; "" where there is none
+	Comment string
+	Doc     []string
+
+	Size, Align int64
+	Signed      bool     // Enum: has negative values
+	Enumerators []*Const // Enum
+	Fields      []*Field // Struct, Union
+	Underlying  *Type    // Scalar, Enum
+	Params      []*Param // Callback
+	Result      *Type    // Callback
+	Thread      string   // Callback: on which thread CUDA calls it
+	GoAllowed   bool     // Callback: an exported Go function may be passed
+	Error       bool     // Enum: the status type of the API
+	Nested      bool     // lies inside another record and has no C name of its own
+	CPath       string   // Nested: a C expression of its type, for proofs
+}
+
+// Field is a member of a record.
+type Field struct {
+	C       string // "" for an unnamed record inside a record
+	Go      string
+	Type    *Type
+	Offset  int64
+	Comment string
+	Doc     []string
+}
+
+// Const is an enumerator or a constant macro.
+type Const struct {
+	C       string
+	Go      string
+	Value   string // as a Go literal
+	Type    *Type  // nil: untyped
+	Comment string
+	Doc     []string
+
+	Text        string // of a status code: what it means, in a few words
+	Unsupported bool   // a status code that says that something is not supported
+}
+
+// TypeKind is the kind of a type as it is used.
+type TypeKind int
+
+// The kinds of types.
+const (
+	Void    TypeKind = iota + 1
+	Basic            // a number of C
+	Named            // a Decl
+	Pointer          // to Elem; to a Void it is a pointer to anything
+	Array            // Len times Elem
+)
+
+// Type is a type as a parameter, field or result uses it.
+type Type struct {
+	Kind  TypeKind
+	C     string // Basic, Named: as C spells it
+	Go    string // Basic, Named: as Go spells it
+	Const bool   // qualified const
+	Elem  *Type
+	Len   int64
+	Size  int64
+	Align int64
+	Decl  *Decl // Named
+}
+
+// Is tells whether t is the Decl kind k.
+func (t *Type) Is(k DeclKind) bool { return t.Kind == Named && t.Decl != nil && t.Decl.Kind == k }
+
+// CDecl spells a declaration of name with type t in C. An empty name gives the
+// type alone.
+func (t *Type) CDecl(name string) string {
+	c := ""
+	if t.Const {
+		c = "const "
+	}
+	switch t.Kind {
+	case Void:
+		return join(c+"void", name)
+	case Pointer:
+		if t.Const {
+			return t.Elem.CDecl("*const " + name)
+		}
+		return t.Elem.CDecl("*" + name)
+	case Array:
+		return t.Elem.CDecl(name) + "[" + itoa(t.Len) + "]"
+	default:
+		return join(c+t.C, name)
+	}
+}
+
+// Prototype spells the function's declaration in C.
+func (f *Func) Prototype() string {
+	return f.Result.CDecl(f.Symbol + "(" + params(f.Params, true) + ")")
+}
+
+// PointerTo spells the declaration of name as a pointer to the function.
+func (f *Func) PointerTo(name string) string {
+	return f.Result.CDecl("(*" + name + ")(" + params(f.Params, false) + ")")
+}
+
+// Prototype spells the callback type as C declares it.
+func (d *Decl) Prototype() string {
+	return d.Result.CDecl("(*" + d.C + ")(" + params(d.Params, true) + ")")
+}
+
+// PFN is a function-pointer type of cudaTypedefs.h: what a function looked like
+// in the CUDA version that introduced that form.
+type PFN struct {
+	Func    string // "cuCtxCreate"
+	Version int    // 11040
+	Params  []*Param
+	Result  *Type
+}

@@ -1,0 +1,116 @@
+package model
+
+import (
+	"fmt"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// GoName is the Go name of a C name: the same with its first letter in upper
+// case. A name that cannot be exported that way is prefixed with X.
+func GoName(c string) string {
+	r := rune(c[0])
+	if !unicode.IsLetter(r) {
+		return "X" + c
+	}
+	return string(unicode.ToUpper(r)) + c[1:]
+}
+
+// inBody are the names that the body of an emitted function uses.
+var inBody = []string{"args", "call", "err", "error", "nil", "ret", "status", "string", "struct", "unsafe"}
+
+// paramName is the Go name of a parameter. Names that mean something else in
+// the function's body get an underscore.
+func paramName(c string, i int) string {
+	switch {
+	case c == "":
+		return "p" + strconv.Itoa(i)
+	case token.IsKeyword(c), slices.Contains(inBody, c):
+		return c + "_"
+	}
+	return c
+}
+
+// basics maps C's numbers to Go's. Plain char is a byte: CUDA uses it for text
+// and raw bytes alone.
+var basics = map[string]string{
+	"char": "byte", "signed char": "int8", "unsigned char": "uint8",
+	"short": "int16", "unsigned short": "uint16",
+	"int": "int32", "unsigned": "uint32", "unsigned int": "uint32",
+	"long": "int64", "unsigned long": "uint64",
+	"long long": "int64", "unsigned long long": "uint64",
+	"float": "float32", "double": "float64",
+	"size_t": "uint64", "uint8_t": "uint8", "uint16_t": "uint16", "uint32_t": "uint32", "uint64_t": "uint64",
+	"int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64",
+	"cuuint32_t": "uint32", "cuuint64_t": "uint64",
+}
+
+// Basic is the Go name of a number type of C.
+func BasicName(c string) (string, bool) {
+	g, ok := basics[c]
+	return g, ok
+}
+
+// Base splits a symbol such as cuMemcpyHtoD_v2_ptds into cuMemcpyHtoD, 2 and
+// ptds. A symbol without a number is version 1.
+func Base(symbol string) (base string, version int, thread string) {
+	base = symbol
+	for _, s := range []string{"_ptsz", "_ptds"} {
+		if b, ok := strings.CutSuffix(base, s); ok {
+			base, thread = b, s[1:]
+		}
+	}
+	if i := strings.LastIndex(base, "_v"); i > 0 {
+		if n, err := strconv.Atoi(base[i+2:]); err == nil && n < 1000 {
+			return base[:i], n, thread
+		}
+	}
+	return base, 1, thread
+}
+
+func join(typ, name string) string {
+	if name == "" {
+		return typ
+	}
+	if strings.HasPrefix(name, "*") {
+		return typ + " " + strings.TrimSuffix(name, " ")
+	}
+	return typ + " " + name
+}
+
+func params(ps []*Param, named bool) string {
+	if len(ps) == 0 {
+		return "void"
+	}
+	var b strings.Builder
+	for i, p := range ps {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		name := ""
+		if named {
+			name = p.C
+		}
+		b.WriteString(p.Type.CDecl(name))
+	}
+	return b.String()
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// names collects every identifier of a package and refuses a second use.
+type names map[string]string
+
+func (n names) add(goName, c string) error {
+	if other, taken := n[goName]; taken {
+		return fmt.Errorf("%s and %s both become %s in Go: add a rename quirk for one of them", other, c, goName)
+	}
+	n[goName] = c
+	return nil
+}
+
+// VersionString spells CUDA_VERSION: 13050 is 13.5.
+func VersionString(n int) string { return fmt.Sprintf("%d.%d", n/1000, n%1000/10) }

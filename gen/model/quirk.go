@@ -1,0 +1,224 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A quirk says about one declaration what the headers do not, or not in C.
+// Every row has a reason. A row that finds nothing in a version it is meant for
+// is an error, so that none outlives the header it was made for.
+type quirk struct {
+	api      string // "driver" or "runtime"
+	from, to string // the CUDA versions it is meant for; "" is open
+	name     string // what it is about, as do reads it
+	do       func(*API, string) (found bool)
+	reason   string
+}
+
+var quirks = []quirk{
+	// Callback types: on which thread CUDA calls them. One that is called on the
+	// thread that is inside a raw call must not be Go code, since the raw entry
+	// promises cgo that C never calls back.
+	{"driver", "", "", "CUhostFn", callback("a thread of the driver's own", true), "measured; the exception is cuUserObjectCreate, below"},
+	{"driver", "", "", "CUstreamCallback", callback("a thread of the driver's own", true), "measured"},
+	{"driver", "", "", "CUoccupancyB2DSize", callback("the calling thread, before the call returns", false), "the occupancy calls ask it for sizes while they compute"},
+	{"driver", "12.4", "", "CUasyncCallback", callback("a thread that CUDA does not name", false), "the header promises no thread"},
+	{"driver", "12.9", "", "CUlogsCallback", callback("the thread whose call failed, inside that call", false), "measured: a failing call runs it before it returns"},
+	{"driver", "13.2", "", "CUcoredumpStatusCallback", callback("a thread that CUDA does not name", false), "the header promises no thread, and the process is about to be dumped"},
+	{"driver", "13.3", "", "CUgraphRecaptureCallback", callback("the thread that ends the capture, inside that call", false), "it decides on a difference while the capture ends"},
+	{"driver", "", "", "cuUserObjectCreate.destroy", onCallingThread, "measured: the call that drops the last reference runs it"},
+
+	{"runtime", "", "", "cudaHostFn_t", callback("a thread of the driver's own", true), "measured; the exception is cudaUserObjectCreate, below"},
+	{"runtime", "", "", "cudaStreamCallback_t", callback("a thread of the driver's own", true), "measured"},
+	{"runtime", "12.4", "", "cudaAsyncCallback", callback("a thread that CUDA does not name", false), "the header promises no thread"},
+	{"runtime", "12.9", "", "cudaLogsCallback_t", callback("the thread whose call failed, inside that call", false), "measured: a failing call runs it before it returns"},
+	{"runtime", "13.3", "", "cudaGraphRecaptureCallback_t", callback("the thread that ends the capture, inside that call", false), "it decides on a difference while the capture ends"},
+	{"runtime", "", "", "cudaUserObjectCreate.destroy", onCallingThread, "measured: the call that drops the last reference runs it"},
+
+	// Pointers that are not Go pointers. CUDA hands them back untouched, or reads
+	// small numbers from them; an unsafe.Pointer that holds such a number crashes
+	// Go when the stack grows.
+	{"driver", "", "", "*.userData", opaque, "a value of the program's own, handed to its callback"},
+	{"runtime", "", "", "*.userData", opaque, "a value of the program's own, handed to its callback"},
+	{"driver", "", "", "cuUserObjectCreate.ptr", opaque, "a value of the program's own, handed to its destructor"},
+	{"runtime", "", "", "cudaUserObjectCreate.ptr", opaque, "a value of the program's own, handed to its destructor"},
+	{"driver", "", "", "*.extra", opaque, "a list that begins with CU_LAUNCH_PARAM_BUFFER_POINTER, which is 1"},
+	{"runtime", "", "", "*.extra", opaque, "a list whose first entry may be a small number"},
+	{"driver", "", "", "*.optionValues", opaque, "numbers and pointers mixed, each in the place of a pointer"},
+	{"driver", "12.0", "", "*.jitOptionsValues", opaque, "numbers and pointers mixed, each in the place of a pointer"},
+	{"driver", "12.0", "", "*.libraryOptionValues", opaque, "numbers and pointers mixed, each in the place of a pointer"},
+	{"runtime", "12.8", "", "*.jitOptionsValues", opaque, "numbers and pointers mixed, each in the place of a pointer"},
+	{"runtime", "12.8", "", "*.libraryOptionValues", opaque, "numbers and pointers mixed, each in the place of a pointer"},
+
+	// Status types.
+	{"driver", "", "", "CUresult", status, "what every driver function returns"},
+	{"runtime", "", "", "cudaError", status, "what nearly every runtime function returns"},
+	{"runtime", "", "", "cudaError_t", canonical, "the name by which programs know the type"},
+
+	// Functions outside the header's chapters.
+	{"driver", "", "", "cuGetExportTable", group("CUDA_DRIVER_ENTRY_POINT"), "declared after the last chapter"},
+	{"driver", "11.8", "11.8", "cuDeviceGetExecAffinitySupport", group("CUDA_DEVICE"), "declared between two chapters"},
+
+	// Macros with a body that are no constants.
+	{"runtime", "", "", "CUDART_DEVICE", skipMacro, "a storage qualifier of device code"},
+	{"runtime", "11.8", "11.8", "cudaDevicePropDontCare", skipMacro, "an initialiser for a struct"},
+}
+
+// applyQuirks applies the table to a.
+func applyQuirks(a *API) error {
+	var errs []error
+	for _, q := range quirks {
+		if q.api != a.Name || !between(a.Version, q.from, q.to) {
+			continue
+		}
+		if !q.do(a, q.name) {
+			errs = append(errs, fmt.Errorf("the quirk for %s (%s) matches nothing in %s of CUDA %s: bound its range", q.name, q.reason, a.Header, a.Version))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// between compares versions such as 12.10.
+func between(v, from, to string) bool {
+	return (from == "" || compareVersions(v, from) >= 0) && (to == "" || compareVersions(v, to) <= 0)
+}
+
+func compareVersions(a, b string) int {
+	amaj, amin := versionParts(a)
+	bmaj, bmin := versionParts(b)
+	if amaj != bmaj {
+		return amaj - bmaj
+	}
+	return amin - bmin
+}
+
+func versionParts(v string) (major, minor int) {
+	a, b, _ := strings.Cut(strings.TrimPrefix(v, "<="), ".")
+	major, _ = strconv.Atoi(a)
+	minor, _ = strconv.Atoi(b)
+	return major, minor
+}
+
+func callback(thread string, goAllowed bool) func(*API, string) bool {
+	return func(a *API, name string) bool {
+		d := declNamed(a, name)
+		if d == nil || d.Kind != Callback {
+			return false
+		}
+		d.Thread, d.GoAllowed = thread, goAllowed
+		return true
+	}
+}
+
+// onCallingThread is for a parameter whose callback runs elsewhere than its
+// type says. It takes a type of its own, so that the rule is part of it.
+func onCallingThread(a *API, name string) bool {
+	found := false
+	eachParam(a, name, func(f *Func, p *Param) {
+		own := *p.Type.Decl
+		own.Thread, own.GoAllowed = "the thread whose call drops the last reference, inside that call", false
+		f.Callbacks = append(f.Callbacks, &own)
+		found = true
+	})
+	return found
+}
+
+// opaque makes a pointer to anything, as a parameter or a field, a number.
+func opaque(a *API, name string) bool {
+	found := false
+	number := func(t *Type) {
+		for t.Kind == Pointer && t.Elem.Kind == Pointer {
+			t = t.Elem
+		}
+		if t.Kind == Pointer && t.Elem.Kind == Void {
+			t.Go, found = "uintptr", true
+		}
+	}
+	eachParam(a, name, func(_ *Func, p *Param) { number(p.Type) })
+	of, member, _ := strings.Cut(name, ".")
+	for _, d := range a.Decls {
+		if of != "*" && of != d.C {
+			continue
+		}
+		for _, f := range d.Fields {
+			if f.C == member {
+				number(f.Type)
+			}
+		}
+	}
+	return found
+}
+
+// eachParam visits the parameters that "function.parameter" names, of every
+// variant of the function.
+func eachParam(a *API, name string, visit func(*Func, *Param)) {
+	of, param, _ := strings.Cut(name, ".")
+	for _, f := range a.Funcs {
+		base, _, _ := Base(f.Symbol)
+		if of != "*" && of != base {
+			continue
+		}
+		for _, p := range f.Params {
+			if p.C == param {
+				visit(f, p)
+			}
+		}
+	}
+}
+
+func status(a *API, name string) bool {
+	for _, d := range a.Decls {
+		if d.Kind == Enum && (d.C == name || d.Tag == name) {
+			d.Error = true
+			return true
+		}
+	}
+	return false
+}
+
+// canonical swaps a type's own name with one of its aliases.
+func canonical(a *API, name string) bool {
+	for _, al := range a.Aliases {
+		if al.Func || al.C != name {
+			continue
+		}
+		d := declNamed(a, al.Target)
+		d.Go = GoName(name)
+		return true
+	}
+	return false
+}
+
+func group(to string) func(*API, string) bool {
+	return func(a *API, name string) bool {
+		found := false
+		for _, f := range a.Funcs {
+			if f.Symbol == name && f.Group == "" {
+				f.Group, found = to, true
+			}
+		}
+		return found
+	}
+}
+
+func skipMacro(a *API, name string) bool {
+	for i, c := range a.Consts {
+		if c.C == name && c.Value == "" {
+			a.Consts = append(a.Consts[:i:i], a.Consts[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func declNamed(a *API, name string) *Decl {
+	for _, d := range a.Decls {
+		if d.C == name {
+			return d
+		}
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+// Package parse reads NVIDIA's headers into the model. It alone knows the C
+// front end.
+package parse
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"modernc.org/cc/v4"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// APIs are the names of the APIs that can be parsed.
+var APIs = []string{"driver", "runtime"}
+
+var headerOf = map[string]string{"driver": "cuda.h", "runtime": "cuda_runtime_api.h"}
+
+// internal is the macro under which the headers declare every symbol their
+// library exports, older variants too.
+const internal = "#define __CUDA_API_VERSION_INTERNAL 1\n"
+
+// Parse reads the header of api ("driver" or "runtime") from an include
+// folder.
+//
+// It parses the header twice: as programs see it, for the plain names, the
+// macros and the comments, and as the library itself does, for every exported
+// symbol and type. For the driver, cudaTypedefs.h is read too.
+func Parse(headers fs.FS, api string) (*model.API, error) {
+	header, ok := headerOf[api]
+	if !ok {
+		return nil, fmt.Errorf("unknown API %q: it is one of %s", api, strings.Join(APIs, ", "))
+	}
+	version, err := Version(headers)
+	if err != nil {
+		return nil, err
+	}
+	a := &model.API{Name: api, Header: header, Version: version}
+
+	all, err := load(headers, header, internal)
+	if err != nil {
+		return nil, err
+	}
+	if err := all.collect(a); err != nil {
+		return nil, err
+	}
+	public, err := load(headers, header, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := public.complete(a); err != nil {
+		return nil, err
+	}
+	if api == "driver" {
+		if err := typedefs(headers, a); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// unit is one parsed header.
+type unit struct {
+	header string
+	ast    *cc.AST
+	files  map[string][]byte
+
+	decls   map[string]*model.Decl // by each C name, aliases too
+	aliases []*model.Alias
+	order   []*model.Decl
+	funcs   []*model.Func
+	consts  []*model.Const
+	pending []func() error                // members of records, resolved last
+	nested  map[*model.Decl][]*model.Decl // records defined inside a record
+}
+
+func load(headers fs.FS, header, defs string) (*unit, error) {
+	ast, files, err := translate(headers, header, defs)
+	if err != nil {
+		return nil, err
+	}
+	return &unit{header: header, ast: ast, files: files, decls: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}}, nil
+}
+
+// collect takes every declaration of the internal parse into the model.
+func (u *unit) collect(a *model.API) error {
+	if err := u.walk(); err != nil {
+		return err
+	}
+	for _, d := range u.order {
+		a.Decls = append(append(a.Decls, d), u.inside(d)...)
+	}
+	a.Aliases, a.Funcs, a.Consts = u.aliases, u.funcs, u.consts
+	a.Groups = groups(u.files["cuda/"+u.header])
+	return nil
+}
+
+// inside are the records defined inside d, inner ones after outer ones.
+func (u *unit) inside(d *model.Decl) []*model.Decl {
+	var out []*model.Decl
+	for _, n := range u.nested[d] {
+		out = append(append(out, n), u.inside(n)...)
+	}
+	return out
+}
+
+// walk visits the external declarations in order.
+func (u *unit) walk() error {
+	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
+		d := l.ExternalDeclaration
+		if d == nil || !u.ours(d) {
+			continue
+		}
+		if err := u.external(d); err != nil {
+			return fmt.Errorf("%v: %w", d.Position(), err)
+		}
+	}
+	for _, resolve := range u.pending {
+		if err := resolve(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ours tells whether a declaration stands in one of NVIDIA's headers.
+func (u *unit) ours(n cc.Node) bool {
+	name := n.Position().Filename
+	_, ok := u.files[name]
+	return ok
+}
+
+func (u *unit) external(d *cc.ExternalDeclaration) error {
+	switch d.Case {
+	case cc.ExternalDeclarationFuncDef:
+		f := d.FunctionDefinition.Declarator
+		if f.IsStatic() || f.IsInline() {
+			return nil // not exported: the library has no such symbol
+		}
+		return fmt.Errorf("unhandled definition of function %s", f.Name())
+	case cc.ExternalDeclarationDecl:
+		return u.declaration(d.Declaration)
+	case cc.ExternalDeclarationEmpty:
+		return nil
+	}
+	return fmt.Errorf("unhandled declaration: %s", cc.NodeSource(d))
+}
+
+func (u *unit) declaration(d *cc.Declaration) error {
+	switch d.Case {
+	case cc.DeclarationAssert:
+		return nil
+	case cc.DeclarationDecl:
+	default:
+		return fmt.Errorf("unhandled declaration: %s", cc.NodeSource(d))
+	}
+	comment := leading(d)
+	if d.InitDeclaratorList == nil {
+		return u.tagged(d.DeclarationSpecifiers.Type(), comment)
+	}
+	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
+		dd := l.InitDeclarator.Declarator
+		var err error
+		switch {
+		case dd.IsTypename():
+			err = u.typedef(d, dd, comment)
+		case dd.Type().Kind() == cc.Function:
+			err = u.function(d, dd, comment)
+		default:
+			err = fmt.Errorf("unhandled variable")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", dd.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (u *unit) function(d *cc.Declaration, dd *cc.Declarator, comment string) error {
+	ft := dd.Type().(*cc.FunctionType)
+	params, result, err := u.signature(ft)
+	if err != nil {
+		return err
+	}
+	u.funcs = append(u.funcs, &model.Func{
+		Symbol: dd.Name(), Params: params, Result: result, Comment: comment,
+		Deprecated: slices.ContainsFunc(cc.NodeTokens(d.DeclarationSpecifiers), func(t cc.Token) bool {
+			return t.SrcStr() == "deprecated"
+		}),
+	})
+	return nil
+}
+
+func (u *unit) signature(ft *cc.FunctionType) ([]*model.Param, *model.Type, error) {
+	if ft.IsVariadic() {
+		return nil, nil, fmt.Errorf("unhandled variadic function")
+	}
+	result, err := u.typ(ft.Result())
+	if err != nil {
+		return nil, nil, fmt.Errorf("result: %w", err)
+	}
+	var params []*model.Param
+	for i, p := range ft.Parameters() {
+		if p.Type().Kind() == cc.Void {
+			continue // f(void)
+		}
+		t, err := u.typ(p.Type())
+		if err != nil {
+			return nil, nil, fmt.Errorf("parameter %d %s: %w", i, p.Name(), err)
+		}
+		t.Const = false // of the parameter itself: says nothing to the caller
+		params = append(params, &model.Param{C: p.Name(), Type: t})
+	}
+	return params, result, nil
+}
+
+// leading is the comment in front of a declaration.
+func leading(n cc.Node) string {
+	toks := cc.NodeTokens(n)
+	if len(toks) == 0 {
+		return ""
+	}
+	return lastBlock(string(toks[0].Sep()))
+}
+
+// lastBlock is the last documentation comment in the white space before a
+// token. One that ends the line before (/**<) belongs to what stands there.
+func lastBlock(sep string) string {
+	i := max(strings.LastIndex(sep, "/**"), strings.LastIndex(sep, "/*!"))
+	if i < 0 {
+		return ""
+	}
+	end := strings.Index(sep[i:], "*/")
+	if end < 0 {
+		return ""
+	}
+	block := sep[i : i+end+2]
+	if strings.HasPrefix(block, "/**<") || strings.Contains(block, "@{") || strings.Contains(block, "@}") {
+		return ""
+	}
+	return block
+}

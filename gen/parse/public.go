@@ -1,0 +1,314 @@
+package parse
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"modernc.org/cc/v4"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// Version reads the CUDA version of an include folder from its cuda.h.
+func Version(headers fs.FS) (string, error) {
+	data, err := fs.ReadFile(headers, "cuda.h")
+	if err != nil {
+		return "", fmt.Errorf("no cuda.h in the include folder: %w", err)
+	}
+	m := versionMacro.FindSubmatch(data)
+	if m == nil {
+		return "", fmt.Errorf("cuda.h defines no CUDA_VERSION: is it NVIDIA's?")
+	}
+	n, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		return "", fmt.Errorf("cuda.h: CUDA_VERSION %s: %w", m[1], err)
+	}
+	return model.VersionString(n), nil
+}
+
+var versionMacro = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d+)`)
+
+// complete adds what only the public view of the header tells: plain names,
+// comments, deprecation and macros.
+func (u *unit) complete(a *model.API) error {
+	if err := u.walk(); err != nil {
+		return err
+	}
+	bySymbol := map[string]*model.Func{}
+	for _, f := range a.Funcs {
+		bySymbol[f.Symbol] = f
+	}
+	lines := map[string]int{} // of the public declaration, by symbol
+	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
+		d := l.ExternalDeclaration
+		if d == nil || !u.ours(d) || d.Case != cc.ExternalDeclarationDecl || d.Declaration.InitDeclaratorList == nil {
+			continue
+		}
+		dd := d.Declaration.InitDeclaratorList.InitDeclarator.Declarator
+		if dd.IsTypename() || dd.Type().Kind() != cc.Function {
+			continue
+		}
+		lines[dd.Name()] = dd.Position().Line
+		if plain := u.spelled(dd); plain != dd.Name() {
+			if bySymbol[dd.Name()] == nil {
+				return fmt.Errorf("%v: the plain name %s maps to %s, which the internal parse does not declare", dd.Position(), plain, dd.Name())
+			}
+			a.Aliases = append(a.Aliases, &model.Alias{C: plain, Target: dd.Name(), Func: true})
+		}
+	}
+	for _, f := range u.funcs {
+		known := bySymbol[f.Symbol]
+		if known == nil {
+			return fmt.Errorf("%s is declared publicly but not by the internal parse", f.Symbol)
+		}
+		known.Deprecated = f.Deprecated
+		if f.Comment != "" {
+			known.Comment = f.Comment
+		}
+	}
+	u.fromBase(a, lines)
+	return u.macros(a)
+}
+
+// spelled is the name as the header spells it, before macros rename it.
+func (u *unit) spelled(dd *cc.Declarator) string {
+	tok := dd.NameTok()
+	pos := tok.Position()
+	text := u.files[pos.Filename]
+	if pos.Offset >= len(text) {
+		return dd.Name()
+	}
+	name := identifier.Find(text[pos.Offset:])
+	if name == nil {
+		return dd.Name()
+	}
+	return string(name)
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_]\w*`)
+
+// fromBase gives each function its chapter, and the variants that the header
+// declares without a comment that of the function they vary.
+func (u *unit) fromBase(a *model.API, lines map[string]int) {
+	groupAt := func(line int) string {
+		name := ""
+		for _, g := range a.Groups { // inner groups come later
+			if g.Line <= line && line <= g.End {
+				name = g.Name
+			}
+		}
+		return name
+	}
+	group, comment, deprecated := map[string]string{}, map[string]string{}, map[string]bool{}
+	for _, f := range a.Funcs {
+		line, ok := lines[f.Symbol]
+		if !ok {
+			continue
+		}
+		f.Group = groupAt(line)
+		base, _, _ := model.Base(f.Symbol)
+		group[base], comment[base], deprecated[base] = f.Group, f.Comment, f.Deprecated
+	}
+	for _, al := range a.Aliases {
+		if f := find(a.Funcs, al.Target); al.Func && f != nil {
+			al.Group = f.Group
+			group[al.C], comment[al.C] = f.Group, f.Comment
+		}
+	}
+	for _, f := range a.Funcs {
+		base, _, thread := model.Base(f.Symbol)
+		if f.Group == "" {
+			f.Group = group[base]
+		}
+		if f.Comment == "" {
+			f.Comment = comment[base]
+		}
+		if thread != "" {
+			f.Deprecated = deprecated[base]
+		}
+	}
+}
+
+func find(fs []*model.Func, symbol string) *model.Func {
+	for _, f := range fs {
+		if f.Symbol == symbol {
+			return f
+		}
+	}
+	return nil
+}
+
+// macros takes the object-like macros. A macro is a constant when it has a
+// value; empty ones, those with parameters and those that begin with an
+// underscore are the header's own business, renames of functions are plain
+// names.
+func (u *unit) macros(a *model.API) error {
+	all := map[string]*model.Decl{}
+	consts := map[string]*model.Const{}
+	for _, d := range a.Decls {
+		all[d.C] = d
+		if d.Tag != "" {
+			all[d.Tag] = d
+		}
+		for _, e := range d.Enumerators {
+			consts[e.C] = e
+		}
+	}
+	for _, al := range a.Aliases {
+		if !al.Func {
+			all[al.C] = all[al.Target]
+		}
+	}
+	isFunc := map[string]bool{}
+	for _, f := range a.Funcs {
+		isFunc[f.Symbol] = true
+	}
+	for _, m := range u.sortedMacros() {
+		name := m.Name.SrcStr()
+		repl := m.ReplacementList()
+		if m.IsFnLike || len(repl) == 0 || strings.HasPrefix(name, "_") {
+			continue
+		}
+		if len(repl) == 1 {
+			target := repl[0].SrcStr()
+			if isFunc[target] || isFunc[name] {
+				continue
+			}
+			if d := all[target]; d != nil {
+				a.Aliases = append(a.Aliases, &model.Alias{C: name, Target: d.C})
+				continue
+			}
+			if e := consts[target]; e != nil {
+				a.Consts = append(a.Consts, &model.Const{C: name, Value: model.GoName(target), Type: e.Type})
+				consts[name] = e
+				continue
+			}
+		}
+		if isFunc[name] || renames(repl, isFunc) {
+			continue
+		}
+		c, err := constant(m, all)
+		if err != nil {
+			a.Consts = append(a.Consts, &model.Const{C: name}) // a quirk must say what it is
+			continue
+		}
+		a.Consts = append(a.Consts, c)
+	}
+	return nil
+}
+
+// renames tells whether a macro body such as __CUDA_API_PTSZ(cuX_v2) names a
+// function.
+func renames(repl []cc.Token, isFunc map[string]bool) bool {
+	return slices.ContainsFunc(repl, func(t cc.Token) bool { return isFunc[t.SrcStr()] })
+}
+
+func (u *unit) sortedMacros() []*cc.Macro {
+	var ms []*cc.Macro
+	for _, m := range u.ast.Macros {
+		if _, ours := u.files[m.Position().Filename]; ours {
+			ms = append(ms, m)
+		}
+	}
+	slices.SortFunc(ms, func(x, y *cc.Macro) int {
+		px, py := x.Position(), y.Position()
+		return cmp.Or(strings.Compare(px.Filename, py.Filename), px.Line-py.Line)
+	})
+	return ms
+}
+
+// constant is the value of a macro, with the type that its cast gives it.
+func constant(m *cc.Macro, decls map[string]*model.Decl) (*model.Const, error) {
+	name := m.Name.SrcStr()
+	v, ok := intValue(m.Value())
+	if !ok {
+		return nil, fmt.Errorf("macro %s has no integer value", name)
+	}
+	c := &model.Const{C: name, Value: strconv.FormatInt(v, 10)}
+	switch t := m.Type(); {
+	case t.Kind() == cc.Ptr && t.Typedef() == nil:
+		c.Type = &model.Type{Kind: model.Basic, C: "void *", Go: "uintptr", Size: 8, Align: 8}
+	case t.Kind() == cc.UInt || t.Kind() == cc.ULong || t.Kind() == cc.ULongLong:
+		c.Value = strconv.FormatUint(uint64(v)&(1<<(8*t.Size())-1), 10)
+		if t.Size() == 8 {
+			c.Value = strconv.FormatUint(uint64(v), 10)
+		}
+	}
+	if td := m.Type().Typedef(); td != nil {
+		if d := decls[td.Name()]; d != nil {
+			c.Type = named(d)
+		}
+	}
+	return c, nil
+}
+
+// groups finds the chapters of a header by their Doxygen marks.
+func groups(text []byte) []model.Group {
+	var out []model.Group
+	var open []int
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		if m := defgroup.FindSubmatch(line); m != nil {
+			out = append(out, model.Group{Name: string(m[1]), Title: strings.TrimSpace(string(m[2])), Line: i + 1, End: 1 << 30})
+		}
+		for range bytes.Count(line, []byte("@{")) {
+			open = append(open, len(out)-1)
+		}
+		if bytes.Contains(line, []byte("@}")) && len(open) > 0 {
+			if last := open[len(open)-1]; last >= 0 {
+				out[last].End = i + 1
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	return out
+}
+
+var defgroup = regexp.MustCompile(`[\\@](?:defgroup|addtogroup)\s+(\w+)(.*)`)
+
+// typedefs reads cudaTypedefs.h, which spells every function of the driver
+// again with the version that introduced it.
+func typedefs(headers fs.FS, a *model.API) error {
+	const header = "cudaTypedefs.h"
+	u, err := load(headers, header, internal)
+	if err != nil {
+		return err
+	}
+	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
+		d := l.ExternalDeclaration
+		if d == nil || !u.ours(d) || d.Case != cc.ExternalDeclarationDecl {
+			continue
+		}
+		if d.Position().Filename != "cuda/"+header {
+			if err := u.external(d); err != nil {
+				return err
+			}
+			continue
+		}
+		for il := d.Declaration.InitDeclaratorList; il != nil; il = il.InitDeclaratorList {
+			dd := il.InitDeclarator.Declarator
+			m := pfn.FindStringSubmatch(dd.Name())
+			if m == nil {
+				continue
+			}
+			fn, ok := dd.Type().(*cc.PointerType)
+			if !ok {
+				continue
+			}
+			params, result, err := u.signature(fn.Elem().(*cc.FunctionType))
+			if err != nil {
+				return fmt.Errorf("%v: %s: %w", dd.Position(), dd.Name(), err)
+			}
+			version, _ := strconv.Atoi(m[2])
+			a.PFNs = append(a.PFNs, &model.PFN{Func: m[1], Version: version, Params: params, Result: result})
+		}
+	}
+	return nil
+}
+
+var pfn = regexp.MustCompile(`^PFN_(\w+)_v(\d+)$`)

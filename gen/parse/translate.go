@@ -1,0 +1,113 @@
+package parse
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"modernc.org/cc/v4"
+)
+
+// stubs are the headers that are not NVIDIA's, or not in its runtime wheels.
+//
+//go:embed include
+var stubs embed.FS
+
+// Stubs is the include folder a C compiler needs beside NVIDIA's headers where
+// there is no CUDA toolkit.
+func Stubs() fs.FS {
+	sub, err := fs.Sub(stubs, "include/cuda")
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	return sub
+}
+
+// predefined is what a C compiler for LP64 Linux says of itself. Without
+// __LP64__ device pointers would silently have 32 bits, without
+// __STDC_VERSION__ tensor maps no alignment.
+const predefined = `
+int __predefined_declarator;
+#define __GNUC__ 12
+#define __GNUC_MINOR__ 2
+#define __LP64__ 1
+#define __STDC__ 1
+#define __STDC_VERSION__ 201710L
+#define __STDC_HOSTED__ 1
+#define __linux__ 1
+#define __x86_64__ 1
+#define __CHAR_BIT__ 8
+#define __SIZE_TYPE__ unsigned long
+#define __PTRDIFF_TYPE__ long
+#define __WCHAR_TYPE__ int
+typedef __SIZE_TYPE__ __predefined_size_t;
+`
+
+// headerFS shows one flat folder: NVIDIA's headers under cuda/, ours in front.
+type headerFS struct {
+	headers fs.FS
+	files   map[string][]byte // what was read, by name
+}
+
+func (h headerFS) Open(name string) (fs.File, error) {
+	name = path.Clean(name)
+	for _, root := range []string{"include/std", "include/cuda"} {
+		if f, err := stubs.Open(path.Join(root, strings.TrimPrefix(name, "cuda/"))); err == nil {
+			return f, nil
+		}
+	}
+	rest, ok := strings.CutPrefix(name, "cuda/")
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	data, err := fs.ReadFile(h.headers, rest)
+	if err != nil {
+		return nil, err
+	}
+	h.files[name] = data
+	return h.headers.Open(rest)
+}
+
+// translate runs the C front end over header with the macros of defs defined.
+// Neither a C compiler nor a header of this machine takes part.
+func translate(headers fs.FS, header, defs string) (ast *cc.AST, files map[string][]byte, err error) {
+	abi, err := cc.NewABI("linux", "amd64")
+	if err != nil {
+		return nil, nil, err
+	}
+	h := headerFS{headers, map[string][]byte{}}
+	cfg := &cc.Config{
+		ABI: abi, FS: h, FSOnly: true, Header: true, EvalAllMacros: true,
+		IncludePaths:    []string{"", "cuda"},
+		SysIncludePaths: []string{"cuda"},
+		ExpansionLimit:  50_000_000,
+	}
+	// The front end reports what it cannot read as errors, but on a few
+	// malformed inputs it panics; those are bad input too.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s: the C front end gave up: %v", header, r)
+		}
+	}()
+	ast, err = cc.Translate(cfg, []cc.Source{
+		{Name: "<predefined>", Value: predefined},
+		{Name: "<defines>", Value: defs},
+		{Name: "<main>", Value: "#include <" + header + ">\n"},
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", header, firstLines(err, 5))
+	}
+	return ast, h.files, nil
+}
+
+// firstLines keeps an error readable: one wrong line can cause hundreds.
+func firstLines(err error, n int) error {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) <= n {
+		return err
+	}
+	return errors.New(strings.Join(lines[:n], "\n") + fmt.Sprintf("\n... and %d more", len(lines)-n))
+}

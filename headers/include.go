@@ -1,0 +1,92 @@
+package headers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// mainHeader is the one that states its version.
+const mainHeader = "cuda.h"
+
+// roots are the headers that the generator parses; what they include is pinned
+// with them.
+var roots = []string{mainHeader, "cuda_runtime_api.h", "cudaTypedefs.h"}
+
+var (
+	includePattern = regexp.MustCompile(`^#[ \t]*include[ \t]*["<]([^">]+)[">]`)
+	definePattern  = regexp.MustCompile(`^#[ \t]*define[ \t]+CUDA_VERSION[ \t]+([0-9]+)`)
+)
+
+// includeFolder is an include folder: has says whether it holds a header.
+type includeFolder interface {
+	has(name string) bool
+	read(name string) ([]byte, error)
+}
+
+// pinned reads the roots and all that they include, in any branch of an #if,
+// directly or not. An include that the folder lacks (the C library's, the
+// compiler's crt/) is no part of it.
+func pinned(folder includeFolder) ([]File, error) {
+	sums := map[string]string{}
+	for queue := slices.Clone(roots); len(queue) > 0; queue = queue[1:] {
+		name := queue[0]
+		if _, done := sums[name]; done {
+			continue
+		}
+		data, err := folder.read(name)
+		if err != nil {
+			return nil, err
+		}
+		sums[name] = sum(data)
+		for _, included := range directives(data, includePattern) {
+			for _, to := range []string{path.Join(path.Dir(name), included), path.Clean(included)} {
+				if folder.has(to) {
+					queue = append(queue, to)
+					break
+				}
+			}
+		}
+	}
+	var files []File
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		files = append(files, File{name, sums[name]})
+	}
+	return files, nil
+}
+
+// directives gives what the pattern captures in the preprocessor lines.
+func directives(header []byte, pattern *regexp.Regexp) []string {
+	var found []string
+	for line := range bytes.Lines(header) {
+		line = bytes.TrimSpace(line)
+		if !bytes.HasPrefix(line, []byte("#")) {
+			continue // most lines; the pattern is slower
+		}
+		if m := pattern.FindSubmatch(line); m != nil {
+			found = append(found, string(m[1]))
+		}
+	}
+	return found
+}
+
+// checkVersion compares the version that cuda.h states with the wanted one.
+func checkVersion(mainHeader []byte, want string) error {
+	stated := directives(mainHeader, definePattern)
+	if len(stated) == 0 {
+		return errors.New("it does not define CUDA_VERSION")
+	}
+	n, err := strconv.Atoi(stated[0])
+	if err != nil {
+		return fmt.Errorf("its CUDA_VERSION is %s", stated[0])
+	}
+	if got := fmt.Sprintf("%d.%d", n/1000, n%1000/10); got != want {
+		return fmt.Errorf("it is of CUDA %s, not %s", got, want)
+	}
+	return nil
+}

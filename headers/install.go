@@ -1,0 +1,96 @@
+package headers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// writeFile is replaced by tests to fill the disk.
+var writeFile = os.WriteFile
+
+// differentError is a header that is not the pinned one.
+type differentError struct{ path string }
+
+func (e *differentError) Error() string { return e.path + " is not the pinned one" }
+
+// load reads the pinned headers of a folder and checks their sums.
+func (r Release) load(folder includeFolder) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, h := range r.Headers {
+		data, err := folder.read(h.Path)
+		if err != nil {
+			return nil, err
+		}
+		if sum(data) != h.SHA256 {
+			return nil, &differentError{h.Path}
+		}
+		files[h.Path] = data
+	}
+	return files, nil
+}
+
+// install puts the loaded headers in their place. They are written beside it
+// first, so that whatever stands there is whole at all times.
+func (r Release) install(files map[string][]byte) (dir string, err error) {
+	dir, err = r.dir()
+	if err != nil {
+		return "", err
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(parent, ".tmp-"+r.Version+"-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+
+	staged := filepath.Join(tmp, r.Version) // MkdirTemp's own folder is closed to other users
+	for name, data := range files {
+		if err := writeHeader(filepath.Join(staged, filepath.FromSlash(name)), data); err != nil {
+			return "", err
+		}
+	}
+	if err := r.place(staged, dir); err != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
+func writeHeader(name string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return writeFile(name, data, 0o644)
+}
+
+// place moves the staged folder to dir. If dir is there already, another
+// process was faster, or it is damaged: then it is mended file by file. It is
+// never taken away, since others may be reading it.
+func (r Release) place(staged, dir string) error {
+	renamed := os.Rename(staged, dir)
+	if renamed == nil {
+		return nil
+	}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return renamed
+	}
+	if r.verify(dir) == nil {
+		return nil
+	}
+	for _, h := range r.Headers {
+		name := filepath.FromSlash(h.Path)
+		to := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(staged, name), to); err != nil {
+			return fmt.Errorf("%s cannot be mended, remove it and try again: %w", dir, err)
+		}
+	}
+	return r.verify(dir)
+}

@@ -1,0 +1,183 @@
+package headers
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Release is one CUDA version, the pip package that holds its headers and the
+// headers themselves.
+type Release struct {
+	Version      string `json:"version"`       // CUDA version, as in "12.9"
+	Wheel        string `json:"wheel"`         // name of the pip package
+	WheelVersion string `json:"wheel_version"` // version of the package: the pinned patch
+	Platform     string `json:"platform"`      // platform tag to ask pip for; the headers are the same on all
+	SHA256       string `json:"sha256"`        // of the package's file
+	Headers      []File `json:"headers"`       // what is extracted from it, sorted by path
+}
+
+// File is one header.
+type File struct {
+	Path   string `json:"path"` // slash-separated, relative to the include folder
+	SHA256 string `json:"sha256"`
+}
+
+//go:embed manifest.json
+var embedded []byte
+
+var manifest = sync.OnceValues(func() ([]Release, error) { return ParseManifest(embedded) })
+
+// Releases returns the supported CUDA versions, oldest first.
+func Releases() []Release {
+	releases, _ := manifest() // a test proves that the embedded manifest is valid
+	releases = slices.Clone(releases)
+	for i := range releases {
+		releases[i].Headers = slices.Clone(releases[i].Headers)
+	}
+	return releases
+}
+
+// Lookup returns the release of a CUDA version such as "12.9".
+func Lookup(version string) (Release, error) {
+	if _, err := manifest(); err != nil {
+		return Release{}, err
+	}
+	var known []string
+	for _, r := range Releases() {
+		if r.Version == version {
+			return r, nil
+		}
+		known = append(known, r.Version)
+	}
+	return Release{}, fmt.Errorf("CUDA %s is not a known version; known are %s", version, strings.Join(known, ", "))
+}
+
+// document is the manifest's JSON.
+type document struct {
+	Releases []Release `json:"releases"`
+}
+
+// ParseManifest reads and validates a manifest.
+func ParseManifest(data []byte) ([]Release, error) {
+	var doc document
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("manifest of headers: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("manifest of headers: something follows its end")
+	}
+	if err := validate(doc.Releases); err != nil {
+		return nil, fmt.Errorf("manifest of headers: %w", err)
+	}
+	return doc.Releases, nil
+}
+
+// FormatManifest is the inverse of [ParseManifest]. The order of the releases
+// does not matter; equal releases give equal bytes.
+func FormatManifest(releases []Release) ([]byte, error) {
+	sorted := slices.SortedFunc(slices.Values(releases), func(a, b Release) int {
+		return compareVersions(a.Version, b.Version)
+	})
+	if err := validate(sorted); err != nil {
+		return nil, fmt.Errorf("manifest of headers: %w", err)
+	}
+	data, err := json.MarshalIndent(document{sorted}, "", "\t")
+	if err != nil {
+		return nil, fmt.Errorf("manifest of headers: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// The patterns are strict since their values become arguments of pip and
+// names of files.
+var (
+	versionPattern      = regexp.MustCompile(`^[1-9][0-9]{0,3}\.(0|[1-9][0-9]{0,3})$`)
+	wheelPattern        = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	wheelVersionPattern = regexp.MustCompile(`^[0-9]+(\.[0-9]+)+$`)
+	platformPattern     = regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*$`)
+	sumPattern          = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	pathPattern         = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*$`)
+)
+
+func validate(releases []Release) error {
+	if len(releases) == 0 {
+		return errors.New("it has no releases")
+	}
+	for i, r := range releases {
+		if err := r.validate(); err != nil {
+			return fmt.Errorf("release %d (%q): %w", i, r.Version, err)
+		}
+		if i > 0 && compareVersions(releases[i-1].Version, r.Version) >= 0 {
+			return fmt.Errorf("version %s stands after %s: repeated or out of order", r.Version, releases[i-1].Version)
+		}
+	}
+	return nil
+}
+
+func (r Release) validate() error {
+	for _, field := range []struct {
+		name, value string
+		pattern     *regexp.Regexp
+	}{
+		{"version", r.Version, versionPattern},
+		{"wheel", r.Wheel, wheelPattern},
+		{"wheel_version", r.WheelVersion, wheelVersionPattern},
+		{"platform", r.Platform, platformPattern},
+		{"sha256", r.SHA256, sumPattern},
+	} {
+		if !field.pattern.MatchString(field.value) {
+			return fmt.Errorf("%s is %q", field.name, field.value)
+		}
+	}
+	if !strings.HasPrefix(r.WheelVersion, r.Version+".") {
+		return fmt.Errorf("wheel_version is %s", r.WheelVersion)
+	}
+	return validateFiles(r.Headers)
+}
+
+func validateFiles(files []File) error {
+	hasMain := false
+	for i, f := range files {
+		if !fs.ValidPath(f.Path) || !pathPattern.MatchString(f.Path) {
+			return fmt.Errorf("path of header %d is %q", i, f.Path)
+		}
+		if !sumPattern.MatchString(f.SHA256) {
+			return fmt.Errorf("sha256 of %s is %q", f.Path, f.SHA256)
+		}
+		if i > 0 && files[i-1].Path >= f.Path {
+			return fmt.Errorf("%s stands after %s: repeated or out of order", f.Path, files[i-1].Path)
+		}
+		hasMain = hasMain || f.Path == mainHeader
+	}
+	if !hasMain {
+		return errors.New("it has no " + mainHeader)
+	}
+	return nil
+}
+
+func compareVersions(a, b string) int {
+	aMajor, aMinor := splitVersion(a)
+	bMajor, bMinor := splitVersion(b)
+	return cmp.Or(cmp.Compare(aMajor, bMajor), cmp.Compare(aMinor, bMinor))
+}
+
+// splitVersion gives 12 and 9 for "12.9", zeros for what is no version.
+func splitVersion(version string) (major, minor int) {
+	a, b, _ := strings.Cut(version, ".")
+	major, _ = strconv.Atoi(a)
+	minor, _ = strconv.Atoi(b)
+	return major, minor
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/headers"
+)
+
+// updateFacts writes the table that says which CUDA version introduced each
+// symbol, from the headers of every release in the manifest of the source tree.
+func updateFacts(ctx context.Context, root string, stderr io.Writer) error {
+	data, err := os.ReadFile(filepath.Join(root, "headers", "manifest.json"))
+	if err != nil {
+		return err
+	}
+	releases, err := headers.ParseManifest(data)
+	if err != nil {
+		return err
+	}
+	dirs := make([]string, len(releases))
+	for i, r := range releases {
+		if dirs[i], err = r.Fetch(ctx, stderr); err != nil {
+			return err
+		}
+	}
+	var table strings.Builder
+	table.WriteString(model.SinceHead)
+	for _, name := range parse.APIs {
+		var apis []*model.API
+		for _, dir := range dirs {
+			a, err := parse.Parse(os.DirFS(dir), name)
+			if err != nil {
+				return err
+			}
+			apis = append(apis, a)
+		}
+		table.WriteString(model.Introduced(apis))
+	}
+	file := filepath.Join(root, "gen", "model", "since.txt")
+	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, []byte(table.String())) {
+		return nil
+	}
+	return replaceFile(file, []byte(table.String()))
+}
