@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,37 +17,52 @@ import (
 	"github.com/cudabind/cudabind/headers"
 )
 
-// generate runs the pipeline and returns the package's files.
-func generate(c config, stderr io.Writer) (map[string][]byte, error) {
+// generate runs the pipeline. It returns the package's files and what its plain
+// names mean.
+func generate(c config, frozen map[string]string, stderr io.Writer) (files map[string][]byte, names map[string]string, err error) {
 	dir, err := includeDir(c, stderr)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	api, err := parse.Parse(os.DirFS(dir), c.api)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.cuda != "" && api.Version != c.cuda {
-		return nil, fmt.Errorf("%s is of CUDA %s, not of %s: give -cuda %s, or another folder", dir, api.Version, c.cuda, api.Version)
+		return nil, nil, fmt.Errorf("%s is of CUDA %s, not of %s: give -cuda %s, or another folder", dir, api.Version, c.cuda, api.Version)
 	}
 	if _, err := headers.Lookup(api.Version); err != nil {
 		fmt.Fprintf(stderr, "gen: CUDA %s is not among the versions these bindings were tested with\n", api.Version)
 	}
-	frozen, err := readFrozen(c.frozen)
-	if err != nil {
-		return nil, err
-	}
 	if err := model.Complete(api, model.Options{Frozen: frozen}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := doc.Fill(api); err != nil {
-		return nil, err
-	}
-	files, err := emit.Files(api, emit.Package{Name: c.pkg, Import: c.importPath, Doc: doc.Package(api, c.pkg)})
+	other, err := otherAPI(dir, c.api)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return files, writeFrozen(c.frozen, frozen, model.PlainNames(api))
+	if err := doc.Fill(api, other); err != nil {
+		return nil, nil, err
+	}
+	files, err = emit.Files(api, emit.Package{Name: c.pkg, Import: c.importPath, Doc: doc.Package(api, c.pkg)})
+	if err != nil {
+		return nil, nil, err
+	}
+	return files, model.PlainNames(api), nil
+}
+
+// otherAPI parses the API that comments link to, nil where the folder lacks
+// its header.
+func otherAPI(dir, api string) (*model.API, error) {
+	other := "driver"
+	if api == "driver" {
+		other = "runtime"
+	}
+	a, err := parse.Parse(os.DirFS(dir), other)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return a, err
 }
 
 // includeDir is the folder of headers to read. Those of a pinned version are

@@ -51,11 +51,18 @@ func run(args []string, stderr io.Writer) error {
 			return err
 		}
 	}
-	files, err := generate(c, stderr)
+	frozen, err := readFrozen(c.frozen)
 	if err != nil {
 		return err
 	}
-	return write(c.out, files)
+	files, names, err := generate(c, frozen, stderr)
+	if err != nil {
+		return err
+	}
+	if err := write(c.out, files); err != nil {
+		return err
+	}
+	return writeFrozen(c.frozen, frozen, names)
 }
 
 func parseFlags(args []string, stderr io.Writer) (config, error) {

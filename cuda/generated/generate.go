@@ -1,5 +1,8 @@
 // Package generated holds no code: it says how the raw packages below it are
-// made. Each is named after the API it binds.
+// made. Each is named after the API it binds, and after its major version where
+// a newer one is another API.
 package generated
 
 //go:generate go run ../../gen -cuda 13.5 -api driver -out driver -package driver -frozen driver/names.txt
+//go:generate go run ../../gen -cuda 12.9 -api runtime -out cudart12 -package cudart12 -frozen cudart12/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api runtime -out cudart13 -package cudart13 -frozen cudart13/names.txt

@@ -39,6 +39,9 @@ func (w *writer) status() {
 		}
 		for _, c := range d.Enumerators {
 			c.Text = statusText()[c.C]
+			if c.Text != "" {
+				c.Doc = wrap(strings.ToUpper(c.Text[:1]) + c.Text[1:] + ".")
+			}
 			c.Unsupported = notSupported[c.C]
 		}
 	}

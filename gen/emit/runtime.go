@@ -32,7 +32,7 @@ func (e *emitter) library() library {
 			What:    "the CUDA driver",
 			Names:   []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"},
 			Version: "cuDriverGetVersion",
-			Missing: "install NVIDIA's driver",
+			Missing: "install NVIDIA's driver (a container must be started with access to the GPUs), or name the file with Open",
 		}
 	}
 	major, _, _ := strings.Cut(e.api.Version, ".")

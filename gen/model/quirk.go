@@ -34,7 +34,7 @@ var quirks = []quirk{
 	{"runtime", "", "", "cudaHostFn_t", callback("a thread of the driver's own", true), "measured; the exception is cudaUserObjectCreate, below"},
 	{"runtime", "", "", "cudaStreamCallback_t", callback("a thread of the driver's own", true), "measured"},
 	{"runtime", "12.4", "", "cudaAsyncCallback", callback("a thread that CUDA does not name", false), "the header promises no thread"},
-	{"runtime", "12.9", "", "cudaLogsCallback_t", callback("the thread whose call failed, inside that call", false), "measured: a failing call runs it before it returns"},
+	{"runtime", "13.0", "", "cudaLogsCallback_t", callback("the thread whose call failed, inside that call", false), "measured: a failing call runs it before it returns"},
 	{"runtime", "13.3", "", "cudaGraphRecaptureCallback_t", callback("the thread that ends the capture, inside that call", false), "it decides on a difference while the capture ends"},
 	{"runtime", "", "", "cudaUserObjectCreate.destroy", onCallingThread, "measured: the call that drops the last reference runs it"},
 

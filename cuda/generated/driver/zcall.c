@@ -4,6 +4,7 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <string.h>
 
 #include "ztypes.h"
 #include "zprotos.h"
@@ -4147,12 +4148,23 @@ void cudabind_078975cff619_bind(unsigned int n, void *fn)
 	__atomic_store_n(&entries[n], fn, __ATOMIC_RELEASE);
 }
 
-void *cudabind_078975cff619_open(const char *file, const char **why)
+/* dlerror's text belongs to the thread, so it is copied before Go can move on. */
+void *cudabind_078975cff619_open(const char *file, char **why)
 {
 	void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	const char *reason = lib ? 0 : dlerror();
 
-	*why = lib ? 0 : dlerror();
+	*why = reason ? strdup(reason) : 0;
 	return lib;
+}
+
+int cudabind_078975cff619_is(const char *file, void *lib)
+{
+	void *loaded = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+
+	if (loaded)
+		dlclose(loaded);
+	return loaded == lib;
 }
 
 void *cudabind_078975cff619_find(void *lib, const char *symbol)

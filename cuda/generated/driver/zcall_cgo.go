@@ -18,7 +18,8 @@ package driver
 
 int cudabind_078975cff619_call(unsigned int n, unsigned char *args);
 void cudabind_078975cff619_bind(unsigned int n, void *fn);
-void *cudabind_078975cff619_open(const char *file, const char **why);
+void *cudabind_078975cff619_open(const char *file, char **why);
+int cudabind_078975cff619_is(const char *file, void *lib);
 void *cudabind_078975cff619_find(void *lib, const char *symbol);
 void cudabind_078975cff619_close(void *lib);
 const char *cudabind_078975cff619_file(void *symbol);
@@ -44,7 +45,15 @@ func dlopen(file string) (lib unsafe.Pointer, why string) {
 	defer C.free(unsafe.Pointer(name))
 	var reason *C.char
 	lib = C.cudabind_078975cff619_open(name, &reason)
+	defer C.free(unsafe.Pointer(reason))
 	return lib, C.GoString(reason)
+}
+
+// isLibrary tells whether file leads to lib, without loading anything.
+func isLibrary(file string, lib unsafe.Pointer) bool {
+	name := C.CString(file)
+	defer C.free(unsafe.Pointer(name))
+	return C.cudabind_078975cff619_is(name, lib) != 0
 }
 
 // dlsym finds what a library exports, nil where it does not.

@@ -16,6 +16,8 @@ func bind(uint32, unsafe.Pointer) {}
 
 func dlopen(string) (lib unsafe.Pointer, why string) { return nil, "" }
 
+func isLibrary(string, unsafe.Pointer) bool { return false }
+
 func dlsym(unsafe.Pointer, string) unsafe.Pointer { return nil }
 
 func dlclose(unsafe.Pointer) {}

@@ -11,7 +11,7 @@ import "unsafe"
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 	args := struct {
@@ -32,7 +32,7 @@ func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 	args := struct {
@@ -54,7 +54,7 @@ func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 // [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_NOT_READY], or the error of
 // earlier work.
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 	args := struct {
@@ -76,7 +76,7 @@ func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 // [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_CONTEXT], or the
 // error of earlier work.
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs) error {
 	args := struct {
@@ -100,7 +100,7 @@ func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs)
 //
 // See also [CuInit].
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error {
 	args := struct {
@@ -121,7 +121,7 @@ func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
-// Since CUDA 13.4. NVIDIA describes it under
+// Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 	args := struct {
@@ -141,7 +141,7 @@ func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessUnlock(pid int32, args_ *CUcheckpointUnlockArgs) error {
 	args := struct {

@@ -12,7 +12,7 @@ import "unsafe"
 // [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
 // of earlier work.
 //
-// Since CUDA 13.4. NVIDIA describes it under
+// Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.
 func CuDeviceGetFabricClusterUuid(uuid *CUuuid, dev CUdevice) error {
 	args := struct {
@@ -34,7 +34,7 @@ func CuDeviceGetFabricClusterUuid(uuid *CUuuid, dev CUdevice) error {
 // [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
 // of earlier work.
 //
-// Since CUDA 13.4. NVIDIA describes it under
+// Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.
 func CuDeviceGetCliqueCount(count *uint64, dev CUdevice) error {
 	args := struct {
@@ -56,7 +56,7 @@ func CuDeviceGetCliqueCount(count *uint64, dev CUdevice) error {
 // [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
 // of earlier work.
 //
-// Since CUDA 13.4. NVIDIA describes it under
+// Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.
 func CuDeviceGetCliqueInfo(cliqueInfo *CUcliqueInfo, count *uint64, dev CUdevice) error {
 	args := struct {

@@ -15,7 +15,7 @@ import "unsafe"
 // See also [CuCoredumpGetAttributeGlobal], [CuCoredumpSetAttribute],
 // [CuCoredumpSetAttributeGlobal].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := struct {
@@ -38,7 +38,7 @@ func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 //
 // See also [CuCoredumpGetAttribute], [CuCoredumpSetAttribute], [CuCoredumpSetAttributeGlobal].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := struct {
@@ -64,7 +64,7 @@ func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 // See also [CuCoredumpGetAttributeGlobal], [CuCoredumpGetAttribute],
 // [CuCoredumpSetAttributeGlobal].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := struct {
@@ -88,7 +88,7 @@ func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 //
 // See also [CuCoredumpGetAttribute], [CuCoredumpGetAttributeGlobal], [CuCoredumpSetAttribute].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpSetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := struct {
@@ -115,7 +115,7 @@ func CuCoredumpSetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 //
 // See also [CuCoredumpDeregisterStartCallback], [CuCoredumpRegisterCompleteCallback].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpRegisterStartCallback(callback CUcoredumpStatusCallback, userData uintptr, callbackOut *CUcoredumpCallbackHandle) error {
 	args := struct {
@@ -142,7 +142,7 @@ func CuCoredumpRegisterStartCallback(callback CUcoredumpStatusCallback, userData
 //
 // See also [CuCoredumpDeregisterCompleteCallback], [CuCoredumpRegisterStartCallback].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userData uintptr, callbackOut *CUcoredumpCallbackHandle) error {
 	args := struct {
@@ -166,7 +166,7 @@ func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userD
 //
 // See also [CuCoredumpRegisterStartCallback].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error {
 	args := struct {
@@ -188,7 +188,7 @@ func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error 
 //
 // See also [CuCoredumpRegisterCompleteCallback].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpDeregisterCompleteCallback(callback CUcoredumpCallbackHandle) error {
 	args := struct {

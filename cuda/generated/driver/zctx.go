@@ -4,12 +4,7 @@ package driver
 
 import "unsafe"
 
-// CuCtxCreate is [CuCtxCreate_v4]: what cuda.h maps the name cuCtxCreate to.
-func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint32, dev CUdevice) error {
-	return CuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)
-}
-
-// CuCtxCreate_v4 calls cuCtxCreate_v4.
+// CuCtxCreate calls cuCtxCreate_v4.
 //
 //	CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 //
@@ -23,7 +18,19 @@ func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint
 // [CuCtxSetLimit], [CuCoredumpSetAttributeGlobal], [CuCoredumpSetAttribute], [CuCtxSynchronize],
 // [CuCtxGetExecAffinity].
 //
-// Since CUDA 12.5. NVIDIA describes it under
+// The name means [CuCtxCreate_v4]. Since CUDA 12.5. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint32, dev CUdevice) error {
+	return CuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)
+}
+
+// CuCtxCreate_v4 calls cuCtxCreate_v4.
+//
+//	CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+//
+// It is what [CuCtxCreate] means; see there.
+//
+// Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint32, dev CUdevice) error {
 	args := struct {
@@ -39,12 +46,7 @@ func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags u
 	return status(args.ret)
 }
 
-// CuCtxDestroy is [CuCtxDestroy_v2]: what cuda.h maps the name cuCtxDestroy to.
-func CuCtxDestroy(ctx CUcontext) error {
-	return CuCtxDestroy_v2(ctx)
-}
-
-// CuCtxDestroy_v2 calls cuCtxDestroy_v2.
+// CuCtxDestroy calls cuCtxDestroy_v2.
 //
 //	CUresult cuCtxDestroy_v2(CUcontext ctx)
 //
@@ -55,7 +57,19 @@ func CuCtxDestroy(ctx CUcontext) error {
 // [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// The name means [CuCtxDestroy_v2]. Since CUDA 4.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+func CuCtxDestroy(ctx CUcontext) error {
+	return CuCtxDestroy_v2(ctx)
+}
+
+// CuCtxDestroy_v2 calls cuCtxDestroy_v2.
+//
+//	CUresult cuCtxDestroy_v2(CUcontext ctx)
+//
+// It is what [CuCtxDestroy] means; see there.
+//
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxDestroy_v2(ctx CUcontext) error {
 	args := struct {
@@ -68,12 +82,7 @@ func CuCtxDestroy_v2(ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxPushCurrent is [CuCtxPushCurrent_v2]: what cuda.h maps the name cuCtxPushCurrent to.
-func CuCtxPushCurrent(ctx CUcontext) error {
-	return CuCtxPushCurrent_v2(ctx)
-}
-
-// CuCtxPushCurrent_v2 calls cuCtxPushCurrent_v2.
+// CuCtxPushCurrent calls cuCtxPushCurrent_v2.
 //
 //	CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 //
@@ -84,7 +93,19 @@ func CuCtxPushCurrent(ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// The name means [CuCtxPushCurrent_v2]. Since CUDA 4.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+func CuCtxPushCurrent(ctx CUcontext) error {
+	return CuCtxPushCurrent_v2(ctx)
+}
+
+// CuCtxPushCurrent_v2 calls cuCtxPushCurrent_v2.
+//
+//	CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+//
+// It is what [CuCtxPushCurrent] means; see there.
+//
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxPushCurrent_v2(ctx CUcontext) error {
 	args := struct {
@@ -97,12 +118,7 @@ func CuCtxPushCurrent_v2(ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxPopCurrent is [CuCtxPopCurrent_v2]: what cuda.h maps the name cuCtxPopCurrent to.
-func CuCtxPopCurrent(pctx *CUcontext) error {
-	return CuCtxPopCurrent_v2(pctx)
-}
-
-// CuCtxPopCurrent_v2 calls cuCtxPopCurrent_v2.
+// CuCtxPopCurrent calls cuCtxPopCurrent_v2.
 //
 //	CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 //
@@ -113,7 +129,19 @@ func CuCtxPopCurrent(pctx *CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// The name means [CuCtxPopCurrent_v2]. Since CUDA 4.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+func CuCtxPopCurrent(pctx *CUcontext) error {
+	return CuCtxPopCurrent_v2(pctx)
+}
+
+// CuCtxPopCurrent_v2 calls cuCtxPopCurrent_v2.
+//
+//	CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
+//
+// It is what [CuCtxPopCurrent] means; see there.
+//
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 	args := struct {
@@ -133,10 +161,12 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
 //
-// See also [CuCtxGetCurrent], [CuCtxCreate], [CuCtxDestroy].
+// See also [CuCtxGetCurrent], [CuCtxCreate], [CuCtxDestroy]; in the runtime API [cudaSetDevice].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaSetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaSetDevice
 func CuCtxSetCurrent(ctx CUcontext) error {
 	args := struct {
 		ctx CUcontext
@@ -155,10 +185,12 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier
 // work.
 //
-// See also [CuCtxSetCurrent], [CuCtxCreate], [CuCtxDestroy].
+// See also [CuCtxSetCurrent], [CuCtxCreate], [CuCtxDestroy]; in the runtime API [cudaGetDevice].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaGetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDevice
 func CuCtxGetCurrent(pctx *CUcontext) error {
 	args := struct {
 		pctx *CUcontext
@@ -179,10 +211,12 @@ func CuCtxGetCurrent(pctx *CUcontext) error {
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
-// [CuCtxSetLimit], [CuCtxSynchronize].
+// [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaGetDevice].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaGetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDevice
 func CuCtxGetDevice(device *CUdevice) error {
 	args := struct {
 		device *CUdevice
@@ -198,12 +232,9 @@ func CuCtxGetDevice(device *CUdevice) error {
 //
 //	CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuCtxGetDevice], where the rest is said.
 //
-// See also [CuCtxGetCurrent], [CuCtxPopCurrent], [CuCtxPushCurrent].
-//
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 	args := struct {
@@ -226,10 +257,12 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 //
 // See also [CuCtxCreate], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetCurrent],
 // [CuCtxGetDevice], [CuCtxGetLimit], [CuCtxGetSharedMemConfig], [CuCtxGetStreamPriorityRange],
-// [CuCtxSetFlags].
+// [CuCtxSetFlags]; in the runtime API [cudaGetDeviceFlags].
 //
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
 func CuCtxGetFlags(flags *uint32) error {
 	args := struct {
 		flags *uint32
@@ -250,10 +283,12 @@ func CuCtxGetFlags(flags *uint32) error {
 //
 // See also [CuCtxCreate], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetCurrent],
 // [CuCtxGetDevice], [CuCtxGetLimit], [CuCtxGetSharedMemConfig], [CuCtxGetStreamPriorityRange],
-// [CuCtxGetFlags], [CuDevicePrimaryCtxSetFlags].
+// [CuCtxGetFlags], [CuDevicePrimaryCtxSetFlags]; in the runtime API [cudaGetDeviceFlags].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
 func CuCtxSetFlags(flags uint32) error {
 	args := struct {
 		flags uint32
@@ -276,7 +311,7 @@ func CuCtxSetFlags(flags uint32) error {
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPushCurrent].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 	args := struct {
@@ -300,10 +335,12 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
-// [CuCtxSetCacheConfig], [CuCtxSetLimit].
+// [CuCtxSetCacheConfig], [CuCtxSetLimit]; in the runtime API [cudaDeviceSynchronize].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaDeviceSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSynchronize
 func CuCtxSynchronize() error {
 	args := struct {
 		ret CUresult
@@ -318,14 +355,9 @@ func CuCtxSynchronize() error {
 //
 //	CUresult cuCtxSynchronize_v2(CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], or the error of earlier work.
+// It is another form of [CuCtxSynchronize], where the rest is said.
 //
-// See also [CuCtxGetCurrent], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuGreenCtxCreate],
-// [CuCtxFromGreenCtx].
-//
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxSynchronize_v2(ctx CUcontext) error {
 	args := struct {
@@ -347,10 +379,12 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
-// [CuCtxSetCacheConfig], [CuCtxSynchronize].
+// [CuCtxSetCacheConfig], [CuCtxSynchronize]; in the runtime API [cudaDeviceSetLimit].
 //
-// Since CUDA 3.1. NVIDIA describes it under
+// Since CUDA 3.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaDeviceSetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSetLimit
 func CuCtxSetLimit(limit CUlimit, value uint64) error {
 	args := struct {
 		limit CUlimit
@@ -372,10 +406,12 @@ func CuCtxSetLimit(limit CUlimit, value uint64) error {
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
-// [CuCtxSetLimit], [CuCtxSynchronize].
+// [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaDeviceGetLimit].
 //
-// Since CUDA 3.1. NVIDIA describes it under
+// Since CUDA 3.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaDeviceGetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetLimit
 func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 	args := struct {
 		pvalue *uint64
@@ -397,10 +433,12 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetDevice], [CuCtxGetFlags],
 // [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit],
-// [CuCtxSynchronize], [CuFuncSetCacheConfig].
+// [CuCtxSynchronize], [CuFuncSetCacheConfig]; in the runtime API [cudaDeviceGetCacheConfig].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaDeviceGetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetCacheConfig
 func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 	args := struct {
 		pconfig *CUfunc_cache
@@ -421,10 +459,13 @@ func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
-// [CuCtxSetLimit], [CuCtxSynchronize], [CuFuncSetCacheConfig], [CuKernelSetCacheConfig].
+// [CuCtxSetLimit], [CuCtxSynchronize], [CuFuncSetCacheConfig], [CuKernelSetCacheConfig]; in the
+// runtime API [cudaDeviceSetCacheConfig].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaDeviceSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSetCacheConfig
 func CuCtxSetCacheConfig(config CUfunc_cache) error {
 	args := struct {
 		config CUfunc_cache
@@ -448,7 +489,7 @@ func CuCtxSetCacheConfig(config CUfunc_cache) error {
 // [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit],
 // [CuCtxSynchronize].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 	args := struct {
@@ -469,10 +510,12 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuStreamCreateWithPriority], [CuStreamGetPriority], [CuCtxGetDevice], [CuCtxGetFlags],
-// [CuCtxSetLimit], [CuCtxSynchronize].
+// [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaDeviceGetStreamPriorityRange].
 //
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaDeviceGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetStreamPriorityRange
 func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) error {
 	args := struct {
 		leastPriority    *int32
@@ -491,7 +534,7 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 //
 // Returns nil, [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxResetPersistingL2Cache() error {
 	args := struct {
@@ -511,7 +554,7 @@ func CuCtxResetPersistingL2Cache() error {
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY],
 // or the error of earlier work.
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffinityType) error {
 	args := struct {
@@ -535,7 +578,7 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 //
 // See also [CuCtxWaitEvent], [CuGreenCtxRecordEvent], [CuGreenCtxWaitEvent], [CuEventRecord].
 //
-// Since CUDA 12.5. NVIDIA describes it under
+// Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 	args := struct {
@@ -559,7 +602,7 @@ func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 //
 // See also [CuCtxRecordEvent], [CuGreenCtxRecordEvent], [CuGreenCtxWaitEvent], [CuStreamWaitEvent].
 //
-// Since CUDA 12.5. NVIDIA describes it under
+// Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 	args := struct {
@@ -577,17 +620,9 @@ func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 //
 //	CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_UNKNOWN], or the error of
-// earlier work.
+// It is another form of [CuCtxCreate], where the rest is said.
 //
-// See also [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
-// [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
-// [CuCtxSetLimit], [CuCoredumpSetAttributeGlobal], [CuCoredumpSetAttribute], [CuCtxSynchronize],
-// [CuCtxGetExecAffinity].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxCreate_v1(pctx *CUcontext, flags uint32, dev CUdevice) error {
 	args := struct {
@@ -606,17 +641,9 @@ func CuCtxCreate_v1(pctx *CUcontext, flags uint32, dev CUdevice) error {
 //
 //	CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_UNKNOWN], or the error of
-// earlier work.
+// It is another form of [CuCtxCreate], where the rest is said.
 //
-// See also [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
-// [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
-// [CuCtxSetLimit], [CuCoredumpSetAttributeGlobal], [CuCoredumpSetAttribute], [CuCtxSynchronize],
-// [CuCtxGetExecAffinity].
-//
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxCreate_v2(pctx *CUcontext, flags uint32, dev CUdevice) error {
 	args := struct {
@@ -635,17 +662,9 @@ func CuCtxCreate_v2(pctx *CUcontext, flags uint32, dev CUdevice) error {
 //
 //	CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_UNKNOWN], or the error of
-// earlier work.
+// It is another form of [CuCtxCreate], where the rest is said.
 //
-// See also [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
-// [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
-// [CuCtxSetLimit], [CuCoredumpSetAttributeGlobal], [CuCoredumpSetAttribute], [CuCtxSynchronize],
-// [CuCtxGetExecAffinity].
-//
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams int32, flags uint32, dev CUdevice) error {
 	args := struct {
@@ -666,14 +685,9 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 //
 //	CUresult cuCtxDestroy(CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuCtxDestroy], where the rest is said.
 //
-// See also [CuCtxCreate], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
-// [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
-// [CuCtxSetLimit], [CuCtxSynchronize].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxDestroy_v1(ctx CUcontext) error {
 	args := struct {
@@ -690,14 +704,9 @@ func CuCtxDestroy_v1(ctx CUcontext) error {
 //
 //	CUresult cuCtxPopCurrent(CUcontext *pctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// It is another form of [CuCtxPopCurrent], where the rest is said.
 //
-// See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
-// [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
-// [CuCtxSetLimit], [CuCtxSynchronize].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 	args := struct {
@@ -714,14 +723,9 @@ func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 //
 //	CUresult cuCtxPushCurrent(CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuCtxPushCurrent], where the rest is said.
 //
-// See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
-// [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxSetCacheConfig],
-// [CuCtxSetLimit], [CuCtxSynchronize].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxPushCurrent_v1(ctx CUcontext) error {
 	args := struct {

@@ -15,7 +15,7 @@ import "unsafe"
 // [CuCtxGetCacheConfig], [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent],
 // [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -42,7 +42,7 @@ func CuCtxAttach(pctx *CUcontext, flags uint32) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
 // [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -66,12 +66,15 @@ func CuCtxDetach(ctx CUcontext) error {
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
-// [CuCtxSetLimit], [CuCtxSynchronize], [CuFuncSetCacheConfig].
+// [CuCtxSetLimit], [CuCtxSynchronize], [CuFuncSetCacheConfig]; in the runtime API
+// [cudaDeviceGetSharedMemConfig].
 //
-// Since CUDA 4.2. NVIDIA describes it under
+// Since CUDA 4.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+//
+// [cudaDeviceGetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetSharedMemConfig
 func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 	args := struct {
 		pConfig *CUsharedconfig
@@ -92,12 +95,15 @@ func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
-// [CuCtxSetLimit], [CuCtxSynchronize], [CuCtxGetSharedMemConfig], [CuFuncSetCacheConfig].
+// [CuCtxSetLimit], [CuCtxSynchronize], [CuCtxGetSharedMemConfig], [CuFuncSetCacheConfig]; in the
+// runtime API [cudaDeviceSetSharedMemConfig].
 //
-// Since CUDA 4.2. NVIDIA describes it under
+// Since CUDA 4.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+//
+// [cudaDeviceSetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSetSharedMemConfig
 func CuCtxSetSharedMemConfig(config CUsharedconfig) error {
 	args := struct {
 		config CUsharedconfig

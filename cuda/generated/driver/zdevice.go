@@ -15,7 +15,7 @@ import "unsafe"
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGetLuid], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGet(device *CUdevice, ordinal int32) error {
 	args := struct {
@@ -37,10 +37,13 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetName], [CuDeviceGetUuid], [CuDeviceGetLuid],
-// [CuDeviceGet], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport].
+// [CuDeviceGet], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
+// [cudaGetDeviceCount].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [cudaGetDeviceCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceCount
 func CuDeviceGetCount(count *int32) error {
 	args := struct {
 		count *int32
@@ -61,10 +64,13 @@ func CuDeviceGetCount(count *int32) error {
 // error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetUuid], [CuDeviceGetLuid], [CuDeviceGetCount],
-// [CuDeviceGet], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport].
+// [CuDeviceGet], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
+// [cudaGetDeviceProperties].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
 func CuDeviceGetName(name *byte, len int32, dev CUdevice) error {
 	args := struct {
 		name *byte
@@ -78,7 +84,20 @@ func CuDeviceGetName(name *byte, len int32, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDeviceGetUuid is [CuDeviceGetUuid_v2]: what cuda.h maps the name cuDeviceGetUuid to.
+// CuDeviceGetUuid calls cuDeviceGetUuid_v2.
+//
+//	CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+//
+// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+//
+// See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetLuid],
+// [CuDeviceGet], [CuDeviceTotalMem]; in the runtime API [cudaGetDeviceProperties].
+//
+// The name means [CuDeviceGetUuid_v2]. Since CUDA 11.4. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
 func CuDeviceGetUuid(uuid *CUuuid, dev CUdevice) error {
 	return CuDeviceGetUuid_v2(uuid, dev)
 }
@@ -87,13 +106,9 @@ func CuDeviceGetUuid(uuid *CUuuid, dev CUdevice) error {
 //
 //	CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// It is what [CuDeviceGetUuid] means; see there.
 //
-// See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetLuid],
-// [CuDeviceGet], [CuDeviceTotalMem].
-//
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetUuid_v2(uuid *CUuuid, dev CUdevice) error {
 	args := struct {
@@ -115,10 +130,13 @@ func CuDeviceGetUuid_v2(uuid *CUuuid, dev CUdevice) error {
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGet],
-// [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport].
+// [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
+// [cudaGetDeviceProperties].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
 func CuDeviceGetLuid(luid *byte, deviceNodeMask *uint32, dev CUdevice) error {
 	args := struct {
 		luid           *byte
@@ -132,12 +150,7 @@ func CuDeviceGetLuid(luid *byte, deviceNodeMask *uint32, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDeviceTotalMem is [CuDeviceTotalMem_v2]: what cuda.h maps the name cuDeviceTotalMem to.
-func CuDeviceTotalMem(bytes *uint64, dev CUdevice) error {
-	return CuDeviceTotalMem_v2(bytes, dev)
-}
-
-// CuDeviceTotalMem_v2 calls cuDeviceTotalMem_v2.
+// CuDeviceTotalMem calls cuDeviceTotalMem_v2.
 //
 //	CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 //
@@ -146,9 +159,23 @@ func CuDeviceTotalMem(bytes *uint64, dev CUdevice) error {
 // error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
-// [CuDeviceGet], [CuDeviceGetExecAffinitySupport].
+// [CuDeviceGet], [CuDeviceGetExecAffinitySupport]; in the runtime API [cudaMemGetInfo].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuDeviceTotalMem_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [cudaMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemGetInfo
+func CuDeviceTotalMem(bytes *uint64, dev CUdevice) error {
+	return CuDeviceTotalMem_v2(bytes, dev)
+}
+
+// CuDeviceTotalMem_v2 calls cuDeviceTotalMem_v2.
+//
+//	CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+//
+// It is what [CuDeviceTotalMem] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceTotalMem_v2(bytes *uint64, dev CUdevice) error {
 	args := struct {
@@ -171,10 +198,12 @@ func CuDeviceTotalMem_v2(bytes *uint64, dev CUdevice) error {
 // error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
-// [CuDeviceGet], [CuDeviceTotalMem].
+// [CuDeviceGet], [CuDeviceTotalMem]; in the runtime API [cudaMemGetInfo].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [cudaMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemGetInfo
 func CuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, format CUarray_format, numChannels uint32, dev CUdevice) error {
 	args := struct {
 		maxWidthInElements *uint64
@@ -198,10 +227,14 @@ func CuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, format CUarr
 // error of earlier work.
 //
 // See also [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid], [CuDeviceGet],
-// [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport].
+// [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
+// [cudaDeviceGetAttribute], [cudaGetDeviceProperties].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [cudaDeviceGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetAttribute
+// [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
 func CuDeviceGetAttribute(pi *int32, attrib CUdevice_attribute, dev CUdevice) error {
 	args := struct {
 		pi     *int32
@@ -224,7 +257,7 @@ func CuDeviceGetAttribute(pi *int32, attrib CUdevice_attribute, dev CUdevice) er
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetP2PAtomicCapabilities].
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetHostAtomicCapabilities(capabilities *uint32, operations *CUatomicOperation, count uint32, dev CUdevice) error {
 	args := struct {
@@ -251,7 +284,7 @@ func CuDeviceGetHostAtomicCapabilities(capabilities *uint32, operations *CUatomi
 // See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
 // [CuSignalExternalSemaphoresAsync], [CuWaitExternalSemaphoresAsync].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevice, flags int32) error {
 	args := struct {
@@ -275,7 +308,7 @@ func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevi
 // See also [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemPoolCreate],
 // [CuMemPoolDestroy], [CuMemAllocFromPoolAsync].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceSetMemPool(dev CUdevice, pool CUmemoryPool) error {
 	args := struct {
@@ -297,7 +330,7 @@ func CuDeviceSetMemPool(dev CUdevice, pool CUmemoryPool) error {
 //
 // See also [CuDeviceGetDefaultMemPool], [CuMemPoolCreate], [CuDeviceSetMemPool].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
 	args := struct {
@@ -322,7 +355,7 @@ func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
 // See also [CuMemAllocAsync], [CuMemPoolTrimTo], [CuMemPoolGetAttribute], [CuMemPoolSetAttribute],
 // [CuMemPoolSetAccess], [CuDeviceGetMemPool], [CuMemPoolCreate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetDefaultMemPool(pool_out *CUmemoryPool, dev CUdevice) error {
 	args := struct {
@@ -347,7 +380,7 @@ func CuDeviceGetDefaultMemPool(pool_out *CUmemoryPool, dev CUdevice) error {
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGet], [CuDeviceTotalMem].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetExecAffinitySupport(pi *int32, type_ CUexecAffinityType, dev CUdevice) error {
 	args := struct {
@@ -369,7 +402,7 @@ func CuDeviceGetExecAffinitySupport(pi *int32, type_ CUexecAffinityType, dev CUd
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuFlushGPUDirectRDMAWrites(target CUflushGPUDirectRDMAWritesTarget, scope CUflushGPUDirectRDMAWritesScope) error {
 	args := struct {
@@ -387,14 +420,9 @@ func CuFlushGPUDirectRDMAWrites(target CUflushGPUDirectRDMAWritesTarget, scope C
 //
 //	CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
-// error of earlier work.
+// It is another form of [CuDeviceTotalMem], where the rest is said.
 //
-// See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
-// [CuDeviceGet], [CuDeviceGetExecAffinitySupport].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceTotalMem_v1(bytes *uint32, dev CUdevice) error {
 	args := struct {
@@ -412,13 +440,9 @@ func CuDeviceTotalMem_v1(bytes *uint32, dev CUdevice) error {
 //
 //	CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// It is another form of [CuDeviceGetUuid], where the rest is said.
 //
-// See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetLuid],
-// [CuDeviceGet], [CuDeviceTotalMem].
-//
-// Since CUDA 9.2. NVIDIA describes it under
+// Since CUDA 9.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetUuid_v1(uuid *CUuuid, dev CUdevice) error {
 	args := struct {

@@ -15,7 +15,7 @@ import "unsafe"
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGet], [CuDeviceTotalMem].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -42,7 +42,7 @@ func CuDeviceGetProperties(prop *CUdevprop, dev CUdevice) error {
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGet], [CuDeviceTotalMem].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.

@@ -4,7 +4,19 @@ package driver
 
 import "unsafe"
 
-// CuGetProcAddress is [CuGetProcAddress_v2]: what cuda.h maps the name cuGetProcAddress to.
+// CuGetProcAddress calls cuGetProcAddress_v2.
+//
+//	CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
+//
+// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
+// work.
+//
+// See also, in the runtime API, [cudaGetDriverEntryPointByVersion].
+//
+// The name means [CuGetProcAddress_v2]. Since CUDA 12.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
+//
+// [cudaGetDriverEntryPointByVersion]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDriverEntryPointByVersion
 func CuGetProcAddress(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags uint64, symbolStatus *CUdriverProcAddressQueryResult) error {
 	return CuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus)
 }
@@ -13,10 +25,9 @@ func CuGetProcAddress(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flag
 //
 //	CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is what [CuGetProcAddress] means; see there.
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
 func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags uint64, symbolStatus *CUdriverProcAddressQueryResult) error {
 	args := struct {
@@ -37,7 +48,7 @@ func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 //
 //	CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
 func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) error {
 	args := struct {
@@ -55,10 +66,9 @@ func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) err
 //
 //	CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is another form of [CuGetProcAddress], where the rest is said.
 //
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
 func CuGetProcAddress_v1(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags uint64) error {
 	args := struct {

@@ -4,7 +4,7 @@ package driver
 
 import "strconv"
 
-// CUipcMem_flags is the enumeration CUipcMem_flags.
+// CUipcMem_flags is the enum CUipcMem_flags.
 type CUipcMem_flags uint32
 
 const (
@@ -20,7 +20,7 @@ func (v CUipcMem_flags) String() string {
 	return "CUipcMem_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAttach_flags is the enumeration CUmemAttach_flags.
+// CUmemAttach_flags is the enum CUmemAttach_flags.
 type CUmemAttach_flags uint32
 
 const (
@@ -42,7 +42,7 @@ func (v CUmemAttach_flags) String() string {
 	return "CUmemAttach_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUctx_flags is the enumeration CUctx_flags.
+// CUctx_flags is the enum CUctx_flags.
 type CUctx_flags uint32
 
 const (
@@ -89,7 +89,7 @@ func (v CUctx_flags) String() string {
 	return "CUctx_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_sched_flags is the enumeration CUevent_sched_flags.
+// CUevent_sched_flags is the enum CUevent_sched_flags.
 type CUevent_sched_flags uint32
 
 const (
@@ -114,7 +114,7 @@ func (v CUevent_sched_flags) String() string {
 	return "CUevent_sched_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// Cl_event_flags is the enumeration cl_event_flags.
+// Cl_event_flags is the enum cl_event_flags.
 type Cl_event_flags uint32
 
 const (
@@ -139,7 +139,7 @@ func (v Cl_event_flags) String() string {
 	return "Cl_event_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// Cl_context_flags is the enumeration cl_context_flags.
+// Cl_context_flags is the enum cl_context_flags.
 type Cl_context_flags uint32
 
 const (
@@ -164,7 +164,7 @@ func (v Cl_context_flags) String() string {
 	return "Cl_context_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUhostTaskSyncMode is the enumeration CUhostTaskSyncMode.
+// CUhostTaskSyncMode is the enum CUhostTaskSyncMode.
 type CUhostTaskSyncMode uint32
 
 const (
@@ -183,7 +183,7 @@ func (v CUhostTaskSyncMode) String() string {
 	return "CUhostTaskSyncMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstream_flags is the enumeration CUstream_flags.
+// CUstream_flags is the enum CUstream_flags.
 type CUstream_flags uint32
 
 const (
@@ -202,7 +202,7 @@ func (v CUstream_flags) String() string {
 	return "CUstream_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_flags is the enumeration CUevent_flags.
+// CUevent_flags is the enum CUevent_flags.
 type CUevent_flags uint32
 
 const (
@@ -227,7 +227,7 @@ func (v CUevent_flags) String() string {
 	return "CUevent_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_record_flags is the enumeration CUevent_record_flags.
+// CUevent_record_flags is the enum CUevent_record_flags.
 type CUevent_record_flags uint32
 
 const (
@@ -246,7 +246,7 @@ func (v CUevent_record_flags) String() string {
 	return "CUevent_record_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_wait_flags is the enumeration CUevent_wait_flags.
+// CUevent_wait_flags is the enum CUevent_wait_flags.
 type CUevent_wait_flags uint32
 
 const (
@@ -265,7 +265,7 @@ func (v CUevent_wait_flags) String() string {
 	return "CUevent_wait_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUatomicOperation is the enumeration CUatomicOperation.
+// CUatomicOperation is the enum CUatomicOperation.
 type CUatomicOperation uint32
 
 const (
@@ -320,7 +320,7 @@ func (v CUatomicOperation) String() string {
 	return "CUatomicOperation(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUatomicOperationCapability is the enumeration CUatomicOperationCapability.
+// CUatomicOperationCapability is the enum CUatomicOperationCapability.
 type CUatomicOperationCapability uint32
 
 const (
@@ -354,7 +354,7 @@ func (v CUatomicOperationCapability) String() string {
 	return "CUatomicOperationCapability(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamWaitValue_flags is the enumeration CUstreamWaitValue_flags.
+// CUstreamWaitValue_flags is the enum CUstreamWaitValue_flags.
 type CUstreamWaitValue_flags uint32
 
 const (
@@ -382,7 +382,7 @@ func (v CUstreamWaitValue_flags) String() string {
 	return "CUstreamWaitValue_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamWriteValue_flags is the enumeration CUstreamWriteValue_flags.
+// CUstreamWriteValue_flags is the enum CUstreamWriteValue_flags.
 type CUstreamWriteValue_flags uint32
 
 const (
@@ -401,7 +401,7 @@ func (v CUstreamWriteValue_flags) String() string {
 	return "CUstreamWriteValue_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamBatchMemOpType is the enumeration CUstreamBatchMemOpType.
+// CUstreamBatchMemOpType is the enum CUstreamBatchMemOpType.
 type CUstreamBatchMemOpType uint32
 
 const (
@@ -435,7 +435,7 @@ func (v CUstreamBatchMemOpType) String() string {
 	return "CUstreamBatchMemOpType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamMemoryBarrier_flags is the enumeration CUstreamMemoryBarrier_flags.
+// CUstreamMemoryBarrier_flags is the enum CUstreamMemoryBarrier_flags.
 type CUstreamMemoryBarrier_flags uint32
 
 const (
@@ -454,7 +454,7 @@ func (v CUstreamMemoryBarrier_flags) String() string {
 	return "CUstreamMemoryBarrier_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamAtomicReductionOpType is the enumeration CUstreamAtomicReductionOpType.
+// CUstreamAtomicReductionOpType is the enum CUstreamAtomicReductionOpType.
 type CUstreamAtomicReductionOpType uint32
 
 const (
@@ -476,7 +476,7 @@ func (v CUstreamAtomicReductionOpType) String() string {
 	return "CUstreamAtomicReductionOpType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamAtomicReductionDataType is the enumeration CUstreamAtomicReductionDataType.
+// CUstreamAtomicReductionDataType is the enum CUstreamAtomicReductionDataType.
 type CUstreamAtomicReductionDataType uint32
 
 const (
@@ -495,7 +495,7 @@ func (v CUstreamAtomicReductionDataType) String() string {
 	return "CUstreamAtomicReductionDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUoccupancy_flags is the enumeration CUoccupancy_flags.
+// CUoccupancy_flags is the enum CUoccupancy_flags.
 type CUoccupancy_flags uint32
 
 const (
@@ -514,8 +514,7 @@ func (v CUoccupancy_flags) String() string {
 	return "CUoccupancy_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamUpdateCaptureDependencies_flags is the enumeration
-// CUstreamUpdateCaptureDependencies_flags.
+// CUstreamUpdateCaptureDependencies_flags is the enum CUstreamUpdateCaptureDependencies_flags.
 type CUstreamUpdateCaptureDependencies_flags uint32
 
 const (
@@ -534,7 +533,7 @@ func (v CUstreamUpdateCaptureDependencies_flags) String() string {
 	return "CUstreamUpdateCaptureDependencies_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUasyncNotificationType is the enumeration CUasyncNotificationType.
+// CUasyncNotificationType is the enum CUasyncNotificationType.
 type CUasyncNotificationType uint32
 
 const (
@@ -550,7 +549,7 @@ func (v CUasyncNotificationType) String() string {
 	return "CUasyncNotificationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUarray_format is the enumeration CUarray_format.
+// CUarray_format is the enum CUarray_format.
 type CUarray_format uint32
 
 const (
@@ -761,7 +760,7 @@ func (v CUarray_format) String() string {
 	return "CUarray_format(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUaddress_mode is the enumeration CUaddress_mode.
+// CUaddress_mode is the enum CUaddress_mode.
 type CUaddress_mode uint32
 
 const (
@@ -786,7 +785,7 @@ func (v CUaddress_mode) String() string {
 	return "CUaddress_mode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfilter_mode is the enumeration CUfilter_mode.
+// CUfilter_mode is the enum CUfilter_mode.
 type CUfilter_mode uint32
 
 const (
@@ -805,7 +804,7 @@ func (v CUfilter_mode) String() string {
 	return "CUfilter_mode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevice_attribute is the enumeration CUdevice_attribute.
+// CUdevice_attribute is the enum CUdevice_attribute.
 type CUdevice_attribute uint32
 
 const (
@@ -1310,7 +1309,7 @@ func (v CUdevice_attribute) String() string {
 	return "CUdevice_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUpointer_attribute is the enumeration CUpointer_attribute.
+// CUpointer_attribute is the enum CUpointer_attribute.
 type CUpointer_attribute uint32
 
 const (
@@ -1389,7 +1388,7 @@ func (v CUpointer_attribute) String() string {
 	return "CUpointer_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfunction_attribute is the enumeration CUfunction_attribute.
+// CUfunction_attribute is the enum CUfunction_attribute.
 type CUfunction_attribute uint32
 
 const (
@@ -1459,7 +1458,7 @@ func (v CUfunction_attribute) String() string {
 	return "CUfunction_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfunc_cache is the enumeration CUfunc_cache.
+// CUfunc_cache is the enum CUfunc_cache.
 type CUfunc_cache uint32
 
 const (
@@ -1484,7 +1483,7 @@ func (v CUfunc_cache) String() string {
 	return "CUfunc_cache(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUsharedconfig is the enumeration CUsharedconfig.
+// CUsharedconfig is the enum CUsharedconfig.
 type CUsharedconfig uint32
 
 const (
@@ -1506,7 +1505,7 @@ func (v CUsharedconfig) String() string {
 	return "CUsharedconfig(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUshared_carveout is the enumeration CUshared_carveout.
+// CUshared_carveout is the enum CUshared_carveout.
 type CUshared_carveout int32
 
 const (
@@ -1528,7 +1527,7 @@ func (v CUshared_carveout) String() string {
 	return "CUshared_carveout(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemorytype is the enumeration CUmemorytype.
+// CUmemorytype is the enum CUmemorytype.
 type CUmemorytype uint32
 
 const (
@@ -1553,7 +1552,7 @@ func (v CUmemorytype) String() string {
 	return "CUmemorytype(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcomputemode is the enumeration CUcomputemode.
+// CUcomputemode is the enum CUcomputemode.
 type CUcomputemode uint32
 
 const (
@@ -1575,7 +1574,7 @@ func (v CUcomputemode) String() string {
 	return "CUcomputemode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmem_advise is the enumeration CUmem_advise.
+// CUmem_advise is the enum CUmem_advise.
 type CUmem_advise uint32
 
 const (
@@ -1606,7 +1605,7 @@ func (v CUmem_advise) String() string {
 	return "CUmem_advise(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmem_range_attribute is the enumeration CUmem_range_attribute.
+// CUmem_range_attribute is the enum CUmem_range_attribute.
 type CUmem_range_attribute uint32
 
 const (
@@ -1643,7 +1642,7 @@ func (v CUmem_range_attribute) String() string {
 	return "CUmem_range_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjit_option is the enumeration CUjit_option.
+// CUjit_option is the enum CUjit_option.
 type CUjit_option uint32
 
 const (
@@ -1767,7 +1766,7 @@ func (v CUjit_option) String() string {
 	return "CUjit_option(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjit_target is the enumeration CUjit_target.
+// CUjit_target is the enum CUjit_target.
 type CUjit_target uint32
 
 const (
@@ -1891,7 +1890,7 @@ func (v CUjit_target) String() string {
 	return "CUjit_target(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjit_fallback is the enumeration CUjit_fallback.
+// CUjit_fallback is the enum CUjit_fallback.
 type CUjit_fallback uint32
 
 const (
@@ -1910,7 +1909,7 @@ func (v CUjit_fallback) String() string {
 	return "CUjit_fallback(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjit_cacheMode is the enumeration CUjit_cacheMode.
+// CUjit_cacheMode is the enum CUjit_cacheMode.
 type CUjit_cacheMode uint32
 
 const (
@@ -1932,7 +1931,7 @@ func (v CUjit_cacheMode) String() string {
 	return "CUjit_cacheMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjitInputType is the enumeration CUjitInputType.
+// CUjitInputType is the enum CUjitInputType.
 type CUjitInputType uint32
 
 const (
@@ -1966,7 +1965,7 @@ func (v CUjitInputType) String() string {
 	return "CUjitInputType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphicsRegisterFlags is the enumeration CUgraphicsRegisterFlags.
+// CUgraphicsRegisterFlags is the enum CUgraphicsRegisterFlags.
 type CUgraphicsRegisterFlags uint32
 
 const (
@@ -1994,7 +1993,7 @@ func (v CUgraphicsRegisterFlags) String() string {
 	return "CUgraphicsRegisterFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphicsMapResourceFlags is the enumeration CUgraphicsMapResourceFlags.
+// CUgraphicsMapResourceFlags is the enum CUgraphicsMapResourceFlags.
 type CUgraphicsMapResourceFlags uint32
 
 const (
@@ -2016,7 +2015,7 @@ func (v CUgraphicsMapResourceFlags) String() string {
 	return "CUgraphicsMapResourceFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUarray_cubemap_face is the enumeration CUarray_cubemap_face.
+// CUarray_cubemap_face is the enum CUarray_cubemap_face.
 type CUarray_cubemap_face uint32
 
 const (
@@ -2047,7 +2046,7 @@ func (v CUarray_cubemap_face) String() string {
 	return "CUarray_cubemap_face(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlimit is the enumeration CUlimit.
+// CUlimit is the enum CUlimit.
 type CUlimit uint32
 
 const (
@@ -2096,7 +2095,7 @@ func (v CUlimit) String() string {
 	return "CUlimit(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUresourcetype is the enumeration CUresourcetype.
+// CUresourcetype is the enum CUresourcetype.
 type CUresourcetype uint32
 
 const (
@@ -2121,7 +2120,7 @@ func (v CUresourcetype) String() string {
 	return "CUresourcetype(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUaccessProperty is the enumeration CUaccessProperty.
+// CUaccessProperty is the enum CUaccessProperty.
 type CUaccessProperty uint32
 
 const (
@@ -2143,7 +2142,7 @@ func (v CUaccessProperty) String() string {
 	return "CUaccessProperty(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphConditionalNodeType is the enumeration CUgraphConditionalNodeType.
+// CUgraphConditionalNodeType is the enum CUgraphConditionalNodeType.
 type CUgraphConditionalNodeType uint32
 
 const (
@@ -2165,7 +2164,7 @@ func (v CUgraphConditionalNodeType) String() string {
 	return "CUgraphConditionalNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphNodeType is the enumeration CUgraphNodeType.
+// CUgraphNodeType is the enum CUgraphNodeType.
 type CUgraphNodeType uint32
 
 const (
@@ -2232,7 +2231,7 @@ func (v CUgraphNodeType) String() string {
 	return "CUgraphNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphDependencyType is the enumeration CUgraphDependencyType.
+// CUgraphDependencyType is the enum CUgraphDependencyType.
 type CUgraphDependencyType uint32
 
 const (
@@ -2251,7 +2250,7 @@ func (v CUgraphDependencyType) String() string {
 	return "CUgraphDependencyType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphInstantiateResult is the enumeration CUgraphInstantiateResult.
+// CUgraphInstantiateResult is the enum CUgraphInstantiateResult.
 type CUgraphInstantiateResult uint32
 
 const (
@@ -2282,7 +2281,7 @@ func (v CUgraphInstantiateResult) String() string {
 	return "CUgraphInstantiateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUsynchronizationPolicy is the enumeration CUsynchronizationPolicy.
+// CUsynchronizationPolicy is the enum CUsynchronizationPolicy.
 type CUsynchronizationPolicy uint32
 
 const (
@@ -2307,7 +2306,7 @@ func (v CUsynchronizationPolicy) String() string {
 	return "CUsynchronizationPolicy(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUclusterSchedulingPolicy is the enumeration CUclusterSchedulingPolicy.
+// CUclusterSchedulingPolicy is the enum CUclusterSchedulingPolicy.
 type CUclusterSchedulingPolicy uint32
 
 const (
@@ -2332,7 +2331,7 @@ func (v CUclusterSchedulingPolicy) String() string {
 	return "CUclusterSchedulingPolicy(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlaunchMemSyncDomain is the enumeration CUlaunchMemSyncDomain.
+// CUlaunchMemSyncDomain is the enum CUlaunchMemSyncDomain.
 type CUlaunchMemSyncDomain uint32
 
 const (
@@ -2351,7 +2350,7 @@ func (v CUlaunchMemSyncDomain) String() string {
 	return "CUlaunchMemSyncDomain(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlaunchAttributePortableClusterMode is the enumeration CUlaunchAttributePortableClusterMode.
+// CUlaunchAttributePortableClusterMode is the enum CUlaunchAttributePortableClusterMode.
 type CUlaunchAttributePortableClusterMode uint32
 
 const (
@@ -2373,7 +2372,7 @@ func (v CUlaunchAttributePortableClusterMode) String() string {
 	return "CUlaunchAttributePortableClusterMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUsharedMemoryMode is the enumeration CUsharedMemoryMode.
+// CUsharedMemoryMode is the enum CUsharedMemoryMode.
 type CUsharedMemoryMode uint32
 
 const (
@@ -2401,7 +2400,7 @@ func (v CUsharedMemoryMode) String() string {
 	return "CUsharedMemoryMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlaunchAttributeID is the enumeration CUlaunchAttributeID.
+// CUlaunchAttributeID is the enum CUlaunchAttributeID.
 type CUlaunchAttributeID uint32
 
 const (
@@ -2471,7 +2470,7 @@ func (v CUlaunchAttributeID) String() string {
 	return "CUlaunchAttributeID(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCaptureStatus is the enumeration CUstreamCaptureStatus.
+// CUstreamCaptureStatus is the enum CUstreamCaptureStatus.
 type CUstreamCaptureStatus uint32
 
 const (
@@ -2493,7 +2492,7 @@ func (v CUstreamCaptureStatus) String() string {
 	return "CUstreamCaptureStatus(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCaptureMode is the enumeration CUstreamCaptureMode.
+// CUstreamCaptureMode is the enum CUstreamCaptureMode.
 type CUstreamCaptureMode uint32
 
 const (
@@ -2515,7 +2514,7 @@ func (v CUstreamCaptureMode) String() string {
 	return "CUstreamCaptureMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdriverProcAddress_flags is the enumeration CUdriverProcAddress_flags.
+// CUdriverProcAddress_flags is the enum CUdriverProcAddress_flags.
 type CUdriverProcAddress_flags uint32
 
 const (
@@ -2537,7 +2536,7 @@ func (v CUdriverProcAddress_flags) String() string {
 	return "CUdriverProcAddress_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdriverProcAddressQueryResult is the enumeration CUdriverProcAddressQueryResult.
+// CUdriverProcAddressQueryResult is the enum CUdriverProcAddressQueryResult.
 type CUdriverProcAddressQueryResult uint32
 
 const (
@@ -2559,7 +2558,7 @@ func (v CUdriverProcAddressQueryResult) String() string {
 	return "CUdriverProcAddressQueryResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUexecAffinityType is the enumeration CUexecAffinityType.
+// CUexecAffinityType is the enum CUexecAffinityType.
 type CUexecAffinityType uint32
 
 const (
@@ -2578,7 +2577,7 @@ func (v CUexecAffinityType) String() string {
 	return "CUexecAffinityType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcigDataType is the enumeration CUcigDataType.
+// CUcigDataType is the enum CUcigDataType.
 type CUcigDataType uint32
 
 const (
@@ -2597,7 +2596,7 @@ func (v CUcigDataType) String() string {
 	return "CUcigDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCigDataType is the enumeration CUstreamCigDataType.
+// CUstreamCigDataType is the enum CUstreamCigDataType.
 type CUstreamCigDataType uint32
 
 const (
@@ -2616,7 +2615,7 @@ func (v CUstreamCigDataType) String() string {
 	return "CUstreamCigDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlibraryOption is the enumeration CUlibraryOption.
+// CUlibraryOption is the enum CUlibraryOption.
 type CUlibraryOption uint32
 
 const (
@@ -2638,7 +2637,7 @@ func (v CUlibraryOption) String() string {
 	return "CUlibraryOption(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUresult is the enumeration CUresult.
+// CUresult is the enum CUresult.
 type CUresult uint32
 
 const (
@@ -2969,7 +2968,7 @@ func (v CUresult) String() string {
 	return "CUresult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevice_P2PAttribute is the enumeration CUdevice_P2PAttribute.
+// CUdevice_P2PAttribute is the enum CUdevice_P2PAttribute.
 type CUdevice_P2PAttribute uint32
 
 const (
@@ -2998,7 +2997,7 @@ func (v CUdevice_P2PAttribute) String() string {
 	return "CUdevice_P2PAttribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUresourceViewFormat is the enumeration CUresourceViewFormat.
+// CUresourceViewFormat is the enum CUresourceViewFormat.
 type CUresourceViewFormat uint32
 
 const (
@@ -3116,7 +3115,7 @@ func (v CUresourceViewFormat) String() string {
 	return "CUresourceViewFormat(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapDataType is the enumeration CUtensorMapDataType.
+// CUtensorMapDataType is the enum CUtensorMapDataType.
 type CUtensorMapDataType uint32
 
 const (
@@ -3177,7 +3176,7 @@ func (v CUtensorMapDataType) String() string {
 	return "CUtensorMapDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapInterleave is the enumeration CUtensorMapInterleave.
+// CUtensorMapInterleave is the enum CUtensorMapInterleave.
 type CUtensorMapInterleave uint32
 
 const (
@@ -3199,7 +3198,7 @@ func (v CUtensorMapInterleave) String() string {
 	return "CUtensorMapInterleave(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapSwizzle is the enumeration CUtensorMapSwizzle.
+// CUtensorMapSwizzle is the enum CUtensorMapSwizzle.
 type CUtensorMapSwizzle uint32
 
 const (
@@ -3233,7 +3232,7 @@ func (v CUtensorMapSwizzle) String() string {
 	return "CUtensorMapSwizzle(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapL2promotion is the enumeration CUtensorMapL2promotion.
+// CUtensorMapL2promotion is the enum CUtensorMapL2promotion.
 type CUtensorMapL2promotion uint32
 
 const (
@@ -3258,7 +3257,7 @@ func (v CUtensorMapL2promotion) String() string {
 	return "CUtensorMapL2promotion(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapFloatOOBfill is the enumeration CUtensorMapFloatOOBfill.
+// CUtensorMapFloatOOBfill is the enum CUtensorMapFloatOOBfill.
 type CUtensorMapFloatOOBfill uint32
 
 const (
@@ -3277,7 +3276,7 @@ func (v CUtensorMapFloatOOBfill) String() string {
 	return "CUtensorMapFloatOOBfill(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapIm2ColWideMode is the enumeration CUtensorMapIm2ColWideMode.
+// CUtensorMapIm2ColWideMode is the enum CUtensorMapIm2ColWideMode.
 type CUtensorMapIm2ColWideMode uint32
 
 const (
@@ -3296,7 +3295,7 @@ func (v CUtensorMapIm2ColWideMode) String() string {
 	return "CUtensorMapIm2ColWideMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapAllocClass is the enumeration CUtensorMapAllocClass.
+// CUtensorMapAllocClass is the enum CUtensorMapAllocClass.
 type CUtensorMapAllocClass uint32
 
 const (
@@ -3318,7 +3317,7 @@ func (v CUtensorMapAllocClass) String() string {
 	return "CUtensorMapAllocClass(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS is the enumeration CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS.
+// CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS is the enum CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS.
 type CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS uint32
 
 const (
@@ -3340,7 +3339,7 @@ func (v CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS) String() string {
 	return "CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUexternalMemoryHandleType is the enumeration CUexternalMemoryHandleType.
+// CUexternalMemoryHandleType is the enum CUexternalMemoryHandleType.
 type CUexternalMemoryHandleType uint32
 
 const (
@@ -3380,7 +3379,7 @@ func (v CUexternalMemoryHandleType) String() string {
 	return "CUexternalMemoryHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUexternalSemaphoreHandleType is the enumeration CUexternalSemaphoreHandleType.
+// CUexternalSemaphoreHandleType is the enum CUexternalSemaphoreHandleType.
 type CUexternalSemaphoreHandleType uint32
 
 const (
@@ -3423,7 +3422,7 @@ func (v CUexternalSemaphoreHandleType) String() string {
 	return "CUexternalSemaphoreHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationHandleType is the enumeration CUmemAllocationHandleType.
+// CUmemAllocationHandleType is the enum CUmemAllocationHandleType.
 type CUmemAllocationHandleType uint32
 
 const (
@@ -3454,7 +3453,7 @@ func (v CUmemAllocationHandleType) String() string {
 	return "CUmemAllocationHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAccess_flags is the enumeration CUmemAccess_flags.
+// CUmemAccess_flags is the enum CUmemAccess_flags.
 type CUmemAccess_flags uint32
 
 const (
@@ -3479,7 +3478,7 @@ func (v CUmemAccess_flags) String() string {
 	return "CUmemAccess_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemLocationType is the enumeration CUmemLocationType.
+// CUmemLocationType is the enum CUmemLocationType.
 type CUmemLocationType uint32
 
 const (
@@ -3517,7 +3516,7 @@ func (v CUmemLocationType) String() string {
 	return "CUmemLocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationType is the enumeration CUmemAllocationType.
+// CUmemAllocationType is the enum CUmemAllocationType.
 type CUmemAllocationType uint32
 
 const (
@@ -3542,7 +3541,7 @@ func (v CUmemAllocationType) String() string {
 	return "CUmemAllocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationGranularity_flags is the enumeration CUmemAllocationGranularity_flags.
+// CUmemAllocationGranularity_flags is the enum CUmemAllocationGranularity_flags.
 type CUmemAllocationGranularity_flags uint32
 
 const (
@@ -3561,7 +3560,7 @@ func (v CUmemAllocationGranularity_flags) String() string {
 	return "CUmemAllocationGranularity_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemRangeHandleType is the enumeration CUmemRangeHandleType.
+// CUmemRangeHandleType is the enum CUmemRangeHandleType.
 type CUmemRangeHandleType uint32
 
 const (
@@ -3580,7 +3579,7 @@ func (v CUmemRangeHandleType) String() string {
 	return "CUmemRangeHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemRangeFlags is the enumeration CUmemRangeFlags.
+// CUmemRangeFlags is the enum CUmemRangeFlags.
 type CUmemRangeFlags uint32
 
 const (
@@ -3596,7 +3595,7 @@ func (v CUmemRangeFlags) String() string {
 	return "CUmemRangeFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUarraySparseSubresourceType is the enumeration CUarraySparseSubresourceType.
+// CUarraySparseSubresourceType is the enum CUarraySparseSubresourceType.
 type CUarraySparseSubresourceType uint32
 
 const (
@@ -3615,7 +3614,7 @@ func (v CUarraySparseSubresourceType) String() string {
 	return "CUarraySparseSubresourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemOperationType is the enumeration CUmemOperationType.
+// CUmemOperationType is the enum CUmemOperationType.
 type CUmemOperationType uint32
 
 const (
@@ -3634,7 +3633,7 @@ func (v CUmemOperationType) String() string {
 	return "CUmemOperationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemHandleType is the enumeration CUmemHandleType.
+// CUmemHandleType is the enum CUmemHandleType.
 type CUmemHandleType uint32
 
 const (
@@ -3650,7 +3649,7 @@ func (v CUmemHandleType) String() string {
 	return "CUmemHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationCompType is the enumeration CUmemAllocationCompType.
+// CUmemAllocationCompType is the enum CUmemAllocationCompType.
 type CUmemAllocationCompType uint32
 
 const (
@@ -3669,7 +3668,7 @@ func (v CUmemAllocationCompType) String() string {
 	return "CUmemAllocationCompType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmulticastGranularity_flags is the enumeration CUmulticastGranularity_flags.
+// CUmulticastGranularity_flags is the enum CUmulticastGranularity_flags.
 type CUmulticastGranularity_flags uint32
 
 const (
@@ -3688,7 +3687,7 @@ func (v CUmulticastGranularity_flags) String() string {
 	return "CUmulticastGranularity_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphExecUpdateResult is the enumeration CUgraphExecUpdateResult.
+// CUgraphExecUpdateResult is the enum CUgraphExecUpdateResult.
 type CUgraphExecUpdateResult uint32
 
 const (
@@ -3728,7 +3727,7 @@ func (v CUgraphExecUpdateResult) String() string {
 	return "CUgraphExecUpdateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemPool_attribute is the enumeration CUmemPool_attribute.
+// CUmemPool_attribute is the enum CUmemPool_attribute.
 type CUmemPool_attribute uint32
 
 const (
@@ -3786,7 +3785,7 @@ func (v CUmemPool_attribute) String() string {
 	return "CUmemPool_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpyFlags is the enumeration CUmemcpyFlags.
+// CUmemcpyFlags is the enum CUmemcpyFlags.
 type CUmemcpyFlags uint32
 
 const (
@@ -3805,7 +3804,7 @@ func (v CUmemcpyFlags) String() string {
 	return "CUmemcpyFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpySrcAccessOrder is the enumeration CUmemcpySrcAccessOrder.
+// CUmemcpySrcAccessOrder is the enum CUmemcpySrcAccessOrder.
 type CUmemcpySrcAccessOrder uint32
 
 const (
@@ -3833,7 +3832,7 @@ func (v CUmemcpySrcAccessOrder) String() string {
 	return "CUmemcpySrcAccessOrder(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpy3DOperandType is the enumeration CUmemcpy3DOperandType.
+// CUmemcpy3DOperandType is the enum CUmemcpy3DOperandType.
 type CUmemcpy3DOperandType uint32
 
 const (
@@ -3855,7 +3854,7 @@ func (v CUmemcpy3DOperandType) String() string {
 	return "CUmemcpy3DOperandType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphMem_attribute is the enumeration CUgraphMem_attribute.
+// CUgraphMem_attribute is the enum CUgraphMem_attribute.
 type CUgraphMem_attribute uint32
 
 const (
@@ -3880,7 +3879,7 @@ func (v CUgraphMem_attribute) String() string {
 	return "CUgraphMem_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphChildGraphNodeOwnership is the enumeration CUgraphChildGraphNodeOwnership.
+// CUgraphChildGraphNodeOwnership is the enum CUgraphChildGraphNodeOwnership.
 type CUgraphChildGraphNodeOwnership int32
 
 const (
@@ -3902,7 +3901,7 @@ func (v CUgraphChildGraphNodeOwnership) String() string {
 	return "CUgraphChildGraphNodeOwnership(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesOptions is the enumeration CUflushGPUDirectRDMAWritesOptions.
+// CUflushGPUDirectRDMAWritesOptions is the enum CUflushGPUDirectRDMAWritesOptions.
 type CUflushGPUDirectRDMAWritesOptions uint32
 
 const (
@@ -3921,7 +3920,7 @@ func (v CUflushGPUDirectRDMAWritesOptions) String() string {
 	return "CUflushGPUDirectRDMAWritesOptions(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUGPUDirectRDMAWritesOrdering is the enumeration CUGPUDirectRDMAWritesOrdering.
+// CUGPUDirectRDMAWritesOrdering is the enum CUGPUDirectRDMAWritesOrdering.
 type CUGPUDirectRDMAWritesOrdering uint32
 
 const (
@@ -3943,7 +3942,7 @@ func (v CUGPUDirectRDMAWritesOrdering) String() string {
 	return "CUGPUDirectRDMAWritesOrdering(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesScope is the enumeration CUflushGPUDirectRDMAWritesScope.
+// CUflushGPUDirectRDMAWritesScope is the enum CUflushGPUDirectRDMAWritesScope.
 type CUflushGPUDirectRDMAWritesScope uint32
 
 const (
@@ -3962,7 +3961,7 @@ func (v CUflushGPUDirectRDMAWritesScope) String() string {
 	return "CUflushGPUDirectRDMAWritesScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesTarget is the enumeration CUflushGPUDirectRDMAWritesTarget.
+// CUflushGPUDirectRDMAWritesTarget is the enum CUflushGPUDirectRDMAWritesTarget.
 type CUflushGPUDirectRDMAWritesTarget uint32
 
 const (
@@ -3978,7 +3977,7 @@ func (v CUflushGPUDirectRDMAWritesTarget) String() string {
 	return "CUflushGPUDirectRDMAWritesTarget(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphDebugDot_flags is the enumeration CUgraphDebugDot_flags.
+// CUgraphDebugDot_flags is the enum CUgraphDebugDot_flags.
 type CUgraphDebugDot_flags uint32
 
 const (
@@ -4045,7 +4044,7 @@ func (v CUgraphDebugDot_flags) String() string {
 	return "CUgraphDebugDot_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUuserObject_flags is the enumeration CUuserObject_flags.
+// CUuserObject_flags is the enum CUuserObject_flags.
 type CUuserObject_flags uint32
 
 const (
@@ -4061,7 +4060,7 @@ func (v CUuserObject_flags) String() string {
 	return "CUuserObject_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUuserObjectRetain_flags is the enumeration CUuserObjectRetain_flags.
+// CUuserObjectRetain_flags is the enum CUuserObjectRetain_flags.
 type CUuserObjectRetain_flags uint32
 
 const (
@@ -4077,7 +4076,7 @@ func (v CUuserObjectRetain_flags) String() string {
 	return "CUuserObjectRetain_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphInstantiate_flags is the enumeration CUgraphInstantiate_flags.
+// CUgraphInstantiate_flags is the enum CUgraphInstantiate_flags.
 type CUgraphInstantiate_flags uint32
 
 const (
@@ -4102,7 +4101,7 @@ func (v CUgraphInstantiate_flags) String() string {
 	return "CUgraphInstantiate_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdeviceNumaConfig is the enumeration CUdeviceNumaConfig.
+// CUdeviceNumaConfig is the enum CUdeviceNumaConfig.
 type CUdeviceNumaConfig uint32
 
 const (
@@ -4121,7 +4120,7 @@ func (v CUdeviceNumaConfig) String() string {
 	return "CUdeviceNumaConfig(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUprocessState is the enumeration CUprocessState.
+// CUprocessState is the enum CUprocessState.
 type CUprocessState uint32
 
 const (
@@ -4152,7 +4151,7 @@ func (v CUprocessState) String() string {
 	return "CUprocessState(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmoduleLoadingMode is the enumeration CUmoduleLoadingMode.
+// CUmoduleLoadingMode is the enum CUmoduleLoadingMode.
 type CUmoduleLoadingMode uint32
 
 const (
@@ -4171,7 +4170,7 @@ func (v CUmoduleLoadingMode) String() string {
 	return "CUmoduleLoadingMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemDecompressAlgorithm is the enumeration CUmemDecompressAlgorithm.
+// CUmemDecompressAlgorithm is the enum CUmemDecompressAlgorithm.
 type CUmemDecompressAlgorithm uint32
 
 const (
@@ -4196,7 +4195,7 @@ func (v CUmemDecompressAlgorithm) String() string {
 	return "CUmemDecompressAlgorithm(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcliqueType is the enumeration CUcliqueType.
+// CUcliqueType is the enum CUcliqueType.
 type CUcliqueType uint32
 
 const (
@@ -4221,7 +4220,7 @@ func (v CUcliqueType) String() string {
 	return "CUcliqueType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogicalEndpointIpcHandleType is the enumeration CUlogicalEndpointIpcHandleType.
+// CUlogicalEndpointIpcHandleType is the enum CUlogicalEndpointIpcHandleType.
 type CUlogicalEndpointIpcHandleType uint32
 
 const (
@@ -4240,7 +4239,7 @@ func (v CUlogicalEndpointIpcHandleType) String() string {
 	return "CUlogicalEndpointIpcHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogicalEndpointType is the enumeration CUlogicalEndpointType.
+// CUlogicalEndpointType is the enum CUlogicalEndpointType.
 type CUlogicalEndpointType uint32
 
 const (
@@ -4262,7 +4261,7 @@ func (v CUlogicalEndpointType) String() string {
 	return "CUlogicalEndpointType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogicalEndpointFlag is the enumeration CUlogicalEndpointFlag.
+// CUlogicalEndpointFlag is the enum CUlogicalEndpointFlag.
 type CUlogicalEndpointFlag uint32
 
 const (
@@ -4281,7 +4280,7 @@ func (v CUlogicalEndpointFlag) String() string {
 	return "CUlogicalEndpointFlag(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfabricCpyOperandType is the enumeration CUfabricCpyOperandType.
+// CUfabricCpyOperandType is the enum CUfabricCpyOperandType.
 type CUfabricCpyOperandType uint32
 
 const (
@@ -4303,7 +4302,7 @@ func (v CUfabricCpyOperandType) String() string {
 	return "CUfabricCpyOperandType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphRecaptureStatus is the enumeration CUgraphRecaptureStatus.
+// CUgraphRecaptureStatus is the enum CUgraphRecaptureStatus.
 type CUgraphRecaptureStatus uint32
 
 const (
@@ -4325,7 +4324,7 @@ func (v CUgraphRecaptureStatus) String() string {
 	return "CUgraphRecaptureStatus(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfunctionLoadingState is the enumeration CUfunctionLoadingState.
+// CUfunctionLoadingState is the enum CUfunctionLoadingState.
 type CUfunctionLoadingState uint32
 
 const (
@@ -4347,7 +4346,7 @@ func (v CUfunctionLoadingState) String() string {
 	return "CUfunctionLoadingState(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcoredumpSettings is the enumeration CUcoredumpSettings.
+// CUcoredumpSettings is the enum CUcoredumpSettings.
 type CUcoredumpSettings uint32
 
 const (
@@ -4384,7 +4383,7 @@ func (v CUcoredumpSettings) String() string {
 	return "CUcoredumpSettings(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUCoredumpGenerationFlags is the enumeration CUCoredumpGenerationFlags.
+// CUCoredumpGenerationFlags is the enum CUCoredumpGenerationFlags.
 type CUCoredumpGenerationFlags int32
 
 const (
@@ -4436,7 +4435,7 @@ func (v CUCoredumpGenerationFlags) String() string {
 	return "CUCoredumpGenerationFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgreenCtxCreate_flags is the enumeration CUgreenCtxCreate_flags.
+// CUgreenCtxCreate_flags is the enum CUgreenCtxCreate_flags.
 type CUgreenCtxCreate_flags uint32
 
 const (
@@ -4455,7 +4454,7 @@ func (v CUgreenCtxCreate_flags) String() string {
 	return "CUgreenCtxCreate_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevSmResourceGroup_flags is the enumeration CUdevSmResourceGroup_flags.
+// CUdevSmResourceGroup_flags is the enum CUdevSmResourceGroup_flags.
 type CUdevSmResourceGroup_flags uint32
 
 const (
@@ -4480,7 +4479,7 @@ func (v CUdevSmResourceGroup_flags) String() string {
 	return "CUdevSmResourceGroup_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevSmResourceSplitByCount_flags is the enumeration CUdevSmResourceSplitByCount_flags.
+// CUdevSmResourceSplitByCount_flags is the enum CUdevSmResourceSplitByCount_flags.
 type CUdevSmResourceSplitByCount_flags uint32
 
 const (
@@ -4499,7 +4498,7 @@ func (v CUdevSmResourceSplitByCount_flags) String() string {
 	return "CUdevSmResourceSplitByCount_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevResourceType is the enumeration CUdevResourceType.
+// CUdevResourceType is the enum CUdevResourceType.
 type CUdevResourceType uint32
 
 const (
@@ -4524,7 +4523,7 @@ func (v CUdevResourceType) String() string {
 	return "CUdevResourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevWorkqueueConfigScope is the enumeration CUdevWorkqueueConfigScope.
+// CUdevWorkqueueConfigScope is the enum CUdevWorkqueueConfigScope.
 type CUdevWorkqueueConfigScope uint32
 
 const (
@@ -4543,7 +4542,7 @@ func (v CUdevWorkqueueConfigScope) String() string {
 	return "CUdevWorkqueueConfigScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogLevel is the enumeration CUlogLevel.
+// CUlogLevel is the enum CUlogLevel.
 type CUlogLevel uint32
 
 const (

@@ -10,8 +10,12 @@ import "unsafe"
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 6.0. NVIDIA describes it under
+// See also, in the runtime API, [cudaGetErrorString].
+//
+// Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__ERROR.html.
+//
+// [cudaGetErrorString]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetErrorString
 func CuGetErrorString(error_ CUresult, pStr **byte) error {
 	args := struct {
 		error_ CUresult
@@ -30,8 +34,12 @@ func CuGetErrorString(error_ CUresult, pStr **byte) error {
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 6.0. NVIDIA describes it under
+// See also, in the runtime API, [cudaGetErrorName].
+//
+// Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__ERROR.html.
+//
+// [cudaGetErrorName]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetErrorName
 func CuGetErrorName(error_ CUresult, pStr **byte) error {
 	args := struct {
 		error_ CUresult

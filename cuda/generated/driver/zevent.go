@@ -13,10 +13,13 @@ import "unsafe"
 // error of earlier work.
 //
 // See also [CuEventRecord], [CuEventQuery], [CuEventSynchronize], [CuEventDestroy],
-// [CuEventElapsedTime].
+// [CuEventElapsedTime]; in the runtime API [cudaEventCreate], [cudaEventCreateWithFlags].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
+//
+// [cudaEventCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventCreate
+// [cudaEventCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventCreateWithFlags
 func CuEventCreate(phEvent *CUevent, Flags uint32) error {
 	args := struct {
 		phEvent *CUevent
@@ -33,17 +36,10 @@ func CuEventCreate(phEvent *CUevent, Flags uint32) error {
 //
 //	CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 //
-// It is the variant of [CuEventRecord] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuEventRecord] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
-// error of earlier work.
-//
-// See also [CuEventCreate], [CuEventQuery], [CuEventSynchronize], [CuStreamWaitEvent],
-// [CuEventDestroy], [CuEventElapsedTime], [CuEventRecordWithFlags].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 	args := struct {
@@ -61,17 +57,10 @@ func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 //
 //	CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
 //
-// It is the variant of [CuEventRecordWithFlags] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuEventRecordWithFlags] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
-// error of earlier work.
-//
-// See also [CuEventCreate], [CuEventQuery], [CuEventSynchronize], [CuStreamWaitEvent],
-// [CuEventDestroy], [CuEventElapsedTime], [CuEventRecord].
-//
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32) error {
 	args := struct {
@@ -95,10 +84,12 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32)
 // earlier work.
 //
 // See also [CuEventCreate], [CuEventRecord], [CuEventSynchronize], [CuEventDestroy],
-// [CuEventElapsedTime].
+// [CuEventElapsedTime]; in the runtime API [cudaEventQuery].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
+//
+// [cudaEventQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventQuery
 func CuEventQuery(hEvent CUevent) error {
 	args := struct {
 		hEvent CUevent
@@ -118,10 +109,12 @@ func CuEventQuery(hEvent CUevent) error {
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventDestroy],
-// [CuEventElapsedTime].
+// [CuEventElapsedTime]; in the runtime API [cudaEventSynchronize].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
+//
+// [cudaEventSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventSynchronize
 func CuEventSynchronize(hEvent CUevent) error {
 	args := struct {
 		hEvent CUevent
@@ -133,7 +126,20 @@ func CuEventSynchronize(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventDestroy is [CuEventDestroy_v2]: what cuda.h maps the name cuEventDestroy to.
+// CuEventDestroy calls cuEventDestroy_v2.
+//
+//	CUresult cuEventDestroy_v2(CUevent hEvent)
+//
+// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+//
+// See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
+// [CuEventElapsedTime]; in the runtime API [cudaEventDestroy].
+//
+// The name means [CuEventDestroy_v2]. Since CUDA 4.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
+//
+// [cudaEventDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventDestroy
 func CuEventDestroy(hEvent CUevent) error {
 	return CuEventDestroy_v2(hEvent)
 }
@@ -142,13 +148,9 @@ func CuEventDestroy(hEvent CUevent) error {
 //
 //	CUresult cuEventDestroy_v2(CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// It is what [CuEventDestroy] means; see there.
 //
-// See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
-// [CuEventElapsedTime].
-//
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventDestroy_v2(hEvent CUevent) error {
 	args := struct {
@@ -161,12 +163,7 @@ func CuEventDestroy_v2(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventElapsedTime is [CuEventElapsedTime_v2]: what cuda.h maps the name cuEventElapsedTime to.
-func CuEventElapsedTime(pMilliseconds *float32, hStart CUevent, hEnd CUevent) error {
-	return CuEventElapsedTime_v2(pMilliseconds, hStart, hEnd)
-}
-
-// CuEventElapsedTime_v2 calls cuEventElapsedTime_v2.
+// CuEventElapsedTime calls cuEventElapsedTime_v2.
 //
 //	CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 //
@@ -175,9 +172,23 @@ func CuEventElapsedTime(pMilliseconds *float32, hStart CUevent, hEnd CUevent) er
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
-// [CuEventDestroy].
+// [CuEventDestroy]; in the runtime API [cudaEventElapsedTime].
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// The name means [CuEventElapsedTime_v2]. Since CUDA 12.8. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
+//
+// [cudaEventElapsedTime]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventElapsedTime
+func CuEventElapsedTime(pMilliseconds *float32, hStart CUevent, hEnd CUevent) error {
+	return CuEventElapsedTime_v2(pMilliseconds, hStart, hEnd)
+}
+
+// CuEventElapsedTime_v2 calls cuEventElapsedTime_v2.
+//
+//	CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+//
+// It is what [CuEventElapsedTime] means; see there.
+//
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent) error {
 	args := struct {
@@ -196,13 +207,9 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 //
 //	CUresult cuEventDestroy(CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// It is another form of [CuEventDestroy], where the rest is said.
 //
-// See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
-// [CuEventElapsedTime].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventDestroy_v1(hEvent CUevent) error {
 	args := struct {
@@ -219,14 +226,9 @@ func CuEventDestroy_v1(hEvent CUevent) error {
 //
 //	CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_READY],
-// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+// It is another form of [CuEventElapsedTime], where the rest is said.
 //
-// See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
-// [CuEventDestroy].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent) error {
 	args := struct {
@@ -250,10 +252,13 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 // error of earlier work.
 //
 // See also [CuEventCreate], [CuEventQuery], [CuEventSynchronize], [CuStreamWaitEvent],
-// [CuEventDestroy], [CuEventElapsedTime], [CuEventRecordWithFlags].
+// [CuEventDestroy], [CuEventElapsedTime], [CuEventRecordWithFlags]; in the runtime API
+// [cudaEventRecord].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
+//
+// [cudaEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventRecord
 func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 	args := struct {
 		hEvent  CUevent
@@ -275,10 +280,12 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 // error of earlier work.
 //
 // See also [CuEventCreate], [CuEventQuery], [CuEventSynchronize], [CuStreamWaitEvent],
-// [CuEventDestroy], [CuEventElapsedTime], [CuEventRecord].
+// [CuEventDestroy], [CuEventElapsedTime], [CuEventRecord]; in the runtime API [cudaEventRecord].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
+//
+// [cudaEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventRecord
 func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags uint32) error {
 	args := struct {
 		hEvent  CUevent

@@ -13,10 +13,14 @@ import "unsafe"
 // [CUDA_ERROR_FUNCTION_NOT_LOADED], or the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig], [CuLaunchKernel],
-// [CuFuncIsLoaded], [CuFuncLoad], [CuKernelGetAttribute].
+// [CuFuncIsLoaded], [CuFuncLoad], [CuKernelGetAttribute]; in the runtime API
+// [cudaFuncGetAttributes], [cudaFuncSetAttribute].
 //
-// Since CUDA 2.2. NVIDIA describes it under
+// Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
+// [cudaFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetAttribute
 func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction) error {
 	args := struct {
 		pi     *int32
@@ -39,10 +43,13 @@ func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction
 // error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig], [CuLaunchKernel],
-// [CuKernelSetAttribute].
+// [CuKernelSetAttribute]; in the runtime API [cudaFuncGetAttributes], [cudaFuncSetAttribute].
 //
-// Since CUDA 9.0. NVIDIA describes it under
+// Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
+// [cudaFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetAttribute
 func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int32) error {
 	args := struct {
 		hfunc  CUfunction
@@ -64,10 +71,12 @@ func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int
 // [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncGetAttribute], [CuLaunchKernel],
-// [CuKernelSetCacheConfig].
+// [CuKernelSetCacheConfig]; in the runtime API [cudaFuncSetCacheConfig].
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [cudaFuncSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetCacheConfig
 func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 	args := struct {
 		hfunc  CUfunction
@@ -88,7 +97,7 @@ func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_FOUND], or the error of
 // earlier work.
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
 	args := struct {
@@ -108,7 +117,7 @@ func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncGetName(name **byte, hfunc CUfunction) error {
 	args := struct {
@@ -130,7 +139,7 @@ func CuFuncGetName(name **byte, hfunc CUfunction) error {
 //
 // See also [CuKernelGetParamInfo].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64, paramSize *uint64) error {
 	args := struct {
@@ -154,7 +163,7 @@ func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64
 //
 // See also [CuFuncGetParamInfo].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 	args := struct {
@@ -177,7 +186,7 @@ func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 //
 // See also [CuFuncLoad], [CuModuleEnumerateFunctions].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 	args := struct {
@@ -200,7 +209,7 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 //
 // See also [CuModuleEnumerateFunctions], [CuFuncIsLoaded].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncLoad(function CUfunction) error {
 	args := struct {
@@ -217,20 +226,10 @@ func CuFuncLoad(function CUfunction) error {
 //
 //	CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 //
-// It is the variant of [CuLaunchKernel] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuLaunchKernel] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES],
-// [CUDA_ERROR_LAUNCH_TIMEOUT], [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING],
-// [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], [CUDA_ERROR_NOT_FOUND], or the error of earlier work.
-//
-// See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
-// [CuFuncGetAttribute], [CuLibraryGetKernel], [CuKernelSetCacheConfig], [CuKernelGetAttribute],
-// [CuKernelSetAttribute].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer, extra *uintptr) error {
 	args := struct {
@@ -257,21 +256,10 @@ func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDim
 //
 //	CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 //
-// It is the variant of [CuLaunchKernelEx] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuLaunchKernelEx] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES],
-// [CUDA_ERROR_LAUNCH_TIMEOUT], [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING],
-// [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
-// [CUDA_ERROR_NOT_FOUND], or the error of earlier work.
-//
-// See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
-// [CuFuncGetAttribute], [CuLibraryGetKernel], [CuKernelSetCacheConfig], [CuKernelGetAttribute],
-// [CuKernelSetAttribute].
-//
-// Since CUDA 11.6. NVIDIA describes it under
+// Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchKernelEx_ptsz(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe.Pointer, extra *uintptr) error {
 	args := struct {
@@ -291,21 +279,10 @@ func CuLaunchKernelEx_ptsz(config *CUlaunchConfig, f CUfunction, kernelParams *u
 //
 //	CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 //
-// It is the variant of [CuLaunchCooperativeKernel] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuLaunchCooperativeKernel] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES],
-// [CUDA_ERROR_LAUNCH_TIMEOUT], [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING],
-// [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
-// [CUDA_ERROR_NOT_FOUND], or the error of earlier work.
-//
-// See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
-// [CuFuncGetAttribute], [CuLaunchCooperativeKernelMultiDevice], [CuLibraryGetKernel],
-// [CuKernelSetCacheConfig], [CuKernelGetAttribute], [CuKernelSetAttribute].
-//
-// Since CUDA 9.0. NVIDIA describes it under
+// Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer) error {
 	args := struct {
@@ -331,21 +308,10 @@ func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint
 //
 //	CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData)
 //
-// It is the variant of [CuLaunchHostFunc] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuLaunchHostFunc] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
-// may also be a Go function exported to C; it must call no CUDA function. What it is handed is
-// passed on as a number: pass a [runtime/cgo.Handle], not a pointer to Go memory.
-//
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
-// error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
-// [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuStreamAddCallback].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchHostFunc_ptsz(hStream CUstream, fn CUhostFn, userData uintptr) error {
 	args := struct {
@@ -364,21 +330,10 @@ func CuLaunchHostFunc_ptsz(hStream CUstream, fn CUhostFn, userData uintptr) erro
 //
 //	CUresult cuLaunchHostFunc_v2_ptsz(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
 //
-// It is the variant of [CuLaunchHostFunc_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuLaunchHostFunc_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
-// may also be a Go function exported to C; it must call no CUDA function. What it is handed is
-// passed on as a number: pass a [runtime/cgo.Handle], not a pointer to Go memory.
-//
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
-// error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
-// [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuStreamAddCallback].
-//
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, syncMode uint32) error {
 	args := struct {
@@ -406,10 +361,12 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
 // [CuFuncGetAttribute], [CuLibraryGetKernel], [CuKernelSetCacheConfig], [CuKernelGetAttribute],
-// [CuKernelSetAttribute].
+// [CuKernelSetAttribute]; in the runtime API [cudaLaunchKernel].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [cudaLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchKernel
 func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer, extra *uintptr) error {
 	args := struct {
 		f              CUfunction
@@ -444,10 +401,12 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
 // [CuFuncGetAttribute], [CuLibraryGetKernel], [CuKernelSetCacheConfig], [CuKernelGetAttribute],
-// [CuKernelSetAttribute].
+// [CuKernelSetAttribute]; in the runtime API [cudaLaunchKernel].
 //
-// Since CUDA 11.6. NVIDIA describes it under
+// Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [cudaLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchKernel
 func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe.Pointer, extra *uintptr) error {
 	args := struct {
 		config       *CUlaunchConfig
@@ -468,7 +427,7 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 //
 // The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
 // may also be a Go function exported to C; it must call no CUDA function. What it is handed is
-// passed on as a number: pass a [runtime/cgo.Handle], not a pointer to Go memory.
+// passed on as a number: pass a runtime/cgo.Handle, not a pointer to Go memory.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
@@ -477,7 +436,7 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 // See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
 // [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuStreamAddCallback].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 	args := struct {
@@ -496,18 +455,9 @@ func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 //
 //	CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
 //
-// The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
-// may also be a Go function exported to C; it must call no CUDA function. What it is handed is
-// passed on as a number: pass a [runtime/cgo.Handle], not a pointer to Go memory.
+// It is another form of [CuLaunchHostFunc], where the rest is said.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
-// error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
-// [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuStreamAddCallback].
-//
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMode uint32) error {
 	args := struct {
@@ -536,10 +486,13 @@ func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMo
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
 // [CuFuncGetAttribute], [CuLaunchCooperativeKernelMultiDevice], [CuLibraryGetKernel],
-// [CuKernelSetCacheConfig], [CuKernelGetAttribute], [CuKernelSetAttribute].
+// [CuKernelSetCacheConfig], [CuKernelGetAttribute], [CuKernelSetAttribute]; in the runtime API
+// [cudaLaunchCooperativeKernel].
 //
-// Since CUDA 9.0. NVIDIA describes it under
+// Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [cudaLaunchCooperativeKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchCooperativeKernel
 func CuLaunchCooperativeKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer) error {
 	args := struct {
 		f              CUfunction

@@ -16,7 +16,7 @@ import "unsafe"
 // [CuParamSeti], [CuParamSetf], [CuParamSetv], [CuLaunch], [CuLaunchGrid], [CuLaunchGridAsync],
 // [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -46,7 +46,7 @@ func CuFuncSetBlockShape(hfunc CUfunction, x int32, y int32, z int32) error {
 // [CuParamSeti], [CuParamSetf], [CuParamSetv], [CuLaunch], [CuLaunchGrid], [CuLaunchGridAsync],
 // [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -72,7 +72,7 @@ func CuFuncSetSharedSize(hfunc CUfunction, bytes uint32) error {
 // See also [CuFuncSetBlockShape], [CuFuncSetSharedSize], [CuFuncGetAttribute], [CuParamSetf],
 // [CuParamSeti], [CuParamSetv], [CuLaunch], [CuLaunchGrid], [CuLaunchGridAsync], [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -98,7 +98,7 @@ func CuParamSetSize(hfunc CUfunction, numbytes uint32) error {
 // See also [CuFuncSetBlockShape], [CuFuncSetSharedSize], [CuFuncGetAttribute], [CuParamSetSize],
 // [CuParamSetf], [CuParamSetv], [CuLaunch], [CuLaunchGrid], [CuLaunchGridAsync], [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -125,7 +125,7 @@ func CuParamSeti(hfunc CUfunction, offset int32, value uint32) error {
 // See also [CuFuncSetBlockShape], [CuFuncSetSharedSize], [CuFuncGetAttribute], [CuParamSetSize],
 // [CuParamSeti], [CuParamSetv], [CuLaunch], [CuLaunchGrid], [CuLaunchGridAsync], [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -152,7 +152,7 @@ func CuParamSetf(hfunc CUfunction, offset int32, value float32) error {
 // See also [CuFuncSetBlockShape], [CuFuncSetSharedSize], [CuFuncGetAttribute], [CuParamSetSize],
 // [CuParamSetf], [CuParamSeti], [CuLaunch], [CuLaunchGrid], [CuLaunchGridAsync], [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -184,7 +184,7 @@ func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes ui
 // [CuParamSetf], [CuParamSeti], [CuParamSetv], [CuLaunchGrid], [CuLaunchGridAsync],
 // [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -212,7 +212,7 @@ func CuLaunch(f CUfunction) error {
 // See also [CuFuncSetBlockShape], [CuFuncSetSharedSize], [CuFuncGetAttribute], [CuParamSetSize],
 // [CuParamSetf], [CuParamSeti], [CuParamSetv], [CuLaunch], [CuLaunchGridAsync], [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -242,7 +242,7 @@ func CuLaunchGrid(f CUfunction, grid_width int32, grid_height int32) error {
 // See also [CuFuncSetBlockShape], [CuFuncSetSharedSize], [CuFuncGetAttribute], [CuParamSetSize],
 // [CuParamSetf], [CuParamSeti], [CuParamSetv], [CuLaunch], [CuLaunchGrid], [CuLaunchKernel].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -274,7 +274,7 @@ func CuLaunchGridAsync(f CUfunction, grid_width int32, grid_height int32, hStrea
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
 // [CuFuncGetAttribute], [CuLaunchCooperativeKernel].
 //
-// Since CUDA 9.0. NVIDIA describes it under
+// Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -298,7 +298,7 @@ func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, 
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -323,12 +323,15 @@ func CuParamSetTexRef(hfunc CUfunction, texunit int32, hTexRef CUtexref) error {
 // [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuCtxGetSharedMemConfig],
-// [CuCtxSetSharedMemConfig], [CuFuncGetAttribute], [CuLaunchKernel].
+// [CuCtxSetSharedMemConfig], [CuFuncGetAttribute], [CuLaunchKernel]; in the runtime API
+// [cudaFuncSetSharedMemConfig].
 //
-// Since CUDA 4.2. NVIDIA describes it under
+// Since CUDA 4.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+//
+// [cudaFuncSetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetSharedMemConfig
 func CuFuncSetSharedMemConfig(hfunc CUfunction, config CUsharedconfig) error {
 	args := struct {
 		hfunc  CUfunction

@@ -14,7 +14,7 @@ import "unsafe"
 // See also [CuDestroyExternalMemory], [CuExternalMemoryGetMappedBuffer],
 // [CuExternalMemoryGetMappedMipmappedArray].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EXTERNAL_MEMORY_HANDLE_DESC) error {
 	args := struct {
@@ -38,7 +38,7 @@ func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EX
 // See also [CuImportExternalMemory], [CuDestroyExternalMemory],
 // [CuExternalMemoryGetMappedMipmappedArray].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemory, bufferDesc *CUDA_EXTERNAL_MEMORY_BUFFER_DESC) error {
 	args := struct {
@@ -62,7 +62,7 @@ func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemor
 //
 // See also [CuImportExternalMemory], [CuDestroyExternalMemory], [CuExternalMemoryGetMappedBuffer].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CUexternalMemory, mipmapDesc *CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC) error {
 	args := struct {
@@ -87,7 +87,7 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 // See also [CuImportExternalMemory], [CuExternalMemoryGetMappedBuffer],
 // [CuExternalMemoryGetMappedMipmappedArray].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 	args := struct {
@@ -110,7 +110,7 @@ func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 // See also [CuDestroyExternalSemaphore], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC) error {
 	args := struct {
@@ -128,16 +128,10 @@ func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *C
 //
 //	CUresult cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 //
-// It is the variant of [CuSignalExternalSemaphoresAsync] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuSignalExternalSemaphoresAsync] for which stream 0 is the calling thread's
+// own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
-//
-// See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
-// [CuWaitExternalSemaphoresAsync].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, numExtSems uint32, stream CUstream) error {
 	args := struct {
@@ -157,16 +151,10 @@ func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, para
 //
 //	CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 //
-// It is the variant of [CuWaitExternalSemaphoresAsync] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuWaitExternalSemaphoresAsync] for which stream 0 is the calling thread's
+// own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_TIMEOUT], or the error of earlier work.
-//
-// See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
-// [CuSignalExternalSemaphoresAsync].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, numExtSems uint32, stream CUstream) error {
 	args := struct {
@@ -192,7 +180,7 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 // See also [CuImportExternalSemaphore], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 	args := struct {
@@ -215,7 +203,7 @@ func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 // See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
 // [CuWaitExternalSemaphoresAsync].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, numExtSems uint32, stream CUstream) error {
 	args := struct {
@@ -241,7 +229,7 @@ func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArr
 // See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
 // [CuSignalExternalSemaphoresAsync].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuWaitExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, numExtSems uint32, stream CUstream) error {
 	args := struct {

@@ -8,15 +8,10 @@ import "unsafe"
 //
 //	CUresult cuFabricCpyBatchAsync_ptsz(size_t numOps, CUDA_FABRIC_COPY_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
-// It is the variant of [CuFabricCpyBatchAsync] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuFabricCpyBatchAsync] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
-//
-// See also [CuLogicalEndpointCreate], [CuLogicalEndpointBindAddr], [CuLogicalEndpointBindMem].
-//
-// Since CUDA 13.5. NVIDIA describes it under
+// Since CUDA 13.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__FABRIC__COPY.html.
 func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -41,7 +36,7 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointBindAddr], [CuLogicalEndpointBindMem].
 //
-// Since CUDA 13.5. NVIDIA describes it under
+// Since CUDA 13.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__FABRIC__COPY.html.
 func CuFabricCpyBatchAsync(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP, flags uint64, hStream CUstream) error {
 	args := struct {

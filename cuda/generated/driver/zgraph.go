@@ -15,7 +15,7 @@ import "unsafe"
 // [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode], [CuGraphInstantiate],
 // [CuGraphDestroy], [CuGraphGetNodes], [CuGraphGetRootNodes], [CuGraphGetEdges], [CuGraphClone].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 	args := struct {
@@ -29,13 +29,7 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphAddKernelNode is [CuGraphAddKernelNode_v2]: what cuda.h maps the name cuGraphAddKernelNode
-// to.
-func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
-	return CuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
-}
-
-// CuGraphAddKernelNode_v2 calls cuGraphAddKernelNode_v2.
+// CuGraphAddKernelNode calls cuGraphAddKernelNode_v2.
 //
 //	CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -47,7 +41,19 @@ func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // [CuGraphDestroyNode], [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddHostNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// The name means [CuGraphAddKernelNode_v2]. Since CUDA 12.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
+	return CuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
+}
+
+// CuGraphAddKernelNode_v2 calls cuGraphAddKernelNode_v2.
+//
+//	CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+//
+// It is what [CuGraphAddKernelNode] means; see there.
+//
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	args := struct {
@@ -64,13 +70,7 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeGetParams is [CuGraphKernelNodeGetParams_v2]: what cuda.h maps the name
-// cuGraphKernelNodeGetParams to.
-func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
-	return CuGraphKernelNodeGetParams_v2(hNode, nodeParams)
-}
-
-// CuGraphKernelNodeGetParams_v2 calls cuGraphKernelNodeGetParams_v2.
+// CuGraphKernelNodeGetParams calls cuGraphKernelNodeGetParams_v2.
 //
 //	CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -80,7 +80,19 @@ func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 // See also [CuGraphNodeGetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeSetParams].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// The name means [CuGraphKernelNodeGetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
+	return CuGraphKernelNodeGetParams_v2(hNode, nodeParams)
+}
+
+// CuGraphKernelNodeGetParams_v2 calls cuGraphKernelNodeGetParams_v2.
+//
+//	CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
+//
+// It is what [CuGraphKernelNodeGetParams] means; see there.
+//
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	args := struct {
@@ -94,13 +106,7 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeSetParams is [CuGraphKernelNodeSetParams_v2]: what cuda.h maps the name
-// cuGraphKernelNodeSetParams to.
-func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
-	return CuGraphKernelNodeSetParams_v2(hNode, nodeParams)
-}
-
-// CuGraphKernelNodeSetParams_v2 calls cuGraphKernelNodeSetParams_v2.
+// CuGraphKernelNodeSetParams calls cuGraphKernelNodeSetParams_v2.
 //
 //	CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -110,7 +116,19 @@ func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 // See also [CuGraphNodeSetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeGetParams].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// The name means [CuGraphKernelNodeSetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
+	return CuGraphKernelNodeSetParams_v2(hNode, nodeParams)
+}
+
+// CuGraphKernelNodeSetParams_v2 calls cuGraphKernelNodeSetParams_v2.
+//
+//	CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+//
+// It is what [CuGraphKernelNodeSetParams] means; see there.
+//
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	args := struct {
@@ -135,7 +153,7 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // [CuGraphMemcpyNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
 	args := struct {
@@ -163,7 +181,7 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // See also [CuGraphNodeGetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeSetParams].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
 	args := struct {
@@ -187,7 +205,7 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // See also [CuGraphNodeSetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeGetParams].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
 	args := struct {
@@ -212,7 +230,7 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // [CuGraphMemsetNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemcpyNode].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
 	args := struct {
@@ -240,7 +258,7 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // See also [CuGraphNodeGetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeSetParams].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
 	args := struct {
@@ -264,7 +282,7 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // See also [CuGraphNodeSetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeGetParams].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
 	args := struct {
@@ -289,7 +307,7 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // [CuGraphHostNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := struct {
@@ -316,7 +334,7 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 // See also [CuGraphNodeGetParams], [CuLaunchHostFunc], [CuGraphAddHostNode],
 // [CuGraphHostNodeSetParams].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := struct {
@@ -340,7 +358,7 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // See also [CuGraphNodeSetParams], [CuLaunchHostFunc], [CuGraphAddHostNode],
 // [CuGraphHostNodeGetParams].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := struct {
@@ -365,7 +383,7 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // [CuGraphDestroyNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode], [CuGraphClone].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, childGraph CUgraph) error {
 	args := struct {
@@ -391,7 +409,7 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 //
 // See also [CuGraphAddChildGraphNode], [CuGraphNodeFindInClone].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := struct {
@@ -415,7 +433,7 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // See also [CuGraphAddNode], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64) error {
 	args := struct {
@@ -442,7 +460,7 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 // [CuStreamWaitEvent], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
 	args := struct {
@@ -469,7 +487,7 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 // See also [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeSetEvent],
 // [CuGraphEventWaitNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := struct {
@@ -493,7 +511,7 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 // See also [CuGraphNodeSetParams], [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeGetEvent],
 // [CuGraphEventWaitNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := struct {
@@ -518,7 +536,7 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 // [CuStreamWaitEvent], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
 	args := struct {
@@ -545,7 +563,7 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // See also [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeSetEvent],
 // [CuGraphEventRecordNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := struct {
@@ -569,7 +587,7 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 // See also [CuGraphNodeSetParams], [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeGetEvent],
 // [CuGraphEventRecordNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := struct {
@@ -598,7 +616,7 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 // [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := struct {
@@ -626,7 +644,7 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 // [CuGraphExternalSemaphoresSignalNodeSetParams], [CuGraphAddExternalSemaphoresWaitNode],
 // [CuSignalExternalSemaphoresAsync], [CuWaitExternalSemaphoresAsync].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := struct {
@@ -651,7 +669,7 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 // [CuGraphAddExternalSemaphoresWaitNode], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := struct {
@@ -680,7 +698,7 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 // [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := struct {
@@ -708,7 +726,7 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 // [CuGraphExternalSemaphoresWaitNodeSetParams], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := struct {
@@ -732,7 +750,7 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 // See also [CuGraphNodeSetParams], [CuGraphAddExternalSemaphoresWaitNode],
 // [CuSignalExternalSemaphoresAsync], [CuWaitExternalSemaphoresAsync].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := struct {
@@ -759,7 +777,7 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 // [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := struct {
@@ -786,7 +804,7 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 // See also [CuGraphNodeGetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeSetParams].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := struct {
@@ -810,7 +828,7 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 // See also [CuGraphNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := struct {
@@ -833,7 +851,7 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 // See also [CuGraphExecNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams], [CuGraphBatchMemOpNodeSetParams], [CuGraphInstantiate].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := struct {
@@ -863,7 +881,7 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // [CuGraphAddExternalSemaphoresWaitNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode],
 // [CuGraphAddMemsetNode].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_MEM_ALLOC_NODE_PARAMS) error {
 	args := struct {
@@ -889,7 +907,7 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemAllocNode], [CuGraphMemFreeNodeGetParams].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_NODE_PARAMS) error {
 	args := struct {
@@ -918,7 +936,7 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 // [CuGraphAddExternalSemaphoresWaitNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode],
 // [CuGraphAddMemsetNode].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, dptr CUdeviceptr) error {
 	args := struct {
@@ -944,7 +962,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemFreeNode], [CuGraphMemAllocNodeGetParams].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error {
 	args := struct {
@@ -967,7 +985,7 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 // See also [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode], [CuDeviceSetGraphMemAttribute],
 // [CuDeviceGetGraphMemAttribute].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuDeviceGraphMemTrim(device CUdevice) error {
 	args := struct {
@@ -988,7 +1006,7 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 //
 // See also [CuDeviceSetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := struct {
@@ -1011,7 +1029,7 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //
 // See also [CuDeviceGetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := struct {
@@ -1035,7 +1053,7 @@ func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //
 // See also [CuGraphCreate], [CuGraphNodeFindInClone].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 	args := struct {
@@ -1057,7 +1075,7 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 //
 // See also [CuGraphClone].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClonedGraph CUgraph) error {
 	args := struct {
@@ -1084,7 +1102,7 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 // [CuGraphHostNodeSetParams], [CuGraphMemcpyNodeGetParams], [CuGraphMemcpyNodeSetParams],
 // [CuGraphMemsetNodeGetParams], [CuGraphMemsetNodeSetParams].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 	args := struct {
@@ -1107,7 +1125,7 @@ func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetLocalId],
 // [CuGraphNodeGetToolsId], [CuGraphGetId], [CuGraphExecGetId].
 //
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := struct {
@@ -1130,7 +1148,7 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetToolsId], [CuGraphGetId], [CuGraphExecGetId].
 //
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 	args := struct {
@@ -1153,7 +1171,7 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphGetId], [CuGraphExecGetId].
 //
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 	args := struct {
@@ -1176,7 +1194,7 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphExecGetId].
 //
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 	args := struct {
@@ -1199,7 +1217,7 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphGetId].
 //
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 	args := struct {
@@ -1223,7 +1241,7 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 // See also [CuGraphCreate], [CuGraphGetRootNodes], [CuGraphGetEdges], [CuGraphNodeGetType],
 // [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error {
 	args := struct {
@@ -1248,7 +1266,7 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 // See also [CuGraphCreate], [CuGraphGetNodes], [CuGraphGetEdges], [CuGraphNodeGetType],
 // [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *uint64) error {
 	args := struct {
@@ -1263,12 +1281,7 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 	return status(args.ret)
 }
 
-// CuGraphGetEdges is [CuGraphGetEdges_v2]: what cuda.h maps the name cuGraphGetEdges to.
-func CuGraphGetEdges(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numEdges *uint64) error {
-	return CuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges)
-}
-
-// CuGraphGetEdges_v2 calls cuGraphGetEdges_v2.
+// CuGraphGetEdges calls cuGraphGetEdges_v2.
 //
 //	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 //
@@ -1278,7 +1291,19 @@ func CuGraphGetEdges(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeDat
 // See also [CuGraphGetNodes], [CuGraphGetRootNodes], [CuGraphAddDependencies],
 // [CuGraphRemoveDependencies], [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// The name means [CuGraphGetEdges_v2]. Since CUDA 12.3. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphGetEdges(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numEdges *uint64) error {
+	return CuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges)
+}
+
+// CuGraphGetEdges_v2 calls cuGraphGetEdges_v2.
+//
+//	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
+//
+// It is what [CuGraphGetEdges] means; see there.
+//
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numEdges *uint64) error {
 	args := struct {
@@ -1295,13 +1320,7 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependencies is [CuGraphNodeGetDependencies_v2]: what cuda.h maps the name
-// cuGraphNodeGetDependencies to.
-func CuGraphNodeGetDependencies(hNode CUgraphNode, dependencies *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies *uint64) error {
-	return CuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies)
-}
-
-// CuGraphNodeGetDependencies_v2 calls cuGraphNodeGetDependencies_v2.
+// CuGraphNodeGetDependencies calls cuGraphNodeGetDependencies_v2.
 //
 //	CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 //
@@ -1311,7 +1330,19 @@ func CuGraphNodeGetDependencies(hNode CUgraphNode, dependencies *CUgraphNode, ed
 // See also [CuGraphNodeGetDependentNodes], [CuGraphGetNodes], [CuGraphGetRootNodes],
 // [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// The name means [CuGraphNodeGetDependencies_v2]. Since CUDA 12.3. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphNodeGetDependencies(hNode CUgraphNode, dependencies *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies *uint64) error {
+	return CuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies)
+}
+
+// CuGraphNodeGetDependencies_v2 calls cuGraphNodeGetDependencies_v2.
+//
+//	CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
+//
+// It is what [CuGraphNodeGetDependencies] means; see there.
+//
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies *uint64) error {
 	args := struct {
@@ -1327,13 +1358,7 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependentNodes is [CuGraphNodeGetDependentNodes_v2]: what cuda.h maps the name
-// cuGraphNodeGetDependentNodes to.
-func CuGraphNodeGetDependentNodes(hNode CUgraphNode, dependentNodes *CUgraphNode, edgeData *CUgraphEdgeData, numDependentNodes *uint64) error {
-	return CuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes)
-}
-
-// CuGraphNodeGetDependentNodes_v2 calls cuGraphNodeGetDependentNodes_v2.
+// CuGraphNodeGetDependentNodes calls cuGraphNodeGetDependentNodes_v2.
 //
 //	CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 //
@@ -1343,7 +1368,19 @@ func CuGraphNodeGetDependentNodes(hNode CUgraphNode, dependentNodes *CUgraphNode
 // See also [CuGraphNodeGetDependencies], [CuGraphGetNodes], [CuGraphGetRootNodes],
 // [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// The name means [CuGraphNodeGetDependentNodes_v2]. Since CUDA 12.3. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphNodeGetDependentNodes(hNode CUgraphNode, dependentNodes *CUgraphNode, edgeData *CUgraphEdgeData, numDependentNodes *uint64) error {
+	return CuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes)
+}
+
+// CuGraphNodeGetDependentNodes_v2 calls cuGraphNodeGetDependentNodes_v2.
+//
+//	CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
+//
+// It is what [CuGraphNodeGetDependentNodes] means; see there.
+//
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphNode, edgeData *CUgraphEdgeData, numDependentNodes *uint64) error {
 	args := struct {
@@ -1359,13 +1396,7 @@ func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphN
 	return status(args.ret)
 }
 
-// CuGraphAddDependencies is [CuGraphAddDependencies_v2]: what cuda.h maps the name
-// cuGraphAddDependencies to.
-func CuGraphAddDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
-	return CuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies)
-}
-
-// CuGraphAddDependencies_v2 calls cuGraphAddDependencies_v2.
+// CuGraphAddDependencies calls cuGraphAddDependencies_v2.
 //
 //	CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
@@ -1374,7 +1405,19 @@ func CuGraphAddDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, 
 // See also [CuGraphRemoveDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
 // [CuGraphNodeGetDependentNodes].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// The name means [CuGraphAddDependencies_v2]. Since CUDA 12.3. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphAddDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
+	return CuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies)
+}
+
+// CuGraphAddDependencies_v2 calls cuGraphAddDependencies_v2.
+//
+//	CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
+//
+// It is what [CuGraphAddDependencies] means; see there.
+//
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
 	args := struct {
@@ -1391,13 +1434,7 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphRemoveDependencies is [CuGraphRemoveDependencies_v2]: what cuda.h maps the name
-// cuGraphRemoveDependencies to.
-func CuGraphRemoveDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
-	return CuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies)
-}
-
-// CuGraphRemoveDependencies_v2 calls cuGraphRemoveDependencies_v2.
+// CuGraphRemoveDependencies calls cuGraphRemoveDependencies_v2.
 //
 //	CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
@@ -1406,7 +1443,19 @@ func CuGraphRemoveDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 // See also [CuGraphAddDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
 // [CuGraphNodeGetDependentNodes].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// The name means [CuGraphRemoveDependencies_v2]. Since CUDA 12.3. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphRemoveDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
+	return CuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies)
+}
+
+// CuGraphRemoveDependencies_v2 calls cuGraphRemoveDependencies_v2.
+//
+//	CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
+//
+// It is what [CuGraphRemoveDependencies] means; see there.
+//
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
 	args := struct {
@@ -1432,7 +1481,7 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 // See also [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphDestroyNode(hNode CUgraphNode) error {
 	args := struct {
@@ -1445,8 +1494,17 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 	return status(args.ret)
 }
 
-// CuGraphInstantiate is [CuGraphInstantiateWithFlags]: what cuda.h maps the name cuGraphInstantiate
-// to.
+// CuGraphInstantiate calls cuGraphInstantiateWithFlags.
+//
+//	CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
+//
+// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+//
+// See also [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch], [CuGraphExecDestroy].
+//
+// The name means [CuGraphInstantiateWithFlags]. Since CUDA 11.4. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) error {
 	return CuGraphInstantiateWithFlags(phGraphExec, hGraph, flags)
 }
@@ -1461,7 +1519,7 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 // See also [CuGraphInstantiate], [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch],
 // [CuGraphExecDestroy].
 //
-// Since CUDA 11.4. NVIDIA describes it under
+// Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) error {
 	args := struct {
@@ -1480,14 +1538,10 @@ func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags
 //
 //	CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 //
-// It is the variant of [CuGraphInstantiateWithParams] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuGraphInstantiateWithParams] for which stream 0 is the calling thread's
+// own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuGraphCreate], [CuGraphInstantiate], [CuGraphExecDestroy].
-//
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph, instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS) error {
 	args := struct {
@@ -1510,7 +1564,7 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 //
 // See also [CuGraphInstantiate], [CuGraphInstantiateWithParams].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 	args := struct {
@@ -1524,13 +1578,7 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 	return status(args.ret)
 }
 
-// CuGraphExecKernelNodeSetParams is [CuGraphExecKernelNodeSetParams_v2]: what cuda.h maps the name
-// cuGraphExecKernelNodeSetParams to.
-func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
-	return CuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams)
-}
-
-// CuGraphExecKernelNodeSetParams_v2 calls cuGraphExecKernelNodeSetParams_v2.
+// CuGraphExecKernelNodeSetParams calls cuGraphExecKernelNodeSetParams_v2.
 //
 //	CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -1543,7 +1591,19 @@ func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, n
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// The name means [CuGraphExecKernelNodeSetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
+	return CuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams)
+}
+
+// CuGraphExecKernelNodeSetParams_v2 calls cuGraphExecKernelNodeSetParams_v2.
+//
+//	CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+//
+// It is what [CuGraphExecKernelNodeSetParams] means; see there.
+//
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	args := struct {
@@ -1571,7 +1631,7 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
 	args := struct {
@@ -1600,7 +1660,7 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
 	args := struct {
@@ -1629,7 +1689,7 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := struct {
@@ -1657,7 +1717,7 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, childGraph CUgraph) error {
 	args := struct {
@@ -1686,7 +1746,7 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
 	args := struct {
@@ -1715,7 +1775,7 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
 	args := struct {
@@ -1745,7 +1805,7 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 // [CuGraphExecEventWaitNodeSetEvent], [CuGraphExecExternalSemaphoresWaitNodeSetParams],
 // [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := struct {
@@ -1775,7 +1835,7 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 // [CuGraphExecEventWaitNodeSetEvent], [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := struct {
@@ -1798,7 +1858,7 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 //
 // See also [CuGraphNodeGetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
-// Since CUDA 11.6. NVIDIA describes it under
+// Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled uint32) error {
 	args := struct {
@@ -1821,7 +1881,7 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 //
 // See also [CuGraphNodeSetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
-// Since CUDA 11.6. NVIDIA describes it under
+// Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled *uint32) error {
 	args := struct {
@@ -1840,15 +1900,10 @@ func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 //
 //	CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 //
-// It is the variant of [CuGraphUpload] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuGraphUpload] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuGraphInstantiate], [CuGraphLaunch], [CuGraphExecDestroy].
-//
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := struct {
@@ -1866,15 +1921,10 @@ func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 //
 //	CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 //
-// It is the variant of [CuGraphLaunch] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuGraphLaunch] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuGraphInstantiate], [CuGraphUpload], [CuGraphExecDestroy].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := struct {
@@ -1897,7 +1947,7 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 //
 // See also [CuGraphInstantiate], [CuGraphUpload], [CuGraphLaunch].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 	args := struct {
@@ -1919,7 +1969,7 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 //
 // See also [CuGraphCreate].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphDestroy(hGraph CUgraph) error {
 	args := struct {
@@ -1932,7 +1982,16 @@ func CuGraphDestroy(hGraph CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphExecUpdate is [CuGraphExecUpdate_v2]: what cuda.h maps the name cuGraphExecUpdate to.
+// CuGraphExecUpdate calls cuGraphExecUpdate_v2.
+//
+//	CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+//
+// Returns nil, [CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE], or the error of earlier work.
+//
+// See also [CuGraphInstantiate].
+//
+// The name means [CuGraphExecUpdate_v2]. Since CUDA 12.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecUpdate(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CUgraphExecUpdateResultInfo) error {
 	return CuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo)
 }
@@ -1941,11 +2000,9 @@ func CuGraphExecUpdate(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CUgra
 //
 //	CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 //
-// Returns nil, [CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE], or the error of earlier work.
+// It is what [CuGraphExecUpdate] means; see there.
 //
-// See also [CuGraphInstantiate].
-//
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CUgraphExecUpdateResultInfo) error {
 	args := struct {
@@ -1966,7 +2023,7 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 	args := struct {
@@ -1987,7 +2044,7 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
 // work.
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, value_out *CUkernelNodeAttrValue) error {
 	args := struct {
@@ -2009,7 +2066,7 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
 // work.
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, value *CUkernelNodeAttrValue) error {
 	args := struct {
@@ -2031,7 +2088,7 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OPERATING_SYSTEM], or the error of earlier
 // work.
 //
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
 	args := struct {
@@ -2059,7 +2116,7 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
 // See also [CuUserObjectRetain], [CuUserObjectRelease], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
 //
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn, initialRefcount uint32, flags uint32) error {
 	args := struct {
@@ -2085,7 +2142,7 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 // See also [CuUserObjectCreate], [CuUserObjectRelease], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
 //
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuUserObjectRetain(object CUuserObject, count uint32) error {
 	args := struct {
@@ -2108,7 +2165,7 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
 //
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuUserObjectRelease(object CUuserObject, count uint32) error {
 	args := struct {
@@ -2131,7 +2188,7 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuUserObjectRelease],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
 //
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, flags uint32) error {
 	args := struct {
@@ -2156,7 +2213,7 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuUserObjectRelease],
 // [CuGraphRetainUserObject], [CuGraphCreate].
 //
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) error {
 	args := struct {
@@ -2171,12 +2228,7 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 	return status(args.ret)
 }
 
-// CuGraphAddNode is [CuGraphAddNode_v2]: what cuda.h maps the name cuGraphAddNode to.
-func CuGraphAddNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
-	return CuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams)
-}
-
-// CuGraphAddNode_v2 calls cuGraphAddNode_v2.
+// CuGraphAddNode calls cuGraphAddNode_v2.
 //
 //	CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
@@ -2185,7 +2237,19 @@ func CuGraphAddNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgr
 //
 // See also [CuGraphCreate], [CuGraphNodeSetParams], [CuGraphExecNodeSetParams].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// The name means [CuGraphAddNode_v2]. Since CUDA 12.3. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+func CuGraphAddNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
+	return CuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams)
+}
+
+// CuGraphAddNode_v2 calls cuGraphAddNode_v2.
+//
+//	CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+//
+// It is what [CuGraphAddNode] means; see there.
+//
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
 	args := struct {
@@ -2207,12 +2271,9 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 //
 //	CUresult cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// It is another form of [CuGraphAddNode], where the rest is said.
 //
-// See also [CuGraphCreate], [CuGraphNodeSetParams_v2], [CuGraphExecNodeSetParams].
-//
-// Since CUDA 13.4. NVIDIA describes it under
+// Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
 	args := struct {
@@ -2239,7 +2300,7 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 //
 // See also [CuGraphAddNode], [CuGraphNodeGetParams], [CuGraphExecNodeSetParams].
 //
-// Since CUDA 12.2. NVIDIA describes it under
+// Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
 	args := struct {
@@ -2257,12 +2318,9 @@ func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //
 //	CUresult cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// It is another form of [CuGraphNodeSetParams], where the rest is said.
 //
-// See also [CuGraphAddNode_v3], [CuGraphNodeGetParams], [CuGraphExecNodeSetParams].
-//
-// Since CUDA 13.4. NVIDIA describes it under
+// Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
 	args := struct {
@@ -2285,7 +2343,7 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 //
 // See also [CuGraphNodeSetParams], [CuGraphAddNode], [CuGraphExecNodeSetParams].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
 	args := struct {
@@ -2308,7 +2366,7 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //
 // See also [CuGraphAddNode], [CuGraphNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Since CUDA 12.2. NVIDIA describes it under
+// Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
 	args := struct {
@@ -2332,7 +2390,7 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 //
 // See also [CuGraphAddNode].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGraph CUgraph, ctx CUcontext, defaultLaunchValue uint32, flags uint32) error {
 	args := struct {
@@ -2353,15 +2411,9 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 //
 //	CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphAddKernelNode], where the rest is said.
 //
-// See also [CuGraphAddNode], [CuLaunchKernel], [CuLaunchCooperativeKernel],
-// [CuGraphKernelNodeGetParams], [CuGraphKernelNodeSetParams], [CuGraphCreate],
-// [CuGraphDestroyNode], [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddHostNode],
-// [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
 	args := struct {
@@ -2382,13 +2434,9 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 //
 //	CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphKernelNodeGetParams], where the rest is said.
 //
-// See also [CuGraphNodeGetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
-// [CuGraphKernelNodeSetParams].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
 	args := struct {
@@ -2406,13 +2454,9 @@ func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 //
 //	CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// It is another form of [CuGraphKernelNodeSetParams], where the rest is said.
 //
-// See also [CuGraphNodeSetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
-// [CuGraphKernelNodeGetParams].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
 	args := struct {
@@ -2430,16 +2474,9 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 //
 //	CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphExecKernelNodeSetParams], where the rest is said.
 //
-// See also [CuGraphExecNodeSetParams], [CuGraphAddKernelNode], [CuGraphKernelNodeSetParams],
-// [CuGraphExecMemcpyNodeSetParams], [CuGraphExecMemsetNodeSetParams],
-// [CuGraphExecHostNodeSetParams], [CuGraphExecChildGraphNodeSetParams],
-// [CuGraphExecEventRecordNodeSetEvent], [CuGraphExecEventWaitNodeSetEvent],
-// [CuGraphExecExternalSemaphoresSignalNodeSetParams],
-// [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
-//
-// Since CUDA 10.1. NVIDIA describes it under
+// Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
 	args := struct {
@@ -2462,7 +2499,7 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 //
 // See also [CuGraphCreate], [CuGraphInstantiate], [CuGraphExecDestroy].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS) error {
 	args := struct {
@@ -2481,11 +2518,9 @@ func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, inst
 //
 //	CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
 //
-// Returns nil, [CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE], or the error of earlier work.
+// It is another form of [CuGraphExecUpdate], where the rest is said.
 //
-// See also [CuGraphInstantiate].
-//
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out *CUgraphNode, updateResult_out *CUgraphExecUpdateResult) error {
 	args := struct {
@@ -2510,7 +2545,7 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 //
 // See also [CuGraphInstantiate], [CuGraphLaunch], [CuGraphExecDestroy].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
 	args := struct {
@@ -2533,7 +2568,7 @@ func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
 //
 // See also [CuGraphInstantiate], [CuGraphUpload], [CuGraphExecDestroy].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphLaunch(hGraph CUgraphExec, hStream CUstream) error {
 	args := struct {
@@ -2551,13 +2586,9 @@ func CuGraphLaunch(hGraph CUgraphExec, hStream CUstream) error {
 //
 //	CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 //
-// Returns nil, [CUDA_ERROR_LOSSY_QUERY], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphGetEdges], where the rest is said.
 //
-// See also [CuGraphGetNodes], [CuGraphGetRootNodes], [CuGraphAddDependencies],
-// [CuGraphRemoveDependencies], [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numEdges *uint64) error {
 	args := struct {
@@ -2577,13 +2608,9 @@ func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numE
 //
 //	CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
 //
-// Returns nil, [CUDA_ERROR_LOSSY_QUERY], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphNodeGetDependencies], where the rest is said.
 //
-// See also [CuGraphNodeGetDependentNodes], [CuGraphGetNodes], [CuGraphGetRootNodes],
-// [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode, numDependencies *uint64) error {
 	args := struct {
@@ -2602,13 +2629,9 @@ func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode,
 //
 //	CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 //
-// Returns nil, [CUDA_ERROR_LOSSY_QUERY], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphNodeGetDependentNodes], where the rest is said.
 //
-// See also [CuGraphNodeGetDependencies], [CuGraphGetNodes], [CuGraphGetRootNodes],
-// [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphNode, numDependentNodes *uint64) error {
 	args := struct {
@@ -2627,12 +2650,9 @@ func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphN
 //
 //	CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphAddDependencies], where the rest is said.
 //
-// See also [CuGraphRemoveDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
-// [CuGraphNodeGetDependentNodes].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numDependencies uint64) error {
 	args := struct {
@@ -2652,12 +2672,9 @@ func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 //
 //	CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphRemoveDependencies], where the rest is said.
 //
-// See also [CuGraphAddDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
-// [CuGraphNodeGetDependentNodes].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numDependencies uint64) error {
 	args := struct {
@@ -2677,12 +2694,9 @@ func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 //
 //	CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// It is another form of [CuGraphAddNode], where the rest is said.
 //
-// See also [CuGraphCreate], [CuGraphNodeSetParams], [CuGraphExecNodeSetParams].
-//
-// Since CUDA 12.2. NVIDIA describes it under
+// Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
 	args := struct {
@@ -2703,13 +2717,9 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 //
 //	CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphInstantiate], where the rest is said.
 //
-// See also [CuGraphInstantiate], [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch],
-// [CuGraphExecDestroy].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode *CUgraphNode, logBuffer *byte, bufferSize uint64) error {
 	args := struct {
@@ -2730,13 +2740,9 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 //
 //	CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuGraphInstantiate], where the rest is said.
 //
-// See also [CuGraphInstantiate], [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch],
-// [CuGraphExecDestroy].
-//
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiate_v2(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode *CUgraphNode, logBuffer *byte, bufferSize uint64) error {
 	args := struct {

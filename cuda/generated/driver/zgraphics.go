@@ -12,8 +12,12 @@ import "unsafe"
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// See also, in the runtime API, [cudaGraphicsUnregisterResource].
+//
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
+//
+// [cudaGraphicsUnregisterResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsUnregisterResource
 func CuGraphicsUnregisterResource(resource CUgraphicsResource) error {
 	args := struct {
 		resource CUgraphicsResource
@@ -33,10 +37,13 @@ func CuGraphicsUnregisterResource(resource CUgraphicsResource) error {
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
 // [CUDA_ERROR_NOT_MAPPED], [CUDA_ERROR_NOT_MAPPED_AS_ARRAY], or the error of earlier work.
 //
-// See also [CuGraphicsResourceGetMappedPointer].
+// See also [CuGraphicsResourceGetMappedPointer]; in the runtime API
+// [cudaGraphicsSubResourceGetMappedArray].
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
+//
+// [cudaGraphicsSubResourceGetMappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsSubResourceGetMappedArray
 func CuGraphicsSubResourceGetMappedArray(pArray *CUarray, resource CUgraphicsResource, arrayIndex uint32, mipLevel uint32) error {
 	args := struct {
 		pArray     *CUarray
@@ -59,10 +66,13 @@ func CuGraphicsSubResourceGetMappedArray(pArray *CUarray, resource CUgraphicsRes
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
 // [CUDA_ERROR_NOT_MAPPED], [CUDA_ERROR_NOT_MAPPED_AS_ARRAY], or the error of earlier work.
 //
-// See also [CuGraphicsResourceGetMappedPointer].
+// See also [CuGraphicsResourceGetMappedPointer]; in the runtime API
+// [cudaGraphicsResourceGetMappedMipmappedArray].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
+//
+// [cudaGraphicsResourceGetMappedMipmappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsResourceGetMappedMipmappedArray
 func CuGraphicsResourceGetMappedMipmappedArray(pMipmappedArray *CUmipmappedArray, resource CUgraphicsResource) error {
 	args := struct {
 		pMipmappedArray *CUmipmappedArray
@@ -75,8 +85,21 @@ func CuGraphicsResourceGetMappedMipmappedArray(pMipmappedArray *CUmipmappedArray
 	return status(args.ret)
 }
 
-// CuGraphicsResourceGetMappedPointer is [CuGraphicsResourceGetMappedPointer_v2]: what cuda.h maps
-// the name cuGraphicsResourceGetMappedPointer to.
+// CuGraphicsResourceGetMappedPointer calls cuGraphicsResourceGetMappedPointer_v2.
+//
+//	CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *pDevPtr, size_t *pSize, CUgraphicsResource resource)
+//
+// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
+// [CUDA_ERROR_NOT_MAPPED], [CUDA_ERROR_NOT_MAPPED_AS_POINTER], or the error of earlier work.
+//
+// See also [CuGraphicsMapResources], [CuGraphicsSubResourceGetMappedArray]; in the runtime API
+// [cudaGraphicsResourceGetMappedPointer].
+//
+// The name means [CuGraphicsResourceGetMappedPointer_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
+//
+// [cudaGraphicsResourceGetMappedPointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsResourceGetMappedPointer
 func CuGraphicsResourceGetMappedPointer(pDevPtr *CUdeviceptr, pSize *uint64, resource CUgraphicsResource) error {
 	return CuGraphicsResourceGetMappedPointer_v2(pDevPtr, pSize, resource)
 }
@@ -85,13 +108,9 @@ func CuGraphicsResourceGetMappedPointer(pDevPtr *CUdeviceptr, pSize *uint64, res
 //
 //	CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *pDevPtr, size_t *pSize, CUgraphicsResource resource)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_MAPPED], [CUDA_ERROR_NOT_MAPPED_AS_POINTER], or the error of earlier work.
+// It is what [CuGraphicsResourceGetMappedPointer] means; see there.
 //
-// See also [CuGraphicsMapResources], [CuGraphicsSubResourceGetMappedArray].
-//
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, resource CUgraphicsResource) error {
 	args := struct {
@@ -106,8 +125,20 @@ func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, 
 	return status(args.ret)
 }
 
-// CuGraphicsResourceSetMapFlags is [CuGraphicsResourceSetMapFlags_v2]: what cuda.h maps the name
-// cuGraphicsResourceSetMapFlags to.
+// CuGraphicsResourceSetMapFlags calls cuGraphicsResourceSetMapFlags_v2.
+//
+//	CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags)
+//
+// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
+// [CUDA_ERROR_ALREADY_MAPPED], or the error of earlier work.
+//
+// See also [CuGraphicsMapResources]; in the runtime API [cudaGraphicsResourceSetMapFlags].
+//
+// The name means [CuGraphicsResourceSetMapFlags_v2]. Since CUDA 6.5. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
+//
+// [cudaGraphicsResourceSetMapFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsResourceSetMapFlags
 func CuGraphicsResourceSetMapFlags(resource CUgraphicsResource, flags uint32) error {
 	return CuGraphicsResourceSetMapFlags_v2(resource, flags)
 }
@@ -116,13 +147,9 @@ func CuGraphicsResourceSetMapFlags(resource CUgraphicsResource, flags uint32) er
 //
 //	CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_ALREADY_MAPPED], or the error of earlier work.
+// It is what [CuGraphicsResourceSetMapFlags] means; see there.
 //
-// See also [CuGraphicsMapResources].
-//
-// Since CUDA 6.5. NVIDIA describes it under
+// Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags uint32) error {
 	args := struct {
@@ -140,17 +167,10 @@ func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags uint32)
 //
 //	CUresult cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 //
-// It is the variant of [CuGraphicsMapResources] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuGraphicsMapResources] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_ALREADY_MAPPED],
-// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
-//
-// See also [CuGraphicsResourceGetMappedPointer], [CuGraphicsSubResourceGetMappedArray],
-// [CuGraphicsUnmapResources].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := struct {
@@ -169,16 +189,10 @@ func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hS
 //
 //	CUresult cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 //
-// It is the variant of [CuGraphicsUnmapResources] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuGraphicsUnmapResources] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_MAPPED],
-// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
-//
-// See also [CuGraphicsMapResources].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := struct {
@@ -197,13 +211,9 @@ func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, 
 //
 //	CUresult cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_ALREADY_MAPPED], or the error of earlier work.
+// It is another form of [CuGraphicsResourceSetMapFlags], where the rest is said.
 //
-// See also [CuGraphicsMapResources].
-//
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags uint32) error {
 	args := struct {
@@ -221,13 +231,9 @@ func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags uint32)
 //
 //	CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *pDevPtr, unsigned int *pSize, CUgraphicsResource resource)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_MAPPED], [CUDA_ERROR_NOT_MAPPED_AS_POINTER], or the error of earlier work.
+// It is another form of [CuGraphicsResourceGetMappedPointer], where the rest is said.
 //
-// See also [CuGraphicsMapResources], [CuGraphicsSubResourceGetMappedArray].
-//
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint32, resource CUgraphicsResource) error {
 	args := struct {
@@ -251,10 +257,12 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuGraphicsResourceGetMappedPointer], [CuGraphicsSubResourceGetMappedArray],
-// [CuGraphicsUnmapResources].
+// [CuGraphicsUnmapResources]; in the runtime API [cudaGraphicsMapResources].
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
+//
+// [cudaGraphicsMapResources]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsMapResources
 func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := struct {
 		count     uint32
@@ -276,10 +284,12 @@ func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_MAPPED],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
-// See also [CuGraphicsMapResources].
+// See also [CuGraphicsMapResources]; in the runtime API [cudaGraphicsUnmapResources].
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
+//
+// [cudaGraphicsUnmapResources]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsUnmapResources
 func CuGraphicsUnmapResources(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := struct {
 		count     uint32

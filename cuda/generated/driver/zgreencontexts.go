@@ -15,7 +15,7 @@ import "unsafe"
 // See also [CuGreenCtxDestroy], [CuCtxFromGreenCtx], [CuCtxSetCurrent], [CuCtxPushCurrent],
 // [CuDevResourceGenerateDesc], [CuDevicePrimaryCtxRetain], [CuCtxCreate].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, flags uint32) error {
 	args := struct {
@@ -40,7 +40,7 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 //
 // See also [CuGreenCtxCreate], [CuCtxDestroy].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 	args := struct {
@@ -62,7 +62,7 @@ func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 //
 // See also [CuGreenCtxCreate].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 	args := struct {
@@ -86,7 +86,7 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 //
 // See also [CuDevResourceGenerateDesc].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := struct {
@@ -111,7 +111,7 @@ func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUde
 //
 // See also [CuDevResourceGenerateDesc].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := struct {
@@ -136,7 +136,7 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 //
 // See also [CuDevResourceGenerateDesc].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := struct {
@@ -161,7 +161,7 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 //
 // See also [CuGreenCtxGetDevResource], [CuCtxGetDevResource], [CuDeviceGetDevResource].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, minCount uint32) error {
 	args := struct {
@@ -189,7 +189,7 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 //
 // See also [CuGreenCtxGetDevResource], [CuCtxGetDevResource], [CuDeviceGetDevResource].
 //
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, groupParams *CU_DEV_SM_RESOURCE_GROUP_PARAMS) error {
 	args := struct {
@@ -217,7 +217,7 @@ func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevRe
 //
 // See also [CuDevSmResourceSplitByCount].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResource, nbResources uint32) error {
 	args := struct {
@@ -242,7 +242,7 @@ func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResour
 //
 // See also [CuGreenCtxWaitEvent], [CuEventRecord], [CuCtxRecordEvent], [CuCtxWaitEvent].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	args := struct {
@@ -266,7 +266,7 @@ func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 //
 // See also [CuGreenCtxRecordEvent], [CuStreamWaitEvent], [CuCtxRecordEvent], [CuCtxWaitEvent].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	args := struct {
@@ -289,10 +289,14 @@ func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 //
 // See also [CuStreamDestroy], [CuStreamCreate], [CuStreamCreateWithPriority], [CuStreamGetCtx],
 // [CuGreenCtxStreamCreate], [CuStreamGetPriority], [CuStreamGetFlags], [CuStreamGetDevice],
-// [CuStreamWaitEvent], [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback].
+// [CuStreamWaitEvent], [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback]; in the
+// runtime API [cudaStreamCreate], [cudaStreamCreateWithFlags].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
+// [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
 func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 	args := struct {
 		hStream CUstream
@@ -315,10 +319,13 @@ func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 //
 // See also [CuStreamDestroy], [CuGreenCtxCreate], [CuStreamCreate], [CuStreamGetPriority],
 // [CuCtxGetStreamPriorityRange], [CuStreamGetFlags], [CuStreamGetDevice], [CuStreamWaitEvent],
-// [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback].
+// [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback]; in the runtime API
+// [cudaStreamCreateWithPriority].
 //
-// Since CUDA 12.5. NVIDIA describes it under
+// Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [cudaStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithPriority
 func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint32, priority int32) error {
 	args := struct {
 		phStream *CUstream
@@ -343,7 +350,7 @@ func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint3
 //
 // See also [CuGreenCtxCreate], [CuGreenCtxDestroy], [CuCtxGetId].
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 	args := struct {
@@ -361,17 +368,10 @@ func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 //
 //	CUresult cuStreamGetDevResource_ptsz(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
 //
-// It is the variant of [CuStreamGetDevResource] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetDevResource] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_RESOURCE_TYPE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or
-// the error of earlier work.
-//
-// See also [CuGreenCtxCreate], [CuGreenCtxStreamCreate], [CuStreamCreate],
-// [CuDevSmResourceSplitByCount], [CuDevResourceGenerateDesc].
-//
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := struct {
@@ -395,10 +395,13 @@ func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type
 // the error of earlier work.
 //
 // See also [CuGreenCtxCreate], [CuGreenCtxStreamCreate], [CuStreamCreate],
-// [CuDevSmResourceSplitByCount], [CuDevResourceGenerateDesc].
+// [CuDevSmResourceSplitByCount], [CuDevResourceGenerateDesc]; in the runtime API
+// [cudaStreamGetDevResource].
 //
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [cudaStreamGetDevResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetDevResource
 func CuStreamGetDevResource(hStream CUstream, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := struct {
 		hStream  CUstream

@@ -12,7 +12,7 @@ import "unsafe"
 // [CUDA_ERROR_SYSTEM_DRIVER_MISMATCH], [CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE], or the error of
 // earlier work.
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html.
 func CuInit(Flags uint32) error {
 	args := struct {

@@ -17,7 +17,7 @@ import "unsafe"
 // See also [CuLibraryLoadFromFile], [CuLibraryUnload], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUjit_option, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CUlibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := struct {
@@ -50,7 +50,7 @@ func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUji
 // See also [CuLibraryLoadData], [CuLibraryUnload], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit_option, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CUlibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := struct {
@@ -79,7 +79,7 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuModuleUnload].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryUnload(library CUlibrary) error {
 	args := struct {
@@ -103,7 +103,7 @@ func CuLibraryUnload(library CUlibrary) error {
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuKernelGetFunction],
 // [CuLibraryGetModule], [CuModuleGetFunction].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error {
 	args := struct {
@@ -125,7 +125,7 @@ func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error 
 // Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
 // work.
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 	args := struct {
@@ -148,7 +148,7 @@ func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 //
 // See also [CuLibraryGetKernelCount].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibrary) error {
 	args := struct {
@@ -173,7 +173,7 @@ func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibra
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuModuleGetFunction].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
 	args := struct {
@@ -198,7 +198,7 @@ func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuLibraryGetKernel],
 // [CuLibraryGetModule], [CuModuleGetFunction].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
 	args := struct {
@@ -222,7 +222,7 @@ func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuLibraryGetKernel].
 //
-// Since CUDA 12.5. NVIDIA describes it under
+// Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
 	args := struct {
@@ -247,7 +247,7 @@ func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuLibraryGetModule],
 // [CuModuleGetGlobal].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, name *byte) error {
 	args := struct {
@@ -273,7 +273,7 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, name *byte) error {
 	args := struct {
@@ -299,7 +299,7 @@ func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, na
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CUlibrary, symbol *byte) error {
 	args := struct {
@@ -326,7 +326,7 @@ func CuLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CUlibrary, symbol
 // [CuLibraryGetKernel], [CuLaunchKernel], [CuKernelGetFunction], [CuLibraryGetModule],
 // [CuModuleGetFunction], [CuFuncGetAttribute].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkernel, dev CUdevice) error {
 	args := struct {
@@ -354,7 +354,7 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 // [CuLibraryGetKernel], [CuLaunchKernel], [CuKernelGetFunction], [CuLibraryGetModule],
 // [CuModuleGetFunction], [CuFuncSetAttribute].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelSetAttribute(attrib CUfunction_attribute, val int32, kernel CUkernel, dev CUdevice) error {
 	args := struct {
@@ -382,7 +382,7 @@ func CuKernelSetAttribute(attrib CUfunction_attribute, val int32, kernel CUkerne
 // [CuKernelGetFunction], [CuLibraryGetModule], [CuModuleGetFunction], [CuFuncSetCacheConfig],
 // [CuCtxSetCacheConfig], [CuLaunchKernel].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) error {
 	args := struct {
@@ -403,7 +403,7 @@ func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) 
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetName(name **byte, hfunc CUkernel) error {
 	args := struct {
@@ -425,7 +425,7 @@ func CuKernelGetName(name **byte, hfunc CUkernel) error {
 //
 // See also [CuFuncGetParamInfo].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetParamInfo(kernel CUkernel, paramIndex uint64, paramOffset *uint64, paramSize *uint64) error {
 	args := struct {
@@ -449,7 +449,7 @@ func CuKernelGetParamInfo(kernel CUkernel, paramIndex uint64, paramOffset *uint6
 //
 // See also [CuKernelGetParamInfo].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetParamCount(kernel CUkernel, paramCount *uint64) error {
 	args := struct {

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -60,58 +61,46 @@ var lib struct {
 
 // Open loads the CUDA driver from path, a file or a folder that holds it. An
 // empty path means where it usually is:
-// libcuda.so.1
-// /usr/lib/wsl/lib/libcuda.so.1
+// libcuda.so.1, else /usr/lib/wsl/lib/libcuda.so.1.
 //
 // A program need not call Open; the first call of any function opens the
 // library where it usually is. Once one is open, it stays, and opening another
-// is an error.
+// is an error. A library that could not be opened is forgotten: a later call
+// tries again.
 func Open(path string) error {
 	lib.Lock()
 	defer lib.Unlock()
 	if path == "" {
 		return open()
 	}
-	if lib.handle != nil {
-		if same(path, lib.file) {
+	files := candidates(path)
+	if lib.handle == nil {
+		return loadFirst(path, files)
+	}
+	for _, file := range files {
+		if isLibrary(file, lib.handle) {
 			return nil
 		}
-		return &LibraryError{path, "another library is open already: " + lib.file}
 	}
-	var reasons []string
-	for _, file := range candidates(path) {
-		reason := load(file)
-		if reason == "" {
-			return nil
-		}
-		reasons = append(reasons, reason)
-	}
-	return &LibraryError{path, strings.Join(reasons, "; ")}
-}
-
-// same tells whether the folder or file path led to file.
-func same(path, file string) bool {
-	for _, c := range candidates(path) {
-		x, errX := os.Stat(c)
-		y, errY := os.Stat(file)
-		if errX == nil && errY == nil && os.SameFile(x, y) {
-			return true
-		}
-	}
-	return false
+	return &LibraryError{path, "another library is open already: " + lib.file}
 }
 
 // candidates are the files that path can mean.
 func candidates(path string) []string {
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+	info, err := os.Stat(path)
+	if err != nil {
+		return []string{path} // the system's loader may know it by that name
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs // the system's loader takes a name without a slash for a library of its own folders
+	}
+	if !info.IsDir() {
 		return []string{path}
 	}
 	name := filepath.Base(libraryNames[0])
 	files := []string{filepath.Join(path, name)}
 	for _, sub := range librarySubdirs {
-		if file := filepath.Join(path, sub, name); exists(file) {
-			files = append(files, file)
-		}
+		files = append(files, filepath.Join(path, sub, name))
 	}
 	return files
 }
@@ -199,40 +188,34 @@ func open() error {
 	if lib.handle != nil {
 		return nil
 	}
+	return loadFirst(libraryNames[0], libraryNames)
+}
+
+// loadFirst loads the first of files that is the right library, for a program
+// that asked for path. lib is locked.
+func loadFirst(path string, files []string) error {
+	if !builtWithCgo {
+		return &LibraryError{path, "this program was built without cgo, or for a system on which these bindings load no library: build it with CGO_ENABLED=1 and a C compiler, for Linux on amd64 or arm64"}
+	}
 	var reasons []string
-	for _, name := range libraryNames {
-		reason := load(name)
+	for i, file := range files {
+		reason := load(file)
 		if reason == "" {
 			return nil
 		}
-		reasons = append(reasons, reason)
-	}
-	return &LibraryError{libraryNames[0], reasons[0] + more(reasons[1:])}
-}
-
-// more appends what the further places said, where that is not merely that
-// nothing is there.
-func more(reasons []string) string {
-	text := ""
-	for _, r := range reasons {
-		if !strings.Contains(r, "No such file") && r != reasonNoCgo {
-			text += "; " + r
+		if i == 0 || exists(file) {
+			reasons = append(reasons, strings.TrimPrefix(reason, path+": "))
 		}
 	}
-	return text
+	return &LibraryError{path, strings.Join(reasons, "; ")}
 }
-
-const reasonNoCgo = "this program was built without cgo, or for a system on which these bindings load no library: build it with CGO_ENABLED=1 and a C compiler, for Linux on amd64 or arm64"
 
 // load opens file if it is the right library. If not, it says why. lib is
 // locked.
 func load(file string) (reason string) {
-	if !builtWithCgo {
-		return reasonNoCgo
-	}
 	handle, why := dlopen(file)
 	if handle == nil {
-		return strings.TrimPrefix(why, file+": ") + ": install NVIDIA's driver"
+		return why + ": install NVIDIA's driver (a container must be started with access to the GPUs), or name the file with Open"
 	}
 	ask := dlsym(handle, "cuDriverGetVersion")
 	if ask == nil {
@@ -240,11 +223,11 @@ func load(file string) (reason string) {
 		return file + " is not the CUDA driver: it has no cuDriverGetVersion"
 	}
 	version, code := askVersion(ask)
-	path := fileOf(ask)
+	path := cmp.Or(fileOf(ask), file)
 	switch {
 	case code == stubLibrary:
 		dlclose(handle)
-		return path + " is the CUDA toolkit's stub, which is only there to link against: install NVIDIA's driver, and take the stub's folder out of the loader's path"
+		return path + " is the CUDA toolkit's stub, which is only there to link against: install NVIDIA's driver (a container must be started with access to the GPUs), or name the file with Open, and take the stub's folder out of the loader's path"
 	case code != 0:
 		dlclose(handle)
 		return fmt.Sprintf("%s does not tell its version: cuDriverGetVersion returned %d", path, code)

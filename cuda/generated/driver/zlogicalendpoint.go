@@ -17,7 +17,7 @@ import "unsafe"
 // [CuLogicalEndpointExport], [CuLogicalEndpointImport], [CuLogicalEndpointGetLimits],
 // [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) error {
 	args := struct {
@@ -44,7 +44,7 @@ func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) err
 // [CuLogicalEndpointExport], [CuLogicalEndpointImport], [CuLogicalEndpointGetLimits],
 // [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) error {
 	args := struct {
@@ -71,7 +71,7 @@ func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) erro
 // [CuLogicalEndpointBindMem], [CuLogicalEndpointUnbind], [CuLogicalEndpointExport],
 // [CuLogicalEndpointImport], [CuLogicalEndpointGetLimits], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointProp) error {
 	args := struct {
@@ -98,7 +98,7 @@ func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointPr
 // [CuLogicalEndpointUnbind], [CuLogicalEndpointExport], [CuLogicalEndpointImport],
 // [CuLogicalEndpointGetLimits], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 	args := struct {
@@ -125,7 +125,7 @@ func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 // [CuLogicalEndpointUnbind], [CuLogicalEndpointExport], [CuLogicalEndpointImport],
 // [CuLogicalEndpointGetLimits], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 	args := struct {
@@ -152,7 +152,7 @@ func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 // [CuLogicalEndpointUnbind], [CuLogicalEndpointExport], [CuLogicalEndpointImport],
 // [CuLogicalEndpointGetLimits], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset uint64, ptr unsafe.Pointer, size uint64, flags uint64) error {
 	args := struct {
@@ -184,7 +184,7 @@ func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset ui
 // [CuLogicalEndpointUnbind], [CuLogicalEndpointExport], [CuLogicalEndpointImport],
 // [CuLogicalEndpointGetLimits], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
 	args := struct {
@@ -217,7 +217,7 @@ func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uin
 // [CuLogicalEndpointBindMem], [CuLogicalEndpointExport], [CuLogicalEndpointImport],
 // [CuLogicalEndpointGetLimits], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointUnbind(leId CUlogicalEndpointId, dev CUdevice, offset uint64, size uint64) error {
 	args := struct {
@@ -246,7 +246,7 @@ func CuLogicalEndpointUnbind(leId CUlogicalEndpointId, dev CUdevice, offset uint
 // [CuLogicalEndpointBindMem], [CuLogicalEndpointUnbind], [CuLogicalEndpointImport],
 // [CuLogicalEndpointGetLimits], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, handleType CUlogicalEndpointIpcHandleType) error {
 	args := struct {
@@ -274,7 +274,7 @@ func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, ha
 // [CuLogicalEndpointBindMem], [CuLogicalEndpointUnbind], [CuLogicalEndpointExport],
 // [CuLogicalEndpointGetLimits], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointImport(leId CUlogicalEndpointId, handle unsafe.Pointer, handleType CUlogicalEndpointIpcHandleType) error {
 	args := struct {
@@ -303,7 +303,7 @@ func CuLogicalEndpointImport(leId CUlogicalEndpointId, handle unsafe.Pointer, ha
 // [CuLogicalEndpointBindMem], [CuLogicalEndpointUnbind], [CuLogicalEndpointExport],
 // [CuLogicalEndpointImport], [CuLogicalEndpointQuery].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CUlogicalEndpointProp) error {
 	args := struct {
@@ -332,7 +332,7 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 // [CuLogicalEndpointBindMem], [CuLogicalEndpointUnbind], [CuLogicalEndpointExport],
 // [CuLogicalEndpointImport], [CuLogicalEndpointGetLimits].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointQuery(leId CUlogicalEndpointId, count uint32, queryStatus *int32) error {
 	args := struct {

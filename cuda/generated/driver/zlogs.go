@@ -14,7 +14,7 @@ import "unsafe"
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 12.9. NVIDIA describes it under
+// Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callback_out *CUlogsCallbackHandle) error {
 	args := struct {
@@ -35,7 +35,7 @@ func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callb
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 12.9. NVIDIA describes it under
+// Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsUnregisterCallback(callback CUlogsCallbackHandle) error {
 	args := struct {
@@ -54,7 +54,7 @@ func CuLogsUnregisterCallback(callback CUlogsCallbackHandle) error {
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 12.9. NVIDIA describes it under
+// Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsCurrent(iterator_out *CUlogIterator, flags uint32) error {
 	args := struct {
@@ -74,7 +74,7 @@ func CuLogsCurrent(iterator_out *CUlogIterator, flags uint32) error {
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 12.9. NVIDIA describes it under
+// Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) error {
 	args := struct {
@@ -95,7 +95,7 @@ func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) e
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 12.9. NVIDIA describes it under
+// Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsDumpToMemory(iterator *CUlogIterator, buffer *byte, size *uint64, flags uint32) error {
 	args := struct {

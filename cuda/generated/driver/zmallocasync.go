@@ -8,13 +8,10 @@ import "unsafe"
 //
 //	CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 //
-// It is the variant of [CuMemFreeAsync] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemFreeAsync] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
-//
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
 	args := struct {
@@ -32,18 +29,10 @@ func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
 //
 //	CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 //
-// It is the variant of [CuMemAllocAsync] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemAllocAsync] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the
-// error of earlier work.
-//
-// See also [CuMemAllocFromPoolAsync], [CuMemFreeAsync], [CuDeviceSetMemPool],
-// [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemPoolCreate], [CuMemPoolSetAccess],
-// [CuMemPoolSetAttribute].
-//
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error {
 	args := struct {
@@ -68,7 +57,7 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 	args := struct {
@@ -91,7 +80,7 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
 	args := struct {
@@ -116,7 +105,7 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
 	args := struct {
@@ -141,7 +130,7 @@ func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) error {
 	args := struct {
@@ -163,7 +152,7 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location *CUmemLocation) error {
 	args := struct {
@@ -189,7 +178,7 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 // See also [CuDeviceSetMemPool], [CuDeviceGetMemPool], [CuDeviceGetDefaultMemPool],
 // [CuMemAllocFromPoolAsync], [CuMemPoolExportToShareableHandle].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 	args := struct {
@@ -212,7 +201,7 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 // See also [CuMemFreeAsync], [CuDeviceSetMemPool], [CuDeviceGetMemPool],
 // [CuDeviceGetDefaultMemPool], [CuMemPoolCreate].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolDestroy(pool CUmemoryPool) error {
 	args := struct {
@@ -236,7 +225,7 @@ func CuMemPoolDestroy(pool CUmemoryPool) error {
 // See also [CuMemAllocAsync], [CuMemPoolTrimTo], [CuMemPoolGetAttribute], [CuMemPoolSetAttribute],
 // [CuMemPoolSetAccess], [CuMemGetMemPool], [CuMemPoolCreate].
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, type_ CUmemAllocationType) error {
 	args := struct {
@@ -260,7 +249,7 @@ func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, typ
 //
 // See also [CuDeviceGetDefaultMemPool], [CuMemPoolCreate], [CuDeviceSetMemPool], [CuMemSetMemPool].
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAllocationType) error {
 	args := struct {
@@ -285,7 +274,7 @@ func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAll
 // See also [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemGetMemPool], [CuMemPoolCreate],
 // [CuMemPoolDestroy], [CuMemAllocFromPoolAsync].
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CUmemoryPool) error {
 	args := struct {
@@ -304,17 +293,10 @@ func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CU
 //
 //	CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 //
-// It is the variant of [CuMemAllocFromPoolAsync] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemAllocFromPoolAsync] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the
-// error of earlier work.
-//
-// See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
-// [CuMemPoolCreate], [CuMemPoolSetAccess], [CuMemPoolSetAttribute].
-//
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmemoryPool, hStream CUstream) error {
 	args := struct {
@@ -341,7 +323,7 @@ func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmem
 // [CuMemPoolImportPointer], [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool],
 // [CuDeviceGetMemPool], [CuMemPoolCreate], [CuMemPoolSetAccess], [CuMemPoolSetAttribute].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPool, handleType CUmemAllocationHandleType, flags uint64) error {
 	args := struct {
@@ -366,7 +348,7 @@ func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPo
 //
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolExportPointer], [CuMemPoolImportPointer].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Pointer, handleType CUmemAllocationHandleType, flags uint64) error {
 	args := struct {
@@ -392,7 +374,7 @@ func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Po
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolImportFromShareableHandle],
 // [CuMemPoolImportPointer].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdeviceptr) error {
 	args := struct {
@@ -416,7 +398,7 @@ func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdevicep
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolImportFromShareableHandle],
 // [CuMemPoolExportPointer].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *CUmemPoolPtrExportData) error {
 	args := struct {
@@ -438,7 +420,7 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 	args := struct {
@@ -464,7 +446,7 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 // [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemPoolCreate], [CuMemPoolSetAccess],
 // [CuMemPoolSetAttribute].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error {
 	args := struct {
@@ -490,7 +472,7 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate], [CuMemPoolSetAccess], [CuMemPoolSetAttribute].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemAllocFromPoolAsync(dptr *CUdeviceptr, bytesize uint64, pool CUmemoryPool, hStream CUstream) error {
 	args := struct {

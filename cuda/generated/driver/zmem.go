@@ -4,12 +4,7 @@ package driver
 
 import "unsafe"
 
-// CuMemGetInfo is [CuMemGetInfo_v2]: what cuda.h maps the name cuMemGetInfo to.
-func CuMemGetInfo(free *uint64, total *uint64) error {
-	return CuMemGetInfo_v2(free, total)
-}
-
-// CuMemGetInfo_v2 calls cuMemGetInfo_v2.
+// CuMemGetInfo calls cuMemGetInfo_v2.
 //
 //	CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 //
@@ -23,9 +18,23 @@ func CuMemGetInfo(free *uint64, total *uint64) error {
 // [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemGetInfo].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemGetInfo_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemGetInfo
+func CuMemGetInfo(free *uint64, total *uint64) error {
+	return CuMemGetInfo_v2(free, total)
+}
+
+// CuMemGetInfo_v2 calls cuMemGetInfo_v2.
+//
+//	CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+//
+// It is what [CuMemGetInfo] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 	args := struct {
@@ -39,12 +48,7 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 	return status(args.ret)
 }
 
-// CuMemAlloc is [CuMemAlloc_v2]: what cuda.h maps the name cuMemAlloc to.
-func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
-	return CuMemAlloc_v2(dptr, bytesize)
-}
-
-// CuMemAlloc_v2 calls cuMemAlloc_v2.
+// CuMemAlloc calls cuMemAlloc_v2.
 //
 //	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 //
@@ -59,9 +63,23 @@ func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMalloc].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemAlloc_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMalloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMalloc
+func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
+	return CuMemAlloc_v2(dptr, bytesize)
+}
+
+// CuMemAlloc_v2 calls cuMemAlloc_v2.
+//
+//	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+//
+// It is what [CuMemAlloc] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 	args := struct {
@@ -75,12 +93,7 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 	return status(args.ret)
 }
 
-// CuMemAllocPitch is [CuMemAllocPitch_v2]: what cuda.h maps the name cuMemAllocPitch to.
-func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Height uint64, ElementSizeBytes uint32) error {
-	return CuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)
-}
-
-// CuMemAllocPitch_v2 calls cuMemAllocPitch_v2.
+// CuMemAllocPitch calls cuMemAllocPitch_v2.
 //
 //	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 //
@@ -95,9 +108,23 @@ func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Hei
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMallocPitch].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemAllocPitch_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMallocPitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocPitch
+func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Height uint64, ElementSizeBytes uint32) error {
+	return CuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)
+}
+
+// CuMemAllocPitch_v2 calls cuMemAllocPitch_v2.
+//
+//	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
+//
+// It is what [CuMemAllocPitch] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Height uint64, ElementSizeBytes uint32) error {
 	args := struct {
@@ -114,12 +141,7 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 	return status(args.ret)
 }
 
-// CuMemFree is [CuMemFree_v2]: what cuda.h maps the name cuMemFree to.
-func CuMemFree(dptr CUdeviceptr) error {
-	return CuMemFree_v2(dptr)
-}
-
-// CuMemFree_v2 calls cuMemFree_v2.
+// CuMemFree calls cuMemFree_v2.
 //
 //	CUresult cuMemFree_v2(CUdeviceptr dptr)
 //
@@ -134,9 +156,23 @@ func CuMemFree(dptr CUdeviceptr) error {
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo], [CuMemHostAlloc],
 // [CuMemFreeAsync], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaFree].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemFree_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaFree]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFree
+func CuMemFree(dptr CUdeviceptr) error {
+	return CuMemFree_v2(dptr)
+}
+
+// CuMemFree_v2 calls cuMemFree_v2.
+//
+//	CUresult cuMemFree_v2(CUdeviceptr dptr)
+//
+// It is what [CuMemFree] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemFree_v2(dptr CUdeviceptr) error {
 	args := struct {
@@ -149,13 +185,7 @@ func CuMemFree_v2(dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuMemGetAddressRange is [CuMemGetAddressRange_v2]: what cuda.h maps the name cuMemGetAddressRange
-// to.
-func CuMemGetAddressRange(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) error {
-	return CuMemGetAddressRange_v2(pbase, psize, dptr)
-}
-
-// CuMemGetAddressRange_v2 calls cuMemGetAddressRange_v2.
+// CuMemGetAddressRange calls cuMemGetAddressRange_v2.
 //
 //	CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 //
@@ -172,7 +202,19 @@ func CuMemGetAddressRange(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) e
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemGetAddressRange_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+func CuMemGetAddressRange(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) error {
+	return CuMemGetAddressRange_v2(pbase, psize, dptr)
+}
+
+// CuMemGetAddressRange_v2 calls cuMemGetAddressRange_v2.
+//
+//	CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+//
+// It is what [CuMemGetAddressRange] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) error {
 	args := struct {
@@ -187,12 +229,7 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 	return status(args.ret)
 }
 
-// CuMemAllocHost is [CuMemAllocHost_v2]: what cuda.h maps the name cuMemAllocHost to.
-func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
-	return CuMemAllocHost_v2(pp, bytesize)
-}
-
-// CuMemAllocHost_v2 calls cuMemAllocHost_v2.
+// CuMemAllocHost calls cuMemAllocHost_v2.
 //
 //	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 //
@@ -207,9 +244,23 @@ func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMallocHost].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemAllocHost_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMallocHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocHost
+func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
+	return CuMemAllocHost_v2(pp, bytesize)
+}
+
+// CuMemAllocHost_v2 calls cuMemAllocHost_v2.
+//
+//	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+//
+// It is what [CuMemAllocHost] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 	args := struct {
@@ -237,10 +288,12 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 // [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaFreeHost].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaFreeHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeHost
 func CuMemFreeHost(p unsafe.Pointer) error {
 	args := struct {
 		p   unsafe.Pointer
@@ -267,10 +320,12 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 // [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemGetInfo], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaHostAlloc].
 //
-// Since CUDA 2.2. NVIDIA describes it under
+// Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaHostAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostAlloc
 func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	args := struct {
 		pp       *unsafe.Pointer
@@ -284,13 +339,7 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuMemHostGetDevicePointer is [CuMemHostGetDevicePointer_v2]: what cuda.h maps the name
-// cuMemHostGetDevicePointer to.
-func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint32) error {
-	return CuMemHostGetDevicePointer_v2(pdptr, p, Flags)
-}
-
-// CuMemHostGetDevicePointer_v2 calls cuMemHostGetDevicePointer_v2.
+// CuMemHostGetDevicePointer calls cuMemHostGetDevicePointer_v2.
 //
 //	CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 //
@@ -304,9 +353,23 @@ func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint3
 // [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaHostGetDevicePointer].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemHostGetDevicePointer_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostGetDevicePointer
+func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint32) error {
+	return CuMemHostGetDevicePointer_v2(pdptr, p, Flags)
+}
+
+// CuMemHostGetDevicePointer_v2 calls cuMemHostGetDevicePointer_v2.
+//
+//	CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+//
+// It is what [CuMemHostGetDevicePointer] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint32) error {
 	args := struct {
@@ -328,10 +391,12 @@ func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags ui
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuMemAllocHost], [CuMemHostAlloc].
+// See also [CuMemAllocHost], [CuMemHostAlloc]; in the runtime API [cudaHostGetFlags].
 //
-// Since CUDA 2.3. NVIDIA describes it under
+// Since CUDA 2.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaHostGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostGetFlags
 func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 	args := struct {
 		pFlags *uint32
@@ -359,10 +424,13 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32], [CuDeviceGetAttribute], [CuStreamAttachMemAsync].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32], [CuDeviceGetAttribute], [CuStreamAttachMemAsync]; in
+// the runtime API [cudaMallocManaged].
 //
-// Since CUDA 6.0. NVIDIA describes it under
+// Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMallocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocManaged
 func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
 	args := struct {
 		dptr     *CUdeviceptr
@@ -388,7 +456,7 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
 //
 // See also [CuDeviceUnregisterAsyncNotification].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCallback, userData uintptr, callback *CUasyncCallbackHandle) error {
 	args := struct {
@@ -413,7 +481,7 @@ func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCall
 //
 // See also [CuDeviceRegisterAsyncNotification].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallbackHandle) error {
 	args := struct {
@@ -434,10 +502,13 @@ func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallba
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
-// See also [CuDeviceGet], [CuDeviceGetAttribute], [CuDeviceGetPCIBusId].
+// See also [CuDeviceGet], [CuDeviceGetAttribute], [CuDeviceGetPCIBusId]; in the runtime API
+// [cudaDeviceGetByPCIBusId].
 //
-// Since CUDA 4.1. NVIDIA describes it under
+// Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaDeviceGetByPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetByPCIBusId
 func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 	args := struct {
 		dev      *CUdevice
@@ -457,10 +528,13 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
-// See also [CuDeviceGet], [CuDeviceGetAttribute], [CuDeviceGetByPCIBusId].
+// See also [CuDeviceGet], [CuDeviceGetAttribute], [CuDeviceGetByPCIBusId]; in the runtime API
+// [cudaDeviceGetPCIBusId].
 //
-// Since CUDA 4.1. NVIDIA describes it under
+// Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaDeviceGetPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetPCIBusId
 func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 	args := struct {
 		pciBusId *byte
@@ -483,10 +557,12 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 //
 // See also [CuEventCreate], [CuEventDestroy], [CuEventSynchronize], [CuEventQuery],
 // [CuStreamWaitEvent], [CuIpcOpenEventHandle], [CuIpcGetMemHandle], [CuIpcOpenMemHandle],
-// [CuIpcCloseMemHandle].
+// [CuIpcCloseMemHandle]; in the runtime API [cudaIpcGetEventHandle].
 //
-// Since CUDA 4.1. NVIDIA describes it under
+// Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaIpcGetEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcGetEventHandle
 func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 	args := struct {
 		pHandle *CUipcEventHandle
@@ -509,10 +585,12 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 //
 // See also [CuEventCreate], [CuEventDestroy], [CuEventSynchronize], [CuEventQuery],
 // [CuStreamWaitEvent], [CuIpcGetEventHandle], [CuIpcGetMemHandle], [CuIpcOpenMemHandle],
-// [CuIpcCloseMemHandle].
+// [CuIpcCloseMemHandle]; in the runtime API [cudaIpcOpenEventHandle].
 //
-// Since CUDA 4.1. NVIDIA describes it under
+// Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaIpcOpenEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcOpenEventHandle
 func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 	args := struct {
 		phEvent *CUevent
@@ -534,10 +612,12 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 // earlier work.
 //
 // See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
-// [CuIpcOpenMemHandle], [CuIpcCloseMemHandle].
+// [CuIpcOpenMemHandle], [CuIpcCloseMemHandle]; in the runtime API [cudaIpcGetMemHandle].
 //
-// Since CUDA 4.1. NVIDIA describes it under
+// Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaIpcGetMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcGetMemHandle
 func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 	args := struct {
 		pHandle *CUipcMemHandle
@@ -550,7 +630,21 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuIpcOpenMemHandle is [CuIpcOpenMemHandle_v2]: what cuda.h maps the name cuIpcOpenMemHandle to.
+// CuIpcOpenMemHandle calls cuIpcOpenMemHandle_v2.
+//
+//	CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+//
+// Returns nil, [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_HANDLE],
+// [CUDA_ERROR_TOO_MANY_PEERS], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+//
+// See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
+// [CuIpcGetMemHandle], [CuIpcCloseMemHandle], [CuCtxEnablePeerAccess], [CuDeviceCanAccessPeer]; in
+// the runtime API [cudaIpcOpenMemHandle].
+//
+// The name means [CuIpcOpenMemHandle_v2]. Since CUDA 11.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaIpcOpenMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcOpenMemHandle
 func CuIpcOpenMemHandle(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
 	return CuIpcOpenMemHandle_v2(pdptr, handle, Flags)
 }
@@ -559,13 +653,9 @@ func CuIpcOpenMemHandle(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32)
 //
 //	CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_TOO_MANY_PEERS], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is what [CuIpcOpenMemHandle] means; see there.
 //
-// See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
-// [CuIpcGetMemHandle], [CuIpcCloseMemHandle], [CuCtxEnablePeerAccess], [CuDeviceCanAccessPeer].
-//
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
 	args := struct {
@@ -588,10 +678,12 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 // [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
-// [CuIpcGetMemHandle], [CuIpcOpenMemHandle].
+// [CuIpcGetMemHandle], [CuIpcOpenMemHandle]; in the runtime API [cudaIpcCloseMemHandle].
 //
-// Since CUDA 4.1. NVIDIA describes it under
+// Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaIpcCloseMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcCloseMemHandle
 func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 	args := struct {
 		dptr CUdeviceptr
@@ -603,12 +695,7 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuMemHostRegister is [CuMemHostRegister_v2]: what cuda.h maps the name cuMemHostRegister to.
-func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
-	return CuMemHostRegister_v2(p, bytesize, Flags)
-}
-
-// CuMemHostRegister_v2 calls cuMemHostRegister_v2.
+// CuMemHostRegister calls cuMemHostRegister_v2.
 //
 //	CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 //
@@ -617,9 +704,24 @@ func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 // [CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
 //
-// See also [CuMemHostUnregister], [CuMemHostGetFlags], [CuMemHostGetDevicePointer].
+// See also [CuMemHostUnregister], [CuMemHostGetFlags], [CuMemHostGetDevicePointer]; in the runtime
+// API [cudaHostRegister].
 //
-// Since CUDA 6.5. NVIDIA describes it under
+// The name means [CuMemHostRegister_v2]. Since CUDA 6.5. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostRegister
+func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
+	return CuMemHostRegister_v2(p, bytesize, Flags)
+}
+
+// CuMemHostRegister_v2 calls cuMemHostRegister_v2.
+//
+//	CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+//
+// It is what [CuMemHostRegister] means; see there.
+//
+// Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	args := struct {
@@ -642,10 +744,12 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
 // [CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED], or the error of earlier work.
 //
-// See also [CuMemHostRegister].
+// See also [CuMemHostRegister]; in the runtime API [cudaHostUnregister].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaHostUnregister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostUnregister
 func CuMemHostUnregister(p unsafe.Pointer) error {
 	args := struct {
 		p   unsafe.Pointer
@@ -661,22 +765,10 @@ func CuMemHostUnregister(p unsafe.Pointer) error {
 //
 //	CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 //
-// It is the variant of [CuMemcpy] for which the stream 0 means the calling thread's own default
-// stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy] for which stream 0 is the calling thread's own default stream,
+// [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoH],
-// [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD], [CuMemcpyHtoDAsync],
-// [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo], [CuMemHostAlloc],
-// [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 	args := struct {
@@ -695,16 +787,10 @@ func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 //
 //	CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyPeer] for which the stream 0 means the calling thread's own default
-// stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyPeer] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuMemcpyDtoD], [CuMemcpy3DPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
-// [CuMemcpy3DPeerAsync].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64) error {
 	args := struct {
@@ -725,22 +811,10 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 //
 //	CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyHtoD_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyHtoD_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64) error {
 	args := struct {
@@ -759,22 +833,10 @@ func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 //
 //	CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyDtoH_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyDtoH_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64) error {
 	args := struct {
@@ -793,22 +855,10 @@ func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 //
 //	CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyDtoD_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyDtoD_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoH],
-// [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD], [CuMemcpyHtoDAsync],
-// [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo], [CuMemHostAlloc],
-// [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoD_v2_ptds(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64) error {
 	args := struct {
@@ -827,22 +877,10 @@ func CuMemcpyDtoD_v2_ptds(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 //
 //	CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyDtoA_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyDtoA_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, ByteCount uint64) error {
 	args := struct {
@@ -862,22 +900,10 @@ func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdevice
 //
 //	CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyAtoD_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyAtoD_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
 	args := struct {
@@ -897,22 +923,10 @@ func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uin
 //
 //	CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyHtoA_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyHtoA_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64) error {
 	args := struct {
@@ -932,22 +946,10 @@ func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 //
 //	CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyAtoH_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyAtoH_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
 	args := struct {
@@ -967,22 +969,10 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 //
 //	CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
-// It is the variant of [CuMemcpyAtoA_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyAtoA_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
 	args := struct {
@@ -1003,22 +993,10 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 //
 //	CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 //
-// It is the variant of [CuMemcpy2D_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy2D_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	args := struct {
@@ -1035,22 +1013,10 @@ func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 //
 //	CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 //
-// It is the variant of [CuMemcpy2DUnaligned_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy2DUnaligned_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	args := struct {
@@ -1067,22 +1033,10 @@ func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 //
 //	CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
 //
-// It is the variant of [CuMemcpy3D_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy3D_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 	args := struct {
@@ -1099,16 +1053,10 @@ func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 //
 //	CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
 //
-// It is the variant of [CuMemcpy3DPeer] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy3DPeer] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
-// [CuMemcpy3DPeerAsync].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DPeer_ptds(pCopy *CUDA_MEMCPY3D_PEER) error {
 	args := struct {
@@ -1125,24 +1073,10 @@ func CuMemcpy3DPeer_ptds(pCopy *CUDA_MEMCPY3D_PEER) error {
 //
 //	CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 //
-// It is the variant of [CuMemcpyAsync] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyAsync] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -1162,17 +1096,10 @@ func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStr
 //
 //	CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 //
-// It is the variant of [CuMemcpyPeerAsync] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyPeerAsync] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpy3DPeer], [CuMemcpyDtoDAsync],
-// [CuMemcpy3DPeerAsync].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -1194,24 +1121,10 @@ func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevi
 //
 //	CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
-// It is the variant of [CuMemcpyHtoDAsync_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyHtoDAsync_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -1231,24 +1144,10 @@ func CuMemcpyHtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcHost unsafe.Pointer, By
 //
 //	CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
-// It is the variant of [CuMemcpyDtoHAsync_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyDtoHAsync_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -1268,24 +1167,10 @@ func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, By
 //
 //	CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
-// It is the variant of [CuMemcpyDtoDAsync_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyDtoDAsync_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -1305,24 +1190,10 @@ func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, Byt
 //
 //	CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
-// It is the variant of [CuMemcpyHtoAAsync_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyHtoAAsync_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -1343,24 +1214,10 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 //
 //	CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
-// It is the variant of [CuMemcpyAtoHAsync_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyAtoHAsync_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -1381,24 +1238,10 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 //
 //	CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
-// It is the variant of [CuMemcpy2DAsync_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy2DAsync_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	args := struct {
@@ -1416,24 +1259,10 @@ func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 //
 //	CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
-// It is the variant of [CuMemcpy3DAsync_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy3DAsync_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	args := struct {
@@ -1451,16 +1280,10 @@ func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 //
 //	CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 //
-// It is the variant of [CuMemcpy3DPeerAsync] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy3DPeerAsync] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
-// [CuMemcpy3DPeerAsync].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	args := struct {
@@ -1478,13 +1301,10 @@ func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error
 //
 //	CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
-// It is the variant of [CuMemcpyBatchAsync_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyBatchAsync_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, hStream CUstream) error {
 	args := struct {
@@ -1508,13 +1328,10 @@ func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uin
 //
 //	CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
-// It is the variant of [CuMemcpy3DBatchAsync_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy3DBatchAsync_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -1534,15 +1351,10 @@ func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP,
 //
 //	CUresult cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 //
-// It is the variant of [CuMemcpyWithAttributesAsync] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpyWithAttributesAsync] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuMemcpyBatchAsync].
-//
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uint64, attr *CUmemcpyAttributes, hStream CUstream) error {
 	args := struct {
@@ -1563,15 +1375,10 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 //
 //	CUresult cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 //
-// It is the variant of [CuMemcpy3DWithAttributesAsync] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemcpy3DWithAttributesAsync] for which stream 0 is the calling thread's
+// own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuMemcpy3DBatchAsync].
-//
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DWithAttributesAsync_ptsz(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -1590,24 +1397,10 @@ func CuMemcpy3DWithAttributesAsync_ptsz(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64
 //
 //	CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 //
-// It is the variant of [CuMemsetD8_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD8_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
-// [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD8_v2_ptds(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	args := struct {
@@ -1626,24 +1419,10 @@ func CuMemsetD8_v2_ptds(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 //
 //	CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N)
 //
-// It is the variant of [CuMemsetD16_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD16_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16Async], [CuMemsetD32],
-// [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD16_v2_ptds(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	args := struct {
@@ -1662,24 +1441,10 @@ func CuMemsetD16_v2_ptds(dstDevice CUdeviceptr, us uint16, N uint64) error {
 //
 //	CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 //
-// It is the variant of [CuMemsetD32_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD32_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async],
-// [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD32_v2_ptds(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	args := struct {
@@ -1698,23 +1463,10 @@ func CuMemsetD32_v2_ptds(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 //
 //	CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 //
-// It is the variant of [CuMemsetD2D8_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD2D8_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
 	args := struct {
@@ -1735,23 +1487,10 @@ func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Widt
 //
 //	CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 //
-// It is the variant of [CuMemsetD2D16_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD2D16_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64) error {
 	args := struct {
@@ -1772,23 +1511,10 @@ func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Wi
 //
 //	CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 //
-// It is the variant of [CuMemsetD2D32_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD2D32_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64) error {
 	args := struct {
@@ -1809,24 +1535,10 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 //
 //	CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 //
-// It is the variant of [CuMemsetD8Async] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD8Async] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
-// [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream) error {
 	args := struct {
@@ -1846,24 +1558,10 @@ func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUs
 //
 //	CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 //
-// It is the variant of [CuMemsetD16Async] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD16Async] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD32],
-// [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstream) error {
 	args := struct {
@@ -1883,24 +1581,10 @@ func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream C
 //
 //	CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 //
-// It is the variant of [CuMemsetD32Async] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD32Async] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async],
-// [CuMemsetD32].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstream) error {
 	args := struct {
@@ -1920,23 +1604,10 @@ func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream C
 //
 //	CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 //
-// It is the variant of [CuMemsetD2D8Async] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD2D8Async] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16],
-// [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async],
-// [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64, hStream CUstream) error {
 	args := struct {
@@ -1958,23 +1629,10 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 //
 //	CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 //
-// It is the variant of [CuMemsetD2D16Async] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD2D16Async] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64, hStream CUstream) error {
 	args := struct {
@@ -1996,23 +1654,10 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 //
 //	CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 //
-// It is the variant of [CuMemsetD2D32Async] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemsetD2D32Async] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64, hStream CUstream) error {
 	args := struct {
@@ -2030,12 +1675,7 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 	return status(args.ret)
 }
 
-// CuArrayCreate is [CuArrayCreate_v2]: what cuda.h maps the name cuArrayCreate to.
-func CuArrayCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) error {
-	return CuArrayCreate_v2(pHandle, pAllocateArray)
-}
-
-// CuArrayCreate_v2 calls cuArrayCreate_v2.
+// CuArrayCreate calls cuArrayCreate_v2.
 //
 //	CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 //
@@ -2050,9 +1690,23 @@ func CuArrayCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) erro
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMallocArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuArrayCreate_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMallocArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocArray
+func CuArrayCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) error {
+	return CuArrayCreate_v2(pHandle, pAllocateArray)
+}
+
+// CuArrayCreate_v2 calls cuArrayCreate_v2.
+//
+//	CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+//
+// It is what [CuArrayCreate] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) error {
 	args := struct {
@@ -2066,13 +1720,7 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 	return status(args.ret)
 }
 
-// CuArrayGetDescriptor is [CuArrayGetDescriptor_v2]: what cuda.h maps the name cuArrayGetDescriptor
-// to.
-func CuArrayGetDescriptor(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarray) error {
-	return CuArrayGetDescriptor_v2(pArrayDescriptor, hArray)
-}
-
-// CuArrayGetDescriptor_v2 calls cuArrayGetDescriptor_v2.
+// CuArrayGetDescriptor calls cuArrayGetDescriptor_v2.
 //
 //	CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2087,9 +1735,23 @@ func CuArrayGetDescriptor(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarra
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaArrayGetInfo].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuArrayGetDescriptor_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaArrayGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaArrayGetInfo
+func CuArrayGetDescriptor(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarray) error {
+	return CuArrayGetDescriptor_v2(pArrayDescriptor, hArray)
+}
+
+// CuArrayGetDescriptor_v2 calls cuArrayGetDescriptor_v2.
+//
+//	CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+//
+// It is what [CuArrayGetDescriptor] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarray) error {
 	args := struct {
@@ -2111,7 +1773,7 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 //
 // See also [CuMipmappedArrayGetSparseProperties], [CuMemMapArrayAsync].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, array CUarray) error {
 	args := struct {
@@ -2133,7 +1795,7 @@ func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, 
 //
 // See also [CuArrayGetSparseProperties], [CuMemMapArrayAsync].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, mipmap CUmipmappedArray) error {
 	args := struct {
@@ -2155,7 +1817,7 @@ func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PRO
 //
 // See also [CuMipmappedArrayGetMemoryRequirements], [CuMemMapArrayAsync].
 //
-// Since CUDA 11.6. NVIDIA describes it under
+// Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS, array CUarray, device CUdevice) error {
 	args := struct {
@@ -2178,7 +1840,7 @@ func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREM
 //
 // See also [CuArrayGetMemoryRequirements], [CuMemMapArrayAsync].
 //
-// Since CUDA 11.6. NVIDIA describes it under
+// Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS, mipmap CUmipmappedArray, device CUdevice) error {
 	args := struct {
@@ -2201,10 +1863,12 @@ func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
 // error of earlier work.
 //
-// See also [CuArrayCreate].
+// See also [CuArrayCreate]; in the runtime API [cudaArrayGetPlane].
 //
-// Since CUDA 11.2. NVIDIA describes it under
+// Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaArrayGetPlane]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaArrayGetPlane
 func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) error {
 	args := struct {
 		pPlaneArray *CUarray
@@ -2233,10 +1897,12 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaFreeArray].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaFreeArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeArray
 func CuArrayDestroy(hArray CUarray) error {
 	args := struct {
 		hArray CUarray
@@ -2248,12 +1914,7 @@ func CuArrayDestroy(hArray CUarray) error {
 	return status(args.ret)
 }
 
-// CuArray3DCreate is [CuArray3DCreate_v2]: what cuda.h maps the name cuArray3DCreate to.
-func CuArray3DCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) error {
-	return CuArray3DCreate_v2(pHandle, pAllocateArray)
-}
-
-// CuArray3DCreate_v2 calls cuArray3DCreate_v2.
+// CuArray3DCreate calls cuArray3DCreate_v2.
 //
 //	CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 //
@@ -2268,9 +1929,23 @@ func CuArray3DCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) 
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMalloc3DArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuArray3DCreate_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMalloc3DArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMalloc3DArray
+func CuArray3DCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) error {
+	return CuArray3DCreate_v2(pHandle, pAllocateArray)
+}
+
+// CuArray3DCreate_v2 calls cuArray3DCreate_v2.
+//
+//	CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+//
+// It is what [CuArray3DCreate] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) error {
 	args := struct {
@@ -2284,13 +1959,7 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	return status(args.ret)
 }
 
-// CuArray3DGetDescriptor is [CuArray3DGetDescriptor_v2]: what cuda.h maps the name
-// cuArray3DGetDescriptor to.
-func CuArray3DGetDescriptor(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CUarray) error {
-	return CuArray3DGetDescriptor_v2(pArrayDescriptor, hArray)
-}
-
-// CuArray3DGetDescriptor_v2 calls cuArray3DGetDescriptor_v2.
+// CuArray3DGetDescriptor calls cuArray3DGetDescriptor_v2.
 //
 //	CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2305,9 +1974,23 @@ func CuArray3DGetDescriptor(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CU
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaArrayGetInfo].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuArray3DGetDescriptor_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaArrayGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaArrayGetInfo
+func CuArray3DGetDescriptor(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CUarray) error {
+	return CuArray3DGetDescriptor_v2(pArrayDescriptor, hArray)
+}
+
+// CuArray3DGetDescriptor_v2 calls cuArray3DGetDescriptor_v2.
+//
+//	CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+//
+// It is what [CuArray3DGetDescriptor] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CUarray) error {
 	args := struct {
@@ -2329,10 +2012,13 @@ func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
-// See also [CuMipmappedArrayDestroy], [CuMipmappedArrayGetLevel], [CuArrayCreate].
+// See also [CuMipmappedArrayDestroy], [CuMipmappedArrayGetLevel], [CuArrayCreate]; in the runtime
+// API [cudaMallocMipmappedArray].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMallocMipmappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocMipmappedArray
 func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA_ARRAY3D_DESCRIPTOR, numMipmapLevels uint32) error {
 	args := struct {
 		pHandle             *CUmipmappedArray
@@ -2354,10 +2040,13 @@ func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
 // error of earlier work.
 //
-// See also [CuMipmappedArrayCreate], [CuMipmappedArrayDestroy], [CuArrayCreate].
+// See also [CuMipmappedArrayCreate], [CuMipmappedArrayDestroy], [CuArrayCreate]; in the runtime API
+// [cudaGetMipmappedArrayLevel].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaGetMipmappedArrayLevel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetMipmappedArrayLevel
 func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedArray, level uint32) error {
 	args := struct {
 		pLevelArray     *CUarray
@@ -2379,10 +2068,13 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_ARRAY_IS_MAPPED],
 // [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
 //
-// See also [CuMipmappedArrayCreate], [CuMipmappedArrayGetLevel], [CuArrayCreate].
+// See also [CuMipmappedArrayCreate], [CuMipmappedArrayGetLevel], [CuArrayCreate]; in the runtime
+// API [cudaFreeMipmappedArray].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaFreeMipmappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeMipmappedArray
 func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 	args := struct {
 		hMipmappedArray CUmipmappedArray
@@ -2401,7 +2093,7 @@ func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
 // work.
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size uint64, handleType CUmemRangeHandleType, flags uint64) error {
 	args := struct {
@@ -2422,16 +2114,10 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 //
 //	CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 //
-// It is the variant of [CuMemBatchDecompressAsync] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemBatchDecompressAsync] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
-//
-// See also [CuMemAlloc], [CuMemPoolCreate], [CuMemAllocFromPoolAsync].
-//
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count uint64, flags uint32, errorIndex *uint64, stream CUstream) error {
 	args := struct {
@@ -2452,7 +2138,9 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 //
 //	CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// It is another form of [CuMemHostRegister], where the rest is said.
+//
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	args := struct {
@@ -2471,19 +2159,9 @@ func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 //
 //	CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemGetInfo], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 	args := struct {
@@ -2501,20 +2179,9 @@ func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 //
 //	CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
+// It is another form of [CuMemAlloc], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 	args := struct {
@@ -2532,20 +2199,9 @@ func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 //
 //	CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the
-// error of earlier work.
+// It is another form of [CuMemAllocPitch], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemcpy2D], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint32, Height uint32, ElementSizeBytes uint32) error {
 	args := struct {
@@ -2566,20 +2222,9 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 //
 //	CUresult cuMemFree(CUdeviceptr_v1 dptr)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemFree], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemAllocManaged],
-// [CuMemAllocAsync], [CuMemAllocFromPoolAsync], [CuMemcpy2D], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo], [CuMemHostAlloc],
-// [CuMemFreeAsync], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 	args := struct {
@@ -2596,20 +2241,9 @@ func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 //
 //	CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_FOUND], [CUDA_ERROR_INVALID_VALUE], or the error of
-// earlier work.
+// It is another form of [CuMemGetAddressRange], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdeviceptr_v1) error {
 	args := struct {
@@ -2628,20 +2262,9 @@ func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdevice
 //
 //	CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
+// It is another form of [CuMemAllocHost], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 	args := struct {
@@ -2659,19 +2282,9 @@ func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 //
 //	CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemHostGetDevicePointer], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.2. NVIDIA describes it under
+// Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags uint32) error {
 	args := struct {
@@ -2690,19 +2303,9 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 //
 //	CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyHtoD], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount uint32) error {
 	args := struct {
@@ -2721,19 +2324,9 @@ func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount
 //
 //	CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyDtoH], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount uint32) error {
 	args := struct {
@@ -2752,19 +2345,9 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 //
 //	CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyDtoD], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoH],
-// [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD], [CuMemcpyHtoDAsync],
-// [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo], [CuMemHostAlloc],
-// [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoD_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCount uint32) error {
 	args := struct {
@@ -2783,19 +2366,9 @@ func CuMemcpyDtoD_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCou
 //
 //	CUresult cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyDtoA], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v1, ByteCount uint32) error {
 	args := struct {
@@ -2815,19 +2388,9 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 //
 //	CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyAtoD], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint32, ByteCount uint32) error {
 	args := struct {
@@ -2847,19 +2410,9 @@ func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint3
 //
 //	CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyHtoA], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer, ByteCount uint32) error {
 	args := struct {
@@ -2879,19 +2432,9 @@ func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer,
 //
 //	CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyAtoH], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32, ByteCount uint32) error {
 	args := struct {
@@ -2911,19 +2454,9 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 //
 //	CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyAtoA], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOffset uint32, ByteCount uint32) error {
 	args := struct {
@@ -2944,21 +2477,9 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 //
 //	CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuMemcpyHtoAAsync], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer, ByteCount uint32, hStream CUstream) error {
 	args := struct {
@@ -2979,21 +2500,9 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 //
 //	CUresult cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuMemcpyAtoHAsync], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32, ByteCount uint32, hStream CUstream) error {
 	args := struct {
@@ -3014,19 +2523,9 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 //
 //	CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpy2D], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	args := struct {
@@ -3043,19 +2542,9 @@ func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 //
 //	CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpy2DUnaligned], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	args := struct {
@@ -3072,19 +2561,9 @@ func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 //
 //	CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpy3D], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 	args := struct {
@@ -3101,21 +2580,9 @@ func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 //
 //	CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuMemcpyHtoDAsync], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoDAsync_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount uint32, hStream CUstream) error {
 	args := struct {
@@ -3135,21 +2602,9 @@ func CuMemcpyHtoDAsync_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, Byte
 //
 //	CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuMemcpyDtoHAsync], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount uint32, hStream CUstream) error {
 	args := struct {
@@ -3169,21 +2624,9 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 //
 //	CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuMemcpyDtoDAsync], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCount uint32, hStream CUstream) error {
 	args := struct {
@@ -3203,21 +2646,9 @@ func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, By
 //
 //	CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuMemcpy2DAsync], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 	args := struct {
@@ -3235,21 +2666,9 @@ func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 //
 //	CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuMemcpy3DAsync], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 	args := struct {
@@ -3267,21 +2686,9 @@ func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 //
 //	CUresult cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemsetD8], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
-// [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 	args := struct {
@@ -3300,21 +2707,9 @@ func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 //
 //	CUresult cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemsetD16], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16Async], [CuMemsetD32],
-// [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 	args := struct {
@@ -3333,21 +2728,9 @@ func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 //
 //	CUresult cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemsetD32], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
-// [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async],
-// [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 	args := struct {
@@ -3366,20 +2749,9 @@ func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 //
 //	CUresult cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemsetD2D8], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8Async],
-// [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width uint32, Height uint32) error {
 	args := struct {
@@ -3400,20 +2772,9 @@ func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width 
 //
 //	CUresult cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemsetD2D16], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Width uint32, Height uint32) error {
 	args := struct {
@@ -3434,20 +2795,9 @@ func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Widt
 //
 //	CUresult cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemsetD2D32], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
-// [CuMemcpy2DAsync], [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA],
-// [CuMemcpyAtoD], [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD],
-// [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
-// [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
-// [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
-// [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Width uint32, Height uint32) error {
 	args := struct {
@@ -3468,20 +2818,9 @@ func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Widt
 //
 //	CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+// It is another form of [CuArrayCreate], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayDestroy], [CuArrayGetDescriptor],
-// [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1) error {
 	args := struct {
@@ -3499,20 +2838,9 @@ func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 //
 //	CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuArrayGetDescriptor], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
-// [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray CUarray) error {
 	args := struct {
@@ -3530,20 +2858,9 @@ func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray 
 //
 //	CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+// It is another form of [CuArray3DCreate], where the rest is said.
 //
-// See also [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy], [CuArrayGetDescriptor],
-// [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR_v1) error {
 	args := struct {
@@ -3561,20 +2878,9 @@ func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 //
 //	CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
+// It is another form of [CuArray3DGetDescriptor], where the rest is said.
 //
-// See also [CuArray3DCreate], [CuArrayCreate], [CuArrayDestroy], [CuArrayGetDescriptor],
-// [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
-// [CuMemcpy2DUnaligned], [CuMemcpy3D], [CuMemcpy3DAsync], [CuMemcpyAtoA], [CuMemcpyAtoD],
-// [CuMemcpyAtoH], [CuMemcpyAtoHAsync], [CuMemcpyDtoA], [CuMemcpyDtoD], [CuMemcpyDtoDAsync],
-// [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
-// [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
-// [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hArray CUarray) error {
 	args := struct {
@@ -3588,12 +2894,7 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD is [CuMemcpyHtoD_v2]: what cuda.h maps the name cuMemcpyHtoD to.
-func CuMemcpyHtoD(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64) error {
-	return CuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount)
-}
-
-// CuMemcpyHtoD_v2 calls cuMemcpyHtoD_v2.
+// CuMemcpyHtoD calls cuMemcpyHtoD_v2.
 //
 //	CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
@@ -3607,9 +2908,25 @@ func CuMemcpyHtoD(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint6
 // [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy],
+// [cudaMemcpyToSymbol].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyHtoD_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy
+// [cudaMemcpyToSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbol
+func CuMemcpyHtoD(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64) error {
+	return CuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount)
+}
+
+// CuMemcpyHtoD_v2 calls cuMemcpyHtoD_v2.
+//
+//	CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+//
+// It is what [CuMemcpyHtoD] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64) error {
 	args := struct {
@@ -3624,12 +2941,7 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH is [CuMemcpyDtoH_v2]: what cuda.h maps the name cuMemcpyDtoH to.
-func CuMemcpyDtoH(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64) error {
-	return CuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount)
-}
-
-// CuMemcpyDtoH_v2 calls cuMemcpyDtoH_v2.
+// CuMemcpyDtoH calls cuMemcpyDtoH_v2.
 //
 //	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -3643,9 +2955,25 @@ func CuMemcpyDtoH(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint6
 // [CuMemcpyDtoDAsync], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy],
+// [cudaMemcpyFromSymbol].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyDtoH_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy
+// [cudaMemcpyFromSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbol
+func CuMemcpyDtoH(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64) error {
+	return CuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount)
+}
+
+// CuMemcpyDtoH_v2 calls cuMemcpyDtoH_v2.
+//
+//	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+//
+// It is what [CuMemcpyDtoH] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64) error {
 	args := struct {
@@ -3660,12 +2988,7 @@ func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount ui
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD is [CuMemcpyDtoD_v2]: what cuda.h maps the name cuMemcpyDtoD to.
-func CuMemcpyDtoD(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64) error {
-	return CuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount)
-}
-
-// CuMemcpyDtoD_v2 calls cuMemcpyDtoD_v2.
+// CuMemcpyDtoD calls cuMemcpyDtoD_v2.
 //
 //	CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -3679,9 +3002,26 @@ func CuMemcpyDtoD(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64
 // [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD], [CuMemcpyHtoDAsync],
 // [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo], [CuMemHostAlloc],
 // [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy], [cudaMemcpyToSymbol],
+// [cudaMemcpyFromSymbol].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyDtoD_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy
+// [cudaMemcpyFromSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbol
+// [cudaMemcpyToSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbol
+func CuMemcpyDtoD(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64) error {
+	return CuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount)
+}
+
+// CuMemcpyDtoD_v2 calls cuMemcpyDtoD_v2.
+//
+//	CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+//
+// It is what [CuMemcpyDtoD] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64) error {
 	args := struct {
@@ -3696,12 +3036,7 @@ func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uin
 	return status(args.ret)
 }
 
-// CuMemcpyDtoA is [CuMemcpyDtoA_v2]: what cuda.h maps the name cuMemcpyDtoA to.
-func CuMemcpyDtoA(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, ByteCount uint64) error {
-	return CuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount)
-}
-
-// CuMemcpyDtoA_v2 calls cuMemcpyDtoA_v2.
+// CuMemcpyDtoA calls cuMemcpyDtoA_v2.
 //
 //	CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -3715,9 +3050,23 @@ func CuMemcpyDtoA(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, Byt
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpyToArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyDtoA_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyToArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToArray
+func CuMemcpyDtoA(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, ByteCount uint64) error {
+	return CuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount)
+}
+
+// CuMemcpyDtoA_v2 calls cuMemcpyDtoA_v2.
+//
+//	CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+//
+// It is what [CuMemcpyDtoA] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, ByteCount uint64) error {
 	args := struct {
@@ -3733,12 +3082,7 @@ func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, 
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD is [CuMemcpyAtoD_v2]: what cuda.h maps the name cuMemcpyAtoD to.
-func CuMemcpyAtoD(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	return CuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount)
-}
-
-// CuMemcpyAtoD_v2 calls cuMemcpyAtoD_v2.
+// CuMemcpyAtoD calls cuMemcpyAtoD_v2.
 //
 //	CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -3752,9 +3096,23 @@ func CuMemcpyAtoD(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, Byt
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpyFromArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyAtoD_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyFromArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromArray
+func CuMemcpyAtoD(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
+	return CuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount)
+}
+
+// CuMemcpyAtoD_v2 calls cuMemcpyAtoD_v2.
+//
+//	CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+//
+// It is what [CuMemcpyAtoD] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
 	args := struct {
@@ -3770,12 +3128,7 @@ func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA is [CuMemcpyHtoA_v2]: what cuda.h maps the name cuMemcpyHtoA to.
-func CuMemcpyHtoA(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64) error {
-	return CuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount)
-}
-
-// CuMemcpyHtoA_v2 calls cuMemcpyHtoA_v2.
+// CuMemcpyHtoA calls cuMemcpyHtoA_v2.
 //
 //	CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
@@ -3789,9 +3142,23 @@ func CuMemcpyHtoA(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, By
 // [CuMemcpyDtoDAsync], [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpyToArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyHtoA_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyToArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToArray
+func CuMemcpyHtoA(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64) error {
+	return CuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount)
+}
+
+// CuMemcpyHtoA_v2 calls cuMemcpyHtoA_v2.
+//
+//	CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
+//
+// It is what [CuMemcpyHtoA] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64) error {
 	args := struct {
@@ -3807,12 +3174,7 @@ func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH is [CuMemcpyAtoH_v2]: what cuda.h maps the name cuMemcpyAtoH to.
-func CuMemcpyAtoH(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	return CuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount)
-}
-
-// CuMemcpyAtoH_v2 calls cuMemcpyAtoH_v2.
+// CuMemcpyAtoH calls cuMemcpyAtoH_v2.
 //
 //	CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -3826,9 +3188,23 @@ func CuMemcpyAtoH(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, By
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpyFromArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyAtoH_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyFromArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromArray
+func CuMemcpyAtoH(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
+	return CuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount)
+}
+
+// CuMemcpyAtoH_v2 calls cuMemcpyAtoH_v2.
+//
+//	CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+//
+// It is what [CuMemcpyAtoH] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
 	args := struct {
@@ -3844,12 +3220,7 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA is [CuMemcpyAtoA_v2]: what cuda.h maps the name cuMemcpyAtoA to.
-func CuMemcpyAtoA(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	return CuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount)
-}
-
-// CuMemcpyAtoA_v2 calls cuMemcpyAtoA_v2.
+// CuMemcpyAtoA calls cuMemcpyAtoA_v2.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -3863,9 +3234,23 @@ func CuMemcpyAtoA(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffse
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpyArrayToArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyAtoA_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyArrayToArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyArrayToArray
+func CuMemcpyAtoA(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
+	return CuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount)
+}
+
+// CuMemcpyAtoA_v2 calls cuMemcpyAtoA_v2.
+//
+//	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+//
+// It is what [CuMemcpyAtoA] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
 	args := struct {
@@ -3882,12 +3267,7 @@ func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOf
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync is [CuMemcpyHtoAAsync_v2]: what cuda.h maps the name cuMemcpyHtoAAsync to.
-func CuMemcpyHtoAAsync(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
-	return CuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream)
-}
-
-// CuMemcpyHtoAAsync_v2 calls cuMemcpyHtoAAsync_v2.
+// CuMemcpyHtoAAsync calls cuMemcpyHtoAAsync_v2.
 //
 //	CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -3903,9 +3283,24 @@ func CuMemcpyHtoAAsync(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointe
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemcpyToArrayAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyHtoAAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyToArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToArrayAsync
+func CuMemcpyHtoAAsync(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
+	return CuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream)
+}
+
+// CuMemcpyHtoAAsync_v2 calls cuMemcpyHtoAAsync_v2.
+//
+//	CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
+//
+// It is what [CuMemcpyHtoAAsync] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -3922,12 +3317,7 @@ func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync is [CuMemcpyAtoHAsync_v2]: what cuda.h maps the name cuMemcpyAtoHAsync to.
-func CuMemcpyAtoHAsync(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64, hStream CUstream) error {
-	return CuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream)
-}
-
-// CuMemcpyAtoHAsync_v2 calls cuMemcpyAtoHAsync_v2.
+// CuMemcpyAtoHAsync calls cuMemcpyAtoHAsync_v2.
 //
 //	CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
@@ -3943,9 +3333,24 @@ func CuMemcpyAtoHAsync(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint6
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemcpyFromArrayAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyAtoHAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyFromArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromArrayAsync
+func CuMemcpyAtoHAsync(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64, hStream CUstream) error {
+	return CuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream)
+}
+
+// CuMemcpyAtoHAsync_v2 calls cuMemcpyAtoHAsync_v2.
+//
+//	CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
+//
+// It is what [CuMemcpyAtoHAsync] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -3962,12 +3367,7 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpy2D is [CuMemcpy2D_v2]: what cuda.h maps the name cuMemcpy2D to.
-func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
-	return CuMemcpy2D_v2(pCopy)
-}
-
-// CuMemcpy2D_v2 calls cuMemcpy2D_v2.
+// CuMemcpy2D calls cuMemcpy2D_v2.
 //
 //	CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 //
@@ -3981,9 +3381,26 @@ func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy2D],
+// [cudaMemcpy2DToArray], [cudaMemcpy2DFromArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpy2D_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2D
+// [cudaMemcpy2DFromArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DFromArray
+// [cudaMemcpy2DToArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DToArray
+func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
+	return CuMemcpy2D_v2(pCopy)
+}
+
+// CuMemcpy2D_v2 calls cuMemcpy2D_v2.
+//
+//	CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
+//
+// It is what [CuMemcpy2D] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
 	args := struct {
@@ -3996,13 +3413,7 @@ func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned is [CuMemcpy2DUnaligned_v2]: what cuda.h maps the name cuMemcpy2DUnaligned
-// to.
-func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
-	return CuMemcpy2DUnaligned_v2(pCopy)
-}
-
-// CuMemcpy2DUnaligned_v2 calls cuMemcpy2DUnaligned_v2.
+// CuMemcpy2DUnaligned calls cuMemcpy2DUnaligned_v2.
 //
 //	CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 //
@@ -4016,9 +3427,26 @@ func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy2D],
+// [cudaMemcpy2DToArray], [cudaMemcpy2DFromArray].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpy2DUnaligned_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2D
+// [cudaMemcpy2DFromArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DFromArray
+// [cudaMemcpy2DToArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DToArray
+func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
+	return CuMemcpy2DUnaligned_v2(pCopy)
+}
+
+// CuMemcpy2DUnaligned_v2 calls cuMemcpy2DUnaligned_v2.
+//
+//	CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
+//
+// It is what [CuMemcpy2DUnaligned] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 	args := struct {
@@ -4031,12 +3459,7 @@ func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D is [CuMemcpy3D_v2]: what cuda.h maps the name cuMemcpy3D to.
-func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
-	return CuMemcpy3D_v2(pCopy)
-}
-
-// CuMemcpy3D_v2 calls cuMemcpy3D_v2.
+// CuMemcpy3D calls cuMemcpy3D_v2.
 //
 //	CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 //
@@ -4050,9 +3473,23 @@ func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 // [CuMemcpyDtoH], [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD],
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
-// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy3D].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpy3D_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy3D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3D
+func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
+	return CuMemcpy3D_v2(pCopy)
+}
+
+// CuMemcpy3D_v2 calls cuMemcpy3D_v2.
+//
+//	CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
+//
+// It is what [CuMemcpy3D] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 	args := struct {
@@ -4065,12 +3502,7 @@ func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 	return status(args.ret)
 }
 
-// CuMemcpyHtoDAsync is [CuMemcpyHtoDAsync_v2]: what cuda.h maps the name cuMemcpyHtoDAsync to.
-func CuMemcpyHtoDAsync(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
-	return CuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream)
-}
-
-// CuMemcpyHtoDAsync_v2 calls cuMemcpyHtoDAsync_v2.
+// CuMemcpyHtoDAsync calls cuMemcpyHtoDAsync_v2.
 //
 //	CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -4086,9 +3518,25 @@ func CuMemcpyHtoDAsync(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount 
 // [CuMemcpyHtoD], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemcpyAsync], [cudaMemcpyToSymbolAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyHtoDAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyAsync
+// [cudaMemcpyToSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbolAsync
+func CuMemcpyHtoDAsync(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
+	return CuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream)
+}
+
+// CuMemcpyHtoDAsync_v2 calls cuMemcpyHtoDAsync_v2.
+//
+//	CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
+//
+// It is what [CuMemcpyHtoDAsync] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -4104,12 +3552,7 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoHAsync is [CuMemcpyDtoHAsync_v2]: what cuda.h maps the name cuMemcpyDtoHAsync to.
-func CuMemcpyDtoHAsync(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
-	return CuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream)
-}
-
-// CuMemcpyDtoHAsync_v2 calls cuMemcpyDtoHAsync_v2.
+// CuMemcpyDtoHAsync calls cuMemcpyDtoHAsync_v2.
 //
 //	CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -4125,9 +3568,25 @@ func CuMemcpyDtoHAsync(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount 
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemcpyAsync], [cudaMemcpyFromSymbolAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyDtoHAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyAsync
+// [cudaMemcpyFromSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbolAsync
+func CuMemcpyDtoHAsync(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
+	return CuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream)
+}
+
+// CuMemcpyDtoHAsync_v2 calls cuMemcpyDtoHAsync_v2.
+//
+//	CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+//
+// It is what [CuMemcpyDtoHAsync] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -4143,12 +3602,7 @@ func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync is [CuMemcpyDtoDAsync_v2]: what cuda.h maps the name cuMemcpyDtoDAsync to.
-func CuMemcpyDtoDAsync(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
-	return CuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream)
-}
-
-// CuMemcpyDtoDAsync_v2 calls cuMemcpyDtoDAsync_v2.
+// CuMemcpyDtoDAsync calls cuMemcpyDtoDAsync_v2.
 //
 //	CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -4164,9 +3618,26 @@ func CuMemcpyDtoDAsync(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount u
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemcpyAsync], [cudaMemcpyToSymbolAsync], [cudaMemcpyFromSymbolAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpyDtoDAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyAsync
+// [cudaMemcpyFromSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbolAsync
+// [cudaMemcpyToSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbolAsync
+func CuMemcpyDtoDAsync(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
+	return CuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream)
+}
+
+// CuMemcpyDtoDAsync_v2 calls cuMemcpyDtoDAsync_v2.
+//
+//	CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+//
+// It is what [CuMemcpyDtoDAsync] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := struct {
@@ -4182,12 +3653,7 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync is [CuMemcpy2DAsync_v2]: what cuda.h maps the name cuMemcpy2DAsync to.
-func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
-	return CuMemcpy2DAsync_v2(pCopy, hStream)
-}
-
-// CuMemcpy2DAsync_v2 calls cuMemcpy2DAsync_v2.
+// CuMemcpy2DAsync calls cuMemcpy2DAsync_v2.
 //
 //	CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
@@ -4203,9 +3669,26 @@ func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemcpy2DAsync], [cudaMemcpy2DToArrayAsync], [cudaMemcpy2DFromArrayAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpy2DAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DAsync
+// [cudaMemcpy2DFromArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DFromArrayAsync
+// [cudaMemcpy2DToArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DToArrayAsync
+func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
+	return CuMemcpy2DAsync_v2(pCopy, hStream)
+}
+
+// CuMemcpy2DAsync_v2 calls cuMemcpy2DAsync_v2.
+//
+//	CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+//
+// It is what [CuMemcpy2DAsync] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	args := struct {
@@ -4219,12 +3702,7 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync is [CuMemcpy3DAsync_v2]: what cuda.h maps the name cuMemcpy3DAsync to.
-func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
-	return CuMemcpy3DAsync_v2(pCopy, hStream)
-}
-
-// CuMemcpy3DAsync_v2 calls cuMemcpy3DAsync_v2.
+// CuMemcpy3DAsync calls cuMemcpy3DAsync_v2.
 //
 //	CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
@@ -4240,9 +3718,24 @@ func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemcpy3DAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemcpy3DAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy3DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DAsync
+func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
+	return CuMemcpy3DAsync_v2(pCopy, hStream)
+}
+
+// CuMemcpy3DAsync_v2 calls cuMemcpy3DAsync_v2.
+//
+//	CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+//
+// It is what [CuMemcpy3DAsync] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	args := struct {
@@ -4256,12 +3749,7 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemsetD8 is [CuMemsetD8_v2]: what cuda.h maps the name cuMemsetD8 to.
-func CuMemsetD8(dstDevice CUdeviceptr, uc uint8, N uint64) error {
-	return CuMemsetD8_v2(dstDevice, uc, N)
-}
-
-// CuMemsetD8_v2 calls cuMemsetD8_v2.
+// CuMemsetD8 calls cuMemsetD8_v2.
 //
 //	CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 //
@@ -4277,9 +3765,23 @@ func CuMemsetD8(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
 // [CuMemsetD2D32Async], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
-// [CuMemsetD32Async].
+// [CuMemsetD32Async]; in the runtime API [cudaMemset].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemsetD8_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset
+func CuMemsetD8(dstDevice CUdeviceptr, uc uint8, N uint64) error {
+	return CuMemsetD8_v2(dstDevice, uc, N)
+}
+
+// CuMemsetD8_v2 calls cuMemsetD8_v2.
+//
+//	CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
+//
+// It is what [CuMemsetD8] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	args := struct {
@@ -4294,12 +3796,7 @@ func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD16 is [CuMemsetD16_v2]: what cuda.h maps the name cuMemsetD16 to.
-func CuMemsetD16(dstDevice CUdeviceptr, us uint16, N uint64) error {
-	return CuMemsetD16_v2(dstDevice, us, N)
-}
-
-// CuMemsetD16_v2 calls cuMemsetD16_v2.
+// CuMemsetD16 calls cuMemsetD16_v2.
 //
 //	CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 //
@@ -4315,9 +3812,23 @@ func CuMemsetD16(dstDevice CUdeviceptr, us uint16, N uint64) error {
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16Async], [CuMemsetD32],
-// [CuMemsetD32Async].
+// [CuMemsetD32Async]; in the runtime API [cudaMemset].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemsetD16_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset
+func CuMemsetD16(dstDevice CUdeviceptr, us uint16, N uint64) error {
+	return CuMemsetD16_v2(dstDevice, us, N)
+}
+
+// CuMemsetD16_v2 calls cuMemsetD16_v2.
+//
+//	CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
+//
+// It is what [CuMemsetD16] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	args := struct {
@@ -4332,12 +3843,7 @@ func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD32 is [CuMemsetD32_v2]: what cuda.h maps the name cuMemsetD32 to.
-func CuMemsetD32(dstDevice CUdeviceptr, ui uint32, N uint64) error {
-	return CuMemsetD32_v2(dstDevice, ui, N)
-}
-
-// CuMemsetD32_v2 calls cuMemsetD32_v2.
+// CuMemsetD32 calls cuMemsetD32_v2.
 //
 //	CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 //
@@ -4353,9 +3859,23 @@ func CuMemsetD32(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async],
-// [CuMemsetD32Async].
+// [CuMemsetD32Async]; in the runtime API [cudaMemset].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemsetD32_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset
+func CuMemsetD32(dstDevice CUdeviceptr, ui uint32, N uint64) error {
+	return CuMemsetD32_v2(dstDevice, ui, N)
+}
+
+// CuMemsetD32_v2 calls cuMemsetD32_v2.
+//
+//	CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
+//
+// It is what [CuMemsetD32] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	args := struct {
@@ -4370,12 +3890,7 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD2D8 is [CuMemsetD2D8_v2]: what cuda.h maps the name cuMemsetD2D8 to.
-func CuMemsetD2D8(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
-	return CuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height)
-}
-
-// CuMemsetD2D8_v2 calls cuMemsetD2D8_v2.
+// CuMemsetD2D8 calls cuMemsetD2D8_v2.
 //
 //	CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 //
@@ -4390,9 +3905,24 @@ func CuMemsetD2D8(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemset2D].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemsetD2D8_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
+func CuMemsetD2D8(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
+	return CuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height)
+}
+
+// CuMemsetD2D8_v2 calls cuMemsetD2D8_v2.
+//
+//	CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
+//
+// It is what [CuMemsetD2D8] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
 	args := struct {
@@ -4409,12 +3939,7 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 	return status(args.ret)
 }
 
-// CuMemsetD2D16 is [CuMemsetD2D16_v2]: what cuda.h maps the name cuMemsetD2D16 to.
-func CuMemsetD2D16(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64) error {
-	return CuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height)
-}
-
-// CuMemsetD2D16_v2 calls cuMemsetD2D16_v2.
+// CuMemsetD2D16 calls cuMemsetD2D16_v2.
 //
 //	CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 //
@@ -4429,9 +3954,24 @@ func CuMemsetD2D16(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemset2D].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemsetD2D16_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
+func CuMemsetD2D16(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64) error {
+	return CuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height)
+}
+
+// CuMemsetD2D16_v2 calls cuMemsetD2D16_v2.
+//
+//	CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
+//
+// It is what [CuMemsetD2D16] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64) error {
 	args := struct {
@@ -4448,12 +3988,7 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 	return status(args.ret)
 }
 
-// CuMemsetD2D32 is [CuMemsetD2D32_v2]: what cuda.h maps the name cuMemsetD2D32 to.
-func CuMemsetD2D32(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64) error {
-	return CuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height)
-}
-
-// CuMemsetD2D32_v2 calls cuMemsetD2D32_v2.
+// CuMemsetD2D32 calls cuMemsetD2D32_v2.
 //
 //	CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 //
@@ -4468,9 +4003,24 @@ func CuMemsetD2D32(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemset2D].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuMemsetD2D32_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
+func CuMemsetD2D32(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64) error {
+	return CuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height)
+}
+
+// CuMemsetD2D32_v2 calls cuMemsetD2D32_v2.
+//
+//	CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
+//
+// It is what [CuMemsetD2D32] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64) error {
 	args := struct {
@@ -4501,10 +4051,15 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 // [CuMemcpyDtoHAsync], [CuMemcpyHtoA], [CuMemcpyHtoAAsync], [CuMemcpyHtoD], [CuMemcpyHtoDAsync],
 // [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo], [CuMemHostAlloc],
 // [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD16], [CuMemsetD32].
+// [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy], [cudaMemcpyToSymbol],
+// [cudaMemcpyFromSymbol].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy
+// [cudaMemcpyFromSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbol
+// [cudaMemcpyToSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbol
 func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 	args := struct {
 		dst       CUdeviceptr
@@ -4534,10 +4089,15 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 // [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange], [CuMemGetInfo],
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D8Async],
 // [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemcpyAsync], [cudaMemcpyToSymbolAsync], [cudaMemcpyFromSymbolAsync].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyAsync
+// [cudaMemcpyFromSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbolAsync
+// [cudaMemcpyToSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbolAsync
 func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := struct {
 		dst       CUdeviceptr
@@ -4560,10 +4120,12 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuMemcpyDtoD], [CuMemcpy3DPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
-// [CuMemcpy3DPeerAsync].
+// [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpyPeer].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyPeer
 func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64) error {
 	args := struct {
 		dstDevice  CUdeviceptr
@@ -4588,10 +4150,12 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 // error of earlier work.
 //
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpy3DPeer], [CuMemcpyDtoDAsync],
-// [CuMemcpy3DPeerAsync].
+// [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpyPeerAsync].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpyPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyPeerAsync
 func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64, hStream CUstream) error {
 	args := struct {
 		dstDevice  CUdeviceptr
@@ -4616,10 +4180,12 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
-// [CuMemcpy3DPeerAsync].
+// [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpy3DPeer].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy3DPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DPeer
 func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 	args := struct {
 		pCopy *CUDA_MEMCPY3D_PEER
@@ -4638,10 +4204,13 @@ func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync].
+// See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync]; in the runtime
+// API [cudaMemcpy3DPeerAsync].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemcpy3DPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DPeerAsync
 func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	args := struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
@@ -4658,10 +4227,9 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 //
 //	CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpyBatchAsync], where the rest is said.
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, hStream CUstream) error {
 	args := struct {
@@ -4686,10 +4254,9 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 //
 //	CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuMemcpy3DBatchAsync], where the rest is said.
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, failIdx *uint64, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -4710,13 +4277,10 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 //
 //	CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
-// It is the variant of [CuMemcpyBatchAsync_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuMemcpyBatchAsync_v1 for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, hStream CUstream) error {
 	args := struct {
@@ -4741,13 +4305,10 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 //
 //	CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
-// It is the variant of [CuMemcpy3DBatchAsync_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuMemcpy3DBatchAsync_v1 for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, failIdx *uint64, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -4764,7 +4325,15 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync is [CuMemcpyBatchAsync_v2]: what cuda.h maps the name cuMemcpyBatchAsync to.
+// CuMemcpyBatchAsync calls cuMemcpyBatchAsync_v2.
+//
+//	CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+//
+// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+//
+// The name means [CuMemcpyBatchAsync_v2]. Since CUDA 13.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, hStream CUstream) error {
 	return CuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
 }
@@ -4773,10 +4342,9 @@ func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, cou
 //
 //	CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is what [CuMemcpyBatchAsync] means; see there.
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, hStream CUstream) error {
 	args := struct {
@@ -4796,8 +4364,15 @@ func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync is [CuMemcpy3DBatchAsync_v2]: what cuda.h maps the name cuMemcpy3DBatchAsync
-// to.
+// CuMemcpy3DBatchAsync calls cuMemcpy3DBatchAsync_v2.
+//
+//	CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
+//
+// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+//
+// The name means [CuMemcpy3DBatchAsync_v2]. Since CUDA 13.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
 	return CuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream)
 }
@@ -4806,10 +4381,9 @@ func CuMemcpy3DBatchAsync(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags u
 //
 //	CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is what [CuMemcpy3DBatchAsync] means; see there.
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -4834,7 +4408,7 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 //
 // See also [CuMemcpyBatchAsync].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, attr *CUmemcpyAttributes, hStream CUstream) error {
 	args := struct {
@@ -4860,7 +4434,7 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 //
 // See also [CuMemcpy3DBatchAsync].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -4891,10 +4465,12 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
-// [CuMemsetD32Async].
+// [CuMemsetD32Async]; in the runtime API [cudaMemsetAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
 func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream) error {
 	args := struct {
 		dstDevice CUdeviceptr
@@ -4925,10 +4501,12 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD32],
-// [CuMemsetD32Async].
+// [CuMemsetD32Async]; in the runtime API [cudaMemsetAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
 func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstream) error {
 	args := struct {
 		dstDevice CUdeviceptr
@@ -4959,10 +4537,12 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32],
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async],
-// [CuMemsetD32].
+// [CuMemsetD32]; in the runtime API [cudaMemsetAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
 func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstream) error {
 	args := struct {
 		dstDevice CUdeviceptr
@@ -4992,10 +4572,13 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16],
 // [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async],
-// [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the runtime API
+// [cudaMemset2DAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
 func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64, hStream CUstream) error {
 	args := struct {
 		dstDevice CUdeviceptr
@@ -5027,10 +4610,13 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD2D32Async], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemset2DAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
 func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64, hStream CUstream) error {
 	args := struct {
 		dstDevice CUdeviceptr
@@ -5062,10 +4648,13 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 // [CuMemcpyHtoD], [CuMemcpyHtoDAsync], [CuMemFree], [CuMemFreeHost], [CuMemGetAddressRange],
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8],
 // [CuMemsetD2D8Async], [CuMemsetD2D16], [CuMemsetD2D16Async], [CuMemsetD2D32], [CuMemsetD8],
-// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async].
+// [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
+// runtime API [cudaMemset2DAsync].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
 func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64, hStream CUstream) error {
 	args := struct {
 		dstDevice CUdeviceptr
@@ -5086,13 +4675,9 @@ func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width
 //
 //	CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_TOO_MANY_PEERS], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuIpcOpenMemHandle], where the rest is said.
 //
-// See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
-// [CuIpcGetMemHandle], [CuIpcCloseMemHandle], [CuCtxEnablePeerAccess], [CuDeviceCanAccessPeer].
-//
-// Since CUDA 4.1. NVIDIA describes it under
+// Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
 	args := struct {
@@ -5117,7 +4702,7 @@ func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 //
 // See also [CuMemAlloc], [CuMemPoolCreate], [CuMemAllocFromPoolAsync].
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemBatchDecompressAsync(paramsArray *CUmemDecompressParams, count uint64, flags uint32, errorIndex *uint64, stream CUstream) error {
 	args := struct {

@@ -8,16 +8,10 @@ import "unsafe"
 //
 //	CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// It is the variant of [CuStreamWaitValue32_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamWaitValue32_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWaitValue64], [CuStreamWriteValue32], [CuStreamWriteValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
-//
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	args := struct {
@@ -37,16 +31,10 @@ func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32
 //
 //	CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// It is the variant of [CuStreamWaitValue64_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamWaitValue64_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWaitValue32], [CuStreamWriteValue32], [CuStreamWriteValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
-//
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	args := struct {
@@ -66,16 +54,10 @@ func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64
 //
 //	CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// It is the variant of [CuStreamWriteValue32_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamWriteValue32_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWriteValue64], [CuStreamWaitValue32], [CuStreamWaitValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
-//
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	args := struct {
@@ -95,16 +77,10 @@ func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint3
 //
 //	CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// It is the variant of [CuStreamWriteValue64_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamWriteValue64_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWriteValue32], [CuStreamWaitValue32], [CuStreamWaitValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
-//
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	args := struct {
@@ -124,16 +100,10 @@ func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint6
 //
 //	CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
-// It is the variant of [CuStreamBatchMemOp_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamBatchMemOp_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWaitValue32], [CuStreamWaitValue64], [CuStreamWriteValue32],
-// [CuStreamWriteValue64], [CuMemHostRegister].
-//
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
 	args := struct {
@@ -153,13 +123,9 @@ func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstr
 //
 //	CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is another form of [CuStreamWriteValue32], where the rest is said.
 //
-// See also [CuStreamWriteValue64], [CuStreamWaitValue32], [CuStreamWaitValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	args := struct {
@@ -179,13 +145,9 @@ func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fl
 //
 //	CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is another form of [CuStreamWaitValue32], where the rest is said.
 //
-// See also [CuStreamWaitValue64], [CuStreamWriteValue32], [CuStreamWriteValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	args := struct {
@@ -205,13 +167,9 @@ func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fla
 //
 //	CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is another form of [CuStreamWriteValue64], where the rest is said.
 //
-// See also [CuStreamWriteValue32], [CuStreamWaitValue32], [CuStreamWaitValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
-//
-// Since CUDA 9.0. NVIDIA describes it under
+// Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	args := struct {
@@ -231,13 +189,9 @@ func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fl
 //
 //	CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is another form of [CuStreamWaitValue64], where the rest is said.
 //
-// See also [CuStreamWaitValue32], [CuStreamWriteValue32], [CuStreamWriteValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
-//
-// Since CUDA 9.0. NVIDIA describes it under
+// Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	args := struct {
@@ -257,13 +211,9 @@ func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fla
 //
 //	CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is another form of [CuStreamBatchMemOp], where the rest is said.
 //
-// See also [CuStreamWaitValue32], [CuStreamWaitValue64], [CuStreamWriteValue32],
-// [CuStreamWriteValue64], [CuMemHostRegister].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
 	args := struct {
@@ -283,16 +233,10 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 //
 //	CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// It is the variant of [CuStreamWriteValue32_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuStreamWriteValue32_v1 for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWriteValue64], [CuStreamWaitValue32], [CuStreamWaitValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	args := struct {
@@ -312,16 +256,10 @@ func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, 
 //
 //	CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// It is the variant of [CuStreamWaitValue32_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuStreamWaitValue32_v1 for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWaitValue64], [CuStreamWriteValue32], [CuStreamWriteValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	args := struct {
@@ -341,16 +279,10 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 //
 //	CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// It is the variant of [CuStreamWriteValue64_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuStreamWriteValue64_v1 for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWriteValue32], [CuStreamWaitValue32], [CuStreamWaitValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
-//
-// Since CUDA 9.0. NVIDIA describes it under
+// Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	args := struct {
@@ -370,16 +302,10 @@ func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, 
 //
 //	CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// It is the variant of [CuStreamWaitValue64_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuStreamWaitValue64_v1 for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWaitValue32], [CuStreamWriteValue32], [CuStreamWriteValue64],
-// [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
-//
-// Since CUDA 9.0. NVIDIA describes it under
+// Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	args := struct {
@@ -399,16 +325,10 @@ func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, f
 //
 //	CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
-// It is the variant of [CuStreamBatchMemOp_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuStreamBatchMemOp_v1 for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
-//
-// See also [CuStreamWaitValue32], [CuStreamWaitValue64], [CuStreamWriteValue32],
-// [CuStreamWriteValue64], [CuMemHostRegister].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
 	args := struct {
@@ -424,13 +344,7 @@ func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstream
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32 is [CuStreamWriteValue32_v2]: what cuda.h maps the name cuStreamWriteValue32
-// to.
-func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	return CuStreamWriteValue32_v2(stream, addr, value, flags)
-}
-
-// CuStreamWriteValue32_v2 calls cuStreamWriteValue32_v2.
+// CuStreamWriteValue32 calls cuStreamWriteValue32_v2.
 //
 //	CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -440,7 +354,19 @@ func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags
 // See also [CuStreamWriteValue64], [CuStreamWaitValue32], [CuStreamWaitValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// The name means [CuStreamWriteValue32_v2]. Since CUDA 11.7. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+	return CuStreamWriteValue32_v2(stream, addr, value, flags)
+}
+
+// CuStreamWriteValue32_v2 calls cuStreamWriteValue32_v2.
+//
+//	CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+//
+// It is what [CuStreamWriteValue32] means; see there.
+//
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	args := struct {
@@ -456,13 +382,7 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 	return status(args.ret)
 }
 
-// CuStreamWaitValue32 is [CuStreamWaitValue32_v2]: what cuda.h maps the name cuStreamWaitValue32
-// to.
-func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	return CuStreamWaitValue32_v2(stream, addr, value, flags)
-}
-
-// CuStreamWaitValue32_v2 calls cuStreamWaitValue32_v2.
+// CuStreamWaitValue32 calls cuStreamWaitValue32_v2.
 //
 //	CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -472,7 +392,19 @@ func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags 
 // See also [CuStreamWaitValue64], [CuStreamWriteValue32], [CuStreamWriteValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// The name means [CuStreamWaitValue32_v2]. Since CUDA 11.7. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+	return CuStreamWaitValue32_v2(stream, addr, value, flags)
+}
+
+// CuStreamWaitValue32_v2 calls cuStreamWaitValue32_v2.
+//
+//	CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+//
+// It is what [CuStreamWaitValue32] means; see there.
+//
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	args := struct {
@@ -488,13 +420,7 @@ func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fla
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64 is [CuStreamWriteValue64_v2]: what cuda.h maps the name cuStreamWriteValue64
-// to.
-func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	return CuStreamWriteValue64_v2(stream, addr, value, flags)
-}
-
-// CuStreamWriteValue64_v2 calls cuStreamWriteValue64_v2.
+// CuStreamWriteValue64 calls cuStreamWriteValue64_v2.
 //
 //	CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -504,7 +430,19 @@ func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags
 // See also [CuStreamWriteValue32], [CuStreamWaitValue32], [CuStreamWaitValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// The name means [CuStreamWriteValue64_v2]. Since CUDA 11.7. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+	return CuStreamWriteValue64_v2(stream, addr, value, flags)
+}
+
+// CuStreamWriteValue64_v2 calls cuStreamWriteValue64_v2.
+//
+//	CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+//
+// It is what [CuStreamWriteValue64] means; see there.
+//
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	args := struct {
@@ -520,13 +458,7 @@ func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fl
 	return status(args.ret)
 }
 
-// CuStreamWaitValue64 is [CuStreamWaitValue64_v2]: what cuda.h maps the name cuStreamWaitValue64
-// to.
-func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	return CuStreamWaitValue64_v2(stream, addr, value, flags)
-}
-
-// CuStreamWaitValue64_v2 calls cuStreamWaitValue64_v2.
+// CuStreamWaitValue64 calls cuStreamWaitValue64_v2.
 //
 //	CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -536,7 +468,19 @@ func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags 
 // See also [CuStreamWaitValue32], [CuStreamWriteValue32], [CuStreamWriteValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// The name means [CuStreamWaitValue64_v2]. Since CUDA 11.7. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+	return CuStreamWaitValue64_v2(stream, addr, value, flags)
+}
+
+// CuStreamWaitValue64_v2 calls cuStreamWaitValue64_v2.
+//
+//	CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+//
+// It is what [CuStreamWaitValue64] means; see there.
+//
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	args := struct {
@@ -552,12 +496,7 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 	return status(args.ret)
 }
 
-// CuStreamBatchMemOp is [CuStreamBatchMemOp_v2]: what cuda.h maps the name cuStreamBatchMemOp to.
-func CuStreamBatchMemOp(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
-	return CuStreamBatchMemOp_v2(stream, count, paramArray, flags)
-}
-
-// CuStreamBatchMemOp_v2 calls cuStreamBatchMemOp_v2.
+// CuStreamBatchMemOp calls cuStreamBatchMemOp_v2.
 //
 //	CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
@@ -567,7 +506,19 @@ func CuStreamBatchMemOp(stream CUstream, count uint32, paramArray *CUstreamBatch
 // See also [CuStreamWaitValue32], [CuStreamWaitValue64], [CuStreamWriteValue32],
 // [CuStreamWriteValue64], [CuMemHostRegister].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// The name means [CuStreamBatchMemOp_v2]. Since CUDA 11.7. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+func CuStreamBatchMemOp(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
+	return CuStreamBatchMemOp_v2(stream, count, paramArray, flags)
+}
+
+// CuStreamBatchMemOp_v2 calls cuStreamBatchMemOp_v2.
+//
+//	CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+//
+// It is what [CuStreamBatchMemOp] means; see there.
+//
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamBatchMemOp_v2(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
 	args := struct {

@@ -18,7 +18,7 @@ import "unsafe"
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoadData],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleLoad(module *CUmodule, fname *byte) error {
 	args := struct {
@@ -45,7 +45,7 @@ func CuModuleLoad(module *CUmodule, fname *byte) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 	args := struct {
@@ -72,7 +72,7 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
-// Since CUDA 2.1. NVIDIA describes it under
+// Since CUDA 2.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	args := struct {
@@ -103,7 +103,7 @@ func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint3
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleUnload].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 	args := struct {
@@ -128,7 +128,7 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleLoadFatBinary].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleUnload(hmod CUmodule) error {
 	args := struct {
@@ -149,7 +149,7 @@ func CuModuleUnload(hmod CUmodule) error {
 //
 // See also [CuModuleLoad].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 	args := struct {
@@ -173,7 +173,7 @@ func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 // See also [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
 	args := struct {
@@ -195,7 +195,7 @@ func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
 // Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
 // work.
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetFunctionCount(count *uint32, mod CUmodule) error {
 	args := struct {
@@ -218,7 +218,7 @@ func CuModuleGetFunctionCount(count *uint32, mod CUmodule) error {
 //
 // See also [CuModuleGetFunction], [CuModuleGetFunctionCount], [CuFuncIsLoaded], [CuFuncLoad].
 //
-// Since CUDA 12.4. NVIDIA describes it under
+// Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleEnumerateFunctions(functions *CUfunction, numFunctions uint32, mod CUmodule) error {
 	args := struct {
@@ -233,12 +233,7 @@ func CuModuleEnumerateFunctions(functions *CUfunction, numFunctions uint32, mod 
 	return status(args.ret)
 }
 
-// CuModuleGetGlobal is [CuModuleGetGlobal_v2]: what cuda.h maps the name cuModuleGetGlobal to.
-func CuModuleGetGlobal(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name *byte) error {
-	return CuModuleGetGlobal_v2(dptr, bytes, hmod, name)
-}
-
-// CuModuleGetGlobal_v2 calls cuModuleGetGlobal_v2.
+// CuModuleGetGlobal calls cuModuleGetGlobal_v2.
 //
 //	CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 //
@@ -247,9 +242,25 @@ func CuModuleGetGlobal(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name *by
 // earlier work.
 //
 // See also [CuModuleGetFunction], [CuModuleGetTexRef], [CuModuleLoad], [CuModuleLoadData],
-// [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
+// [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload]; in the runtime API
+// [cudaGetSymbolAddress], [cudaGetSymbolSize].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuModuleGetGlobal_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [cudaGetSymbolAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetSymbolAddress
+// [cudaGetSymbolSize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetSymbolSize
+func CuModuleGetGlobal(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name *byte) error {
+	return CuModuleGetGlobal_v2(dptr, bytes, hmod, name)
+}
+
+// CuModuleGetGlobal_v2 calls cuModuleGetGlobal_v2.
+//
+//	CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+//
+// It is what [CuModuleGetGlobal] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name *byte) error {
 	args := struct {
@@ -265,12 +276,7 @@ func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name 
 	return status(args.ret)
 }
 
-// CuLinkCreate is [CuLinkCreate_v2]: what cuda.h maps the name cuLinkCreate to.
-func CuLinkCreate(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
-	return CuLinkCreate_v2(numOptions, options, optionValues, stateOut)
-}
-
-// CuLinkCreate_v2 calls cuLinkCreate_v2.
+// CuLinkCreate calls cuLinkCreate_v2.
 //
 //	CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 //
@@ -280,7 +286,19 @@ func CuLinkCreate(numOptions uint32, options *CUjit_option, optionValues *uintpt
 //
 // See also [CuLinkAddData], [CuLinkAddFile], [CuLinkComplete], [CuLinkDestroy].
 //
-// Since CUDA 6.5. NVIDIA describes it under
+// The name means [CuLinkCreate_v2]. Since CUDA 6.5. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+func CuLinkCreate(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
+	return CuLinkCreate_v2(numOptions, options, optionValues, stateOut)
+}
+
+// CuLinkCreate_v2 calls cuLinkCreate_v2.
+//
+//	CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+//
+// It is what [CuLinkCreate] means; see there.
+//
+// Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
 	args := struct {
@@ -296,12 +314,7 @@ func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uin
 	return status(args.ret)
 }
 
-// CuLinkAddData is [CuLinkAddData_v2]: what cuda.h maps the name cuLinkAddData to.
-func CuLinkAddData(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer, size uint64, name *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
-	return CuLinkAddData_v2(state, type_, data, size, name, numOptions, options, optionValues)
-}
-
-// CuLinkAddData_v2 calls cuLinkAddData_v2.
+// CuLinkAddData calls cuLinkAddData_v2.
 //
 //	CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
@@ -311,7 +324,19 @@ func CuLinkAddData(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer,
 //
 // See also [CuLinkCreate], [CuLinkAddFile], [CuLinkComplete], [CuLinkDestroy].
 //
-// Since CUDA 6.5. NVIDIA describes it under
+// The name means [CuLinkAddData_v2]. Since CUDA 6.5. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+func CuLinkAddData(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer, size uint64, name *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
+	return CuLinkAddData_v2(state, type_, data, size, name, numOptions, options, optionValues)
+}
+
+// CuLinkAddData_v2 calls cuLinkAddData_v2.
+//
+//	CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
+//
+// It is what [CuLinkAddData] means; see there.
+//
+// Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkAddData_v2(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer, size uint64, name *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	args := struct {
@@ -331,12 +356,7 @@ func CuLinkAddData_v2(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 	return status(args.ret)
 }
 
-// CuLinkAddFile is [CuLinkAddFile_v2]: what cuda.h maps the name cuLinkAddFile to.
-func CuLinkAddFile(state CUlinkState, type_ CUjitInputType, path *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
-	return CuLinkAddFile_v2(state, type_, path, numOptions, options, optionValues)
-}
-
-// CuLinkAddFile_v2 calls cuLinkAddFile_v2.
+// CuLinkAddFile calls cuLinkAddFile_v2.
 //
 //	CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
@@ -347,7 +367,19 @@ func CuLinkAddFile(state CUlinkState, type_ CUjitInputType, path *byte, numOptio
 //
 // See also [CuLinkCreate], [CuLinkAddData], [CuLinkComplete], [CuLinkDestroy].
 //
-// Since CUDA 6.5. NVIDIA describes it under
+// The name means [CuLinkAddFile_v2]. Since CUDA 6.5. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+func CuLinkAddFile(state CUlinkState, type_ CUjitInputType, path *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
+	return CuLinkAddFile_v2(state, type_, path, numOptions, options, optionValues)
+}
+
+// CuLinkAddFile_v2 calls cuLinkAddFile_v2.
+//
+//	CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
+//
+// It is what [CuLinkAddFile] means; see there.
+//
+// Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	args := struct {
@@ -374,7 +406,7 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 //
 // See also [CuLinkCreate], [CuLinkAddData], [CuLinkAddFile], [CuLinkDestroy], [CuModuleLoadData].
 //
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64) error {
 	args := struct {
@@ -397,7 +429,7 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 //
 // See also [CuLinkCreate].
 //
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkDestroy(state CUlinkState) error {
 	args := struct {
@@ -414,13 +446,9 @@ func CuLinkDestroy(state CUlinkState) error {
 //
 //	CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], or the error of earlier work.
+// It is another form of [CuLinkCreate], where the rest is said.
 //
-// See also [CuLinkAddData], [CuLinkAddFile], [CuLinkComplete], [CuLinkDestroy].
-//
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkCreate_v1(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
 	args := struct {
@@ -440,13 +468,9 @@ func CuLinkCreate_v1(numOptions uint32, options *CUjit_option, optionValues *uin
 //
 //	CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
-// Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_NO_BINARY_FOR_GPU], or the error of earlier work.
+// It is another form of [CuLinkAddData], where the rest is said.
 //
-// See also [CuLinkCreate], [CuLinkAddFile], [CuLinkComplete], [CuLinkDestroy].
-//
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer, size uint64, name *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	args := struct {
@@ -470,14 +494,9 @@ func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 //
 //	CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
-// Returns nil, [CUDA_ERROR_FILE_NOT_FOUND], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_IMAGE], [CUDA_ERROR_INVALID_PTX],
-// [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
-// or the error of earlier work.
+// It is another form of [CuLinkAddFile], where the rest is said.
 //
-// See also [CuLinkCreate], [CuLinkAddData], [CuLinkComplete], [CuLinkDestroy].
-//
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	args := struct {
@@ -499,14 +518,9 @@ func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 //
 //	CUresult cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod, const char *name)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// It is another form of [CuModuleGetGlobal], where the rest is said.
 //
-// See also [CuModuleGetFunction], [CuModuleGetTexRef], [CuModuleLoad], [CuModuleLoadData],
-// [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetGlobal_v1(dptr *CUdeviceptr_v1, bytes *uint32, hmod CUmodule, name *byte) error {
 	args := struct {

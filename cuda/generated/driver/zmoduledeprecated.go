@@ -15,7 +15,7 @@ import "unsafe"
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetSurfRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -43,7 +43,7 @@ func CuModuleGetTexRef(pTexRef *CUtexref, hmod CUmodule, name *byte) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.

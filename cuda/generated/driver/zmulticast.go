@@ -16,7 +16,7 @@ import "unsafe"
 // [CuMulticastUnbind], [CuMemCreate], [CuMemRelease], [CuMemExportToShareableHandle],
 // [CuMemImportFromShareableHandle], [CuMulticastBindAddr_v2], [CuMulticastBindMem_v2].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticastObjectProp) error {
 	args := struct {
@@ -40,7 +40,7 @@ func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticast
 //
 // See also [CuMulticastCreate], [CuMulticastBindMem], [CuMulticastBindAddr].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) error {
 	args := struct {
@@ -65,7 +65,7 @@ func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) e
 //
 // See also [CuMulticastCreate], [CuMulticastAddDevice], [CuMemCreate], [CuMulticastBindMem_v2].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
 	args := struct {
@@ -87,14 +87,9 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 //
 //	CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_MULTICAST_RESOURCE_FULL], or the error of earlier work.
+// It is another form of [CuMulticastBindMem], where the rest is said.
 //
-// See also [CuMulticastCreate], [CuMulticastAddDevice], [CuMemCreate].
-//
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOffset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
 	args := struct {
@@ -124,7 +119,7 @@ func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, 
 //
 // See also [CuMulticastCreate], [CuMulticastAddDevice], [CuMemCreate], [CuMulticastBindAddr_v2].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, memptr CUdeviceptr, size uint64, flags uint64) error {
 	args := struct {
@@ -145,14 +140,9 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 //
 //	CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_MULTICAST_RESOURCE_FULL], or the error of earlier work.
+// It is another form of [CuMulticastBindAddr], where the rest is said.
 //
-// See also [CuMulticastCreate], [CuMulticastAddDevice], [CuMemCreate].
-//
-// Since CUDA 13.1. NVIDIA describes it under
+// Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOffset uint64, memptr CUdeviceptr, size uint64, flags uint64) error {
 	args := struct {
@@ -181,7 +171,7 @@ func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice,
 // See also [CuMulticastBindMem], [CuMulticastBindAddr], [CuMulticastBindMem_v2],
 // [CuMulticastBindAddr_v2].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOffset uint64, size uint64) error {
 	args := struct {
@@ -208,7 +198,7 @@ func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOf
 // See also [CuMulticastCreate], [CuMulticastBindMem], [CuMulticastBindAddr], [CuMulticastUnbind],
 // [CuMulticastBindMem_v2], [CuMulticastBindAddr_v2].
 //
-// Since CUDA 12.1. NVIDIA describes it under
+// Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastGetGranularity(granularity *uint64, prop *CUmulticastObjectProp, option CUmulticastGranularity_flags) error {
 	args := struct {

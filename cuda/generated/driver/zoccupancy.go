@@ -12,8 +12,12 @@ import "unsafe"
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// Since CUDA 6.5. NVIDIA describes it under
+// See also, in the runtime API, [cudaOccupancyMaxActiveBlocksPerMultiprocessor].
+//
+// Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
+//
+// [cudaOccupancyMaxActiveBlocksPerMultiprocessor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaOccupancyMaxActiveBlocksPerMultiprocessor
 func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunction, blockSize int32, dynamicSMemSize uint64) error {
 	args := struct {
 		numBlocks       *int32
@@ -37,8 +41,12 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunct
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// Since CUDA 7.0. NVIDIA describes it under
+// See also, in the runtime API, [cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].
+//
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
+//
+// [cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
 func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func_ CUfunction, blockSize int32, dynamicSMemSize uint64, flags uint32) error {
 	args := struct {
 		numBlocks       *int32
@@ -66,7 +74,7 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// Since CUDA 6.5. NVIDIA describes it under
+// Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func_ CUfunction, blockSizeToDynamicSMemSize CUoccupancyB2DSize, dynamicSMemSize uint64, blockSizeLimit int32) error {
 	args := struct {
@@ -96,7 +104,7 @@ func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *int32, func_ CUfunction, blockSizeToDynamicSMemSize CUoccupancyB2DSize, dynamicSMemSize uint64, blockSizeLimit int32, flags uint32) error {
 	args := struct {
@@ -123,7 +131,7 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfunction, numBlocks int32, blockSize int32) error {
 	args := struct {
@@ -147,10 +155,12 @@ func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfu
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// See also [CuFuncGetAttribute].
+// See also [CuFuncGetAttribute]; in the runtime API [cudaFuncGetAttributes].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
+//
+// [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, config *CUlaunchConfig) error {
 	args := struct {
 		clusterSize *int32
@@ -172,10 +182,12 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_CLUSTER_SIZE],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
-// See also [CuFuncGetAttribute].
+// See also [CuFuncGetAttribute]; in the runtime API [cudaFuncGetAttributes].
 //
-// Since CUDA 11.7. NVIDIA describes it under
+// Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
+//
+// [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 func CuOccupancyMaxActiveClusters(numClusters *int32, func_ CUfunction, config *CUlaunchConfig) error {
 	args := struct {
 		numClusters *int32

@@ -11,10 +11,13 @@ import "unsafe"
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
-// See also [CuCtxEnablePeerAccess], [CuCtxDisablePeerAccess].
+// See also [CuCtxEnablePeerAccess], [CuCtxDisablePeerAccess]; in the runtime API
+// [cudaDeviceCanAccessPeer].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
+//
+// [cudaDeviceCanAccessPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceCanAccessPeer
 func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice) error {
 	args := struct {
 		canAccessPeer *int32
@@ -37,10 +40,13 @@ func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice)
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED], [CUDA_ERROR_INVALID_VALUE],
 // or the error of earlier work.
 //
-// See also [CuDeviceCanAccessPeer], [CuCtxDisablePeerAccess].
+// See also [CuDeviceCanAccessPeer], [CuCtxDisablePeerAccess]; in the runtime API
+// [cudaDeviceEnablePeerAccess].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
+//
+// [cudaDeviceEnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceEnablePeerAccess
 func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 	args := struct {
 		peerContext CUcontext
@@ -60,10 +66,13 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_PEER_ACCESS_NOT_ENABLED], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
 //
-// See also [CuDeviceCanAccessPeer], [CuCtxEnablePeerAccess].
+// See also [CuDeviceCanAccessPeer], [CuCtxEnablePeerAccess]; in the runtime API
+// [cudaDeviceDisablePeerAccess].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
+//
+// [cudaDeviceDisablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceDisablePeerAccess
 func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 	args := struct {
 		peerContext CUcontext
@@ -83,10 +92,12 @@ func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 // [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuCtxEnablePeerAccess], [CuCtxDisablePeerAccess], [CuDeviceCanAccessPeer],
-// [CuDeviceGetP2PAtomicCapabilities].
+// [CuDeviceGetP2PAtomicCapabilities]; in the runtime API [cudaDeviceGetP2PAttribute].
 //
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
+//
+// [cudaDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetP2PAttribute
 func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevice CUdevice, dstDevice CUdevice) error {
 	args := struct {
 		value     *int32
@@ -108,10 +119,14 @@ func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevi
 // Returns nil, [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
 // work.
 //
-// See also [CuDeviceGetP2PAttribute].
+// See also [CuDeviceGetP2PAttribute]; in the runtime API [cudaDeviceGetP2PAttribute],
+// [cudaDeviceGetP2PAtomicCapabilities].
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
+//
+// [cudaDeviceGetP2PAtomicCapabilities]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetP2PAtomicCapabilities
+// [cudaDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetP2PAttribute
 func CuDeviceGetP2PAtomicCapabilities(capabilities *uint32, operations *CUatomicOperation, count uint32, srcDevice CUdevice, dstDevice CUdevice) error {
 	args := struct {
 		capabilities *uint32

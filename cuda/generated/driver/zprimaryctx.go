@@ -17,7 +17,7 @@ import "unsafe"
 // [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit],
 // [CuCtxSynchronize].
 //
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 	args := struct {
@@ -31,13 +31,7 @@ func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxRelease is [CuDevicePrimaryCtxRelease_v2]: what cuda.h maps the name
-// cuDevicePrimaryCtxRelease to.
-func CuDevicePrimaryCtxRelease(dev CUdevice) error {
-	return CuDevicePrimaryCtxRelease_v2(dev)
-}
-
-// CuDevicePrimaryCtxRelease_v2 calls cuDevicePrimaryCtxRelease_v2.
+// CuDevicePrimaryCtxRelease calls cuDevicePrimaryCtxRelease_v2.
 //
 //	CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 //
@@ -48,7 +42,19 @@ func CuDevicePrimaryCtxRelease(dev CUdevice) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
 // [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize].
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// The name means [CuDevicePrimaryCtxRelease_v2]. Since CUDA 11.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
+func CuDevicePrimaryCtxRelease(dev CUdevice) error {
+	return CuDevicePrimaryCtxRelease_v2(dev)
+}
+
+// CuDevicePrimaryCtxRelease_v2 calls cuDevicePrimaryCtxRelease_v2.
+//
+//	CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+//
+// It is what [CuDevicePrimaryCtxRelease] means; see there.
+//
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 	args := struct {
@@ -61,8 +67,20 @@ func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxSetFlags is [CuDevicePrimaryCtxSetFlags_v2]: what cuda.h maps the name
-// cuDevicePrimaryCtxSetFlags to.
+// CuDevicePrimaryCtxSetFlags calls cuDevicePrimaryCtxSetFlags_v2.
+//
+//	CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+//
+// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+//
+// See also [CuDevicePrimaryCtxRetain], [CuDevicePrimaryCtxGetState], [CuCtxCreate],
+// [CuCtxGetFlags], [CuCtxSetFlags]; in the runtime API [cudaSetDeviceFlags].
+//
+// The name means [CuDevicePrimaryCtxSetFlags_v2]. Since CUDA 11.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
+//
+// [cudaSetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaSetDeviceFlags
 func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags uint32) error {
 	return CuDevicePrimaryCtxSetFlags_v2(dev, flags)
 }
@@ -71,13 +89,9 @@ func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags uint32) error {
 //
 //	CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is what [CuDevicePrimaryCtxSetFlags] means; see there.
 //
-// See also [CuDevicePrimaryCtxRetain], [CuDevicePrimaryCtxGetState], [CuCtxCreate],
-// [CuCtxGetFlags], [CuCtxSetFlags].
-//
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
 	args := struct {
@@ -98,10 +112,13 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuDevicePrimaryCtxSetFlags], [CuCtxGetFlags], [CuCtxSetFlags].
+// See also [CuDevicePrimaryCtxSetFlags], [CuCtxGetFlags], [CuCtxSetFlags]; in the runtime API
+// [cudaGetDeviceFlags].
 //
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
+//
+// [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
 func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) error {
 	args := struct {
 		dev    CUdevice
@@ -115,13 +132,7 @@ func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) erro
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxReset is [CuDevicePrimaryCtxReset_v2]: what cuda.h maps the name
-// cuDevicePrimaryCtxReset to.
-func CuDevicePrimaryCtxReset(dev CUdevice) error {
-	return CuDevicePrimaryCtxReset_v2(dev)
-}
-
-// CuDevicePrimaryCtxReset_v2 calls cuDevicePrimaryCtxReset_v2.
+// CuDevicePrimaryCtxReset calls cuDevicePrimaryCtxReset_v2.
 //
 //	CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 //
@@ -130,9 +141,24 @@ func CuDevicePrimaryCtxReset(dev CUdevice) error {
 //
 // See also [CuDevicePrimaryCtxRetain], [CuDevicePrimaryCtxRelease], [CuCtxGetApiVersion],
 // [CuCtxGetCacheConfig], [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent],
-// [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize].
+// [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime
+// API [cudaDeviceReset].
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// The name means [CuDevicePrimaryCtxReset_v2]. Since CUDA 11.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
+//
+// [cudaDeviceReset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceReset
+func CuDevicePrimaryCtxReset(dev CUdevice) error {
+	return CuDevicePrimaryCtxReset_v2(dev)
+}
+
+// CuDevicePrimaryCtxReset_v2 calls cuDevicePrimaryCtxReset_v2.
+//
+//	CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+//
+// It is what [CuDevicePrimaryCtxReset] means; see there.
+//
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 	args := struct {
@@ -149,14 +175,9 @@ func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 //
 //	CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// It is another form of [CuDevicePrimaryCtxRelease], where the rest is said.
 //
-// See also [CuDevicePrimaryCtxRetain], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
-// [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
-// [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 	args := struct {
@@ -173,14 +194,9 @@ func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 //
 //	CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE], or the error of earlier work.
+// It is another form of [CuDevicePrimaryCtxReset], where the rest is said.
 //
-// See also [CuDevicePrimaryCtxRetain], [CuDevicePrimaryCtxRelease], [CuCtxGetApiVersion],
-// [CuCtxGetCacheConfig], [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent],
-// [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 	args := struct {
@@ -197,13 +213,9 @@ func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 //
 //	CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuDevicePrimaryCtxSetFlags], where the rest is said.
 //
-// See also [CuDevicePrimaryCtxRetain], [CuDevicePrimaryCtxGetState], [CuCtxCreate],
-// [CuCtxGetFlags], [CuCtxSetFlags].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxSetFlags_v1(dev CUdevice, flags uint32) error {
 	args := struct {

@@ -14,10 +14,14 @@ import "unsafe"
 //
 // See also [CuStreamDestroy], [CuStreamCreateWithPriority], [CuGreenCtxStreamCreate],
 // [CuStreamGetPriority], [CuStreamGetFlags], [CuStreamGetDevice], [CuStreamWaitEvent],
-// [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback].
+// [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback]; in the runtime API
+// [cudaStreamCreate], [cudaStreamCreateWithFlags].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
+// [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
 func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 	args := struct {
 		phStream *CUstream
@@ -40,10 +44,13 @@ func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 //
 // See also [CuStreamDestroy], [CuStreamCreate], [CuGreenCtxStreamCreate], [CuStreamGetPriority],
 // [CuCtxGetStreamPriorityRange], [CuStreamGetFlags], [CuStreamGetDevice], [CuStreamWaitEvent],
-// [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback].
+// [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback]; in the runtime API
+// [cudaStreamCreateWithPriority].
 //
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithPriority
 func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32) error {
 	args := struct {
 		phStream *CUstream
@@ -61,17 +68,10 @@ func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32
 //
 //	CUresult cuStreamBeginCaptureToCig_ptsz(CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
 //
-// It is the variant of [CuStreamBeginCaptureToCig] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamBeginCaptureToCig] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the
-// error of earlier work.
-//
-// See also [CuStreamEndCaptureToCig], [CuStreamBeginCapture], [CuStreamWaitEvent], [CuStreamQuery],
-// [CuStreamSynchronize], [CuStreamAddCallback].
-//
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CUstreamCigCaptureParams) error {
 	args := struct {
@@ -89,16 +89,10 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 //
 //	CUresult cuStreamEndCaptureToCig_ptsz(CUstream hStream)
 //
-// It is the variant of [CuStreamEndCaptureToCig] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamEndCaptureToCig] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD], or the error of earlier
-// work.
-//
-// See also [CuStreamBeginCaptureToCig].
-//
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamEndCaptureToCig_ptsz(hStream CUstream) error {
 	args := struct {
@@ -115,17 +109,10 @@ func CuStreamEndCaptureToCig_ptsz(hStream CUstream) error {
 //
 //	CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority)
 //
-// It is the variant of [CuStreamGetPriority] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetPriority] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
-//
-// See also [CuStreamDestroy], [CuStreamCreate], [CuStreamCreateWithPriority],
-// [CuGreenCtxStreamCreate], [CuCtxGetStreamPriorityRange], [CuStreamGetFlags], [CuStreamGetDevice].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetPriority_ptsz(hStream CUstream, priority *int32) error {
 	args := struct {
@@ -143,16 +130,10 @@ func CuStreamGetPriority_ptsz(hStream CUstream, priority *int32) error {
 //
 //	CUresult cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
 //
-// It is the variant of [CuStreamGetDevice] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetDevice] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
-//
-// See also [CuStreamDestroy], [CuStreamCreate], [CuGreenCtxStreamCreate], [CuStreamGetFlags].
-//
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
 	args := struct {
@@ -170,17 +151,10 @@ func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
 //
 //	CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags)
 //
-// It is the variant of [CuStreamGetFlags] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetFlags] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
-//
-// See also [CuStreamDestroy], [CuStreamCreate], [CuGreenCtxStreamCreate], [CuStreamGetPriority],
-// [CuStreamGetDevice].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetFlags_ptsz(hStream CUstream, flags *uint32) error {
 	args := struct {
@@ -198,15 +172,10 @@ func CuStreamGetFlags_ptsz(hStream CUstream, flags *uint32) error {
 //
 //	CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId)
 //
-// It is the variant of [CuStreamGetId] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetId] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
-//
-// See also [CuStreamDestroy], [CuStreamCreate], [CuStreamGetPriority].
-//
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetId_ptsz(hStream CUstream, streamId *uint64) error {
 	args := struct {
@@ -224,18 +193,10 @@ func CuStreamGetId_ptsz(hStream CUstream, streamId *uint64) error {
 //
 //	CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
 //
-// It is the variant of [CuStreamGetCtx] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetCtx] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
-// error of earlier work.
-//
-// See also [CuStreamDestroy], [CuStreamCreateWithPriority], [CuStreamGetPriority],
-// [CuStreamGetFlags], [CuStreamGetDevice], [CuStreamWaitEvent], [CuStreamQuery],
-// [CuStreamSynchronize], [CuStreamAddCallback].
-//
-// Since CUDA 9.2. NVIDIA describes it under
+// Since CUDA 9.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCtx_ptsz(hStream CUstream, pctx *CUcontext) error {
 	args := struct {
@@ -253,17 +214,10 @@ func CuStreamGetCtx_ptsz(hStream CUstream, pctx *CUcontext) error {
 //
 //	CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 //
-// It is the variant of [CuStreamGetCtx_v2] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetCtx_v2] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
-//
-// See also [CuStreamDestroy], [CuStreamCreate], [CuStreamCreateWithPriority],
-// [CuGreenCtxStreamCreate], [CuStreamGetPriority], [CuStreamGetFlags], [CuStreamGetDevice],
-// [CuStreamWaitEvent], [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback].
-//
-// Since CUDA 12.5. NVIDIA describes it under
+// Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx) error {
 	args := struct {
@@ -282,16 +236,10 @@ func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgree
 //
 //	CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
 //
-// It is the variant of [CuStreamWaitEvent] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamWaitEvent] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
-//
-// See also [CuStreamCreate], [CuEventRecord], [CuStreamQuery], [CuStreamSynchronize],
-// [CuStreamAddCallback], [CuStreamDestroy].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags uint32) error {
 	args := struct {
@@ -310,21 +258,10 @@ func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags uint32) erro
 //
 //	CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 //
-// It is the variant of [CuStreamAddCallback] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamAddCallback] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
-// may also be a Go function exported to C; it must call no CUDA function. What it is handed is
-// passed on as a number: pass a [runtime/cgo.Handle], not a pointer to Go memory.
-//
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
-// error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
-// [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuLaunchHostFunc].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userData uintptr, flags uint32) error {
 	args := struct {
@@ -344,16 +281,10 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 //
 //	CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
 //
-// It is the variant of [CuStreamBeginCapture_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamBeginCapture_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
-// [CuThreadExchangeStreamCaptureMode].
-//
-// Since CUDA 10.1. NVIDIA describes it under
+// Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) error {
 	args := struct {
@@ -371,20 +302,10 @@ func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) er
 //
 //	CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
 //
-// It is the variant of [CuStreamBeginRecaptureToGraph] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamBeginRecaptureToGraph] for which stream 0 is the calling thread's
+// own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// The callback is the address of a C function, or 0. CUDA runs it on the thread that ends the
-// capture, inside that call: it must not be a Go function exported to C, and must not call one, or
-// the process dies.
-//
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamEndCapture],
-// [CuThreadExchangeStreamCaptureMode].
-//
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMode, hGraph CUgraph, callbackFunc CUgraphRecaptureCallback, userData uintptr) error {
 	args := struct {
@@ -405,16 +326,10 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 //
 //	CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 //
-// It is the variant of [CuStreamBeginCaptureToGraph] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamBeginCaptureToGraph] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuStreamBeginCapture], [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
-// [CuThreadExchangeStreamCaptureMode], [CuGraphAddNode].
-//
-// Since CUDA 12.3. NVIDIA describes it under
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, mode CUstreamCaptureMode) error {
 	args := struct {
@@ -441,7 +356,7 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 //
 // See also [CuStreamBeginCapture].
 //
-// Since CUDA 10.1. NVIDIA describes it under
+// Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 	args := struct {
@@ -458,16 +373,10 @@ func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 //
 //	CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 //
-// It is the variant of [CuStreamEndCapture] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamEndCapture] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD], or the error of earlier
-// work.
-//
-// See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamIsCapturing], [CuGraphDestroy].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 	args := struct {
@@ -485,15 +394,10 @@ func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 //
 //	CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 //
-// It is the variant of [CuStreamIsCapturing] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamIsCapturing] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT], or the error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamEndCapture].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureStatus) error {
 	args := struct {
@@ -511,15 +415,10 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 //
 //	CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
-// It is the variant of [CuStreamGetCaptureInfo_v3] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetCaptureInfo_v3] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT],
-// [CUDA_ERROR_LOSSY_QUERY], or the error of earlier work.
-//
-// See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
-//
-// Since CUDA 12.3. NVIDIA describes it under
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, edgeData_out **CUgraphEdgeData, numDependencies_out *uint64) error {
 	args := struct {
@@ -542,15 +441,10 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
-// It is the variant of [CuStreamUpdateCaptureDependencies_v2] for which the stream 0 means the
-// calling thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamUpdateCaptureDependencies_v2] for which stream 0 is the calling
+// thread's own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_ILLEGAL_STATE], or the error of earlier
-// work.
-//
-// See also [CuStreamBeginCapture], [CuStreamGetCaptureInfo].
-//
-// Since CUDA 12.3. NVIDIA describes it under
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
 	args := struct {
@@ -571,17 +465,10 @@ func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *C
 //
 //	CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 //
-// It is the variant of [CuStreamAttachMemAsync] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamAttachMemAsync] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
-// error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
-// [CuStreamDestroy], [CuMemAllocManaged].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint64, flags uint32) error {
 	args := struct {
@@ -601,17 +488,10 @@ func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint
 //
 //	CUresult cuStreamQuery_ptsz(CUstream hStream)
 //
-// It is the variant of [CuStreamQuery] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamQuery] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_READY], or the error
-// of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamWaitEvent], [CuStreamDestroy], [CuStreamSynchronize],
-// [CuStreamAddCallback].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamQuery_ptsz(hStream CUstream) error {
 	args := struct {
@@ -628,16 +508,10 @@ func CuStreamQuery_ptsz(hStream CUstream) error {
 //
 //	CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 //
-// It is the variant of [CuStreamSynchronize] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamSynchronize] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamDestroy], [CuStreamWaitEvent], [CuStreamQuery],
-// [CuStreamAddCallback].
-//
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamSynchronize_ptsz(hStream CUstream) error {
 	args := struct {
@@ -650,12 +524,7 @@ func CuStreamSynchronize_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamDestroy is [CuStreamDestroy_v2]: what cuda.h maps the name cuStreamDestroy to.
-func CuStreamDestroy(hStream CUstream) error {
-	return CuStreamDestroy_v2(hStream)
-}
-
-// CuStreamDestroy_v2 calls cuStreamDestroy_v2.
+// CuStreamDestroy calls cuStreamDestroy_v2.
 //
 //	CUresult cuStreamDestroy_v2(CUstream hStream)
 //
@@ -664,9 +533,23 @@ func CuStreamDestroy(hStream CUstream) error {
 // error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamWaitEvent], [CuStreamQuery], [CuStreamSynchronize],
-// [CuStreamAddCallback].
+// [CuStreamAddCallback]; in the runtime API [cudaStreamDestroy].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// The name means [CuStreamDestroy_v2]. Since CUDA 4.0. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamDestroy
+func CuStreamDestroy(hStream CUstream) error {
+	return CuStreamDestroy_v2(hStream)
+}
+
+// CuStreamDestroy_v2 calls cuStreamDestroy_v2.
+//
+//	CUresult cuStreamDestroy_v2(CUstream hStream)
+//
+// It is what [CuStreamDestroy] means; see there.
+//
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamDestroy_v2(hStream CUstream) error {
 	args := struct {
@@ -683,12 +566,10 @@ func CuStreamDestroy_v2(hStream CUstream) error {
 //
 //	CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 //
-// It is the variant of [CuStreamCopyAttributes] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamCopyAttributes] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamCopyAttributes_ptsz(dst CUstream, src CUstream) error {
 	args := struct {
@@ -706,13 +587,10 @@ func CuStreamCopyAttributes_ptsz(dst CUstream, src CUstream) error {
 //
 //	CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 //
-// It is the variant of [CuStreamGetAttribute] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetAttribute] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
-//
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value_out *CUstreamAttrValue) error {
 	args := struct {
@@ -731,13 +609,10 @@ func CuStreamGetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value_out 
 //
 //	CUresult cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 //
-// It is the variant of [CuStreamSetAttribute] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamSetAttribute] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
-//
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
 	args := struct {
@@ -756,14 +631,9 @@ func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUs
 //
 //	CUresult cuStreamDestroy(CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It is another form of [CuStreamDestroy], where the rest is said.
 //
-// See also [CuStreamCreate], [CuStreamWaitEvent], [CuStreamQuery], [CuStreamSynchronize],
-// [CuStreamAddCallback].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamDestroy_v1(hStream CUstream) error {
 	args := struct {
@@ -785,10 +655,13 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 // [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuStreamDestroy], [CuStreamCreate], [CuStreamCreateWithPriority],
-// [CuGreenCtxStreamCreate], [CuCtxGetStreamPriorityRange], [CuStreamGetFlags], [CuStreamGetDevice].
+// [CuGreenCtxStreamCreate], [CuCtxGetStreamPriorityRange], [CuStreamGetFlags], [CuStreamGetDevice];
+// in the runtime API [cudaStreamGetPriority].
 //
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamGetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetPriority
 func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 	args := struct {
 		hStream  CUstream
@@ -808,10 +681,13 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
 // work.
 //
-// See also [CuStreamDestroy], [CuStreamCreate], [CuStreamGetPriority].
+// See also [CuStreamDestroy], [CuStreamCreate], [CuStreamGetPriority]; in the runtime API
+// [cudaStreamGetId].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamGetId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetId
 func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 	args := struct {
 		hStream  CUstream
@@ -833,10 +709,12 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 // [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuStreamDestroy], [CuStreamCreate], [CuGreenCtxStreamCreate], [CuStreamGetPriority],
-// [CuStreamGetDevice].
+// [CuStreamGetDevice]; in the runtime API [cudaStreamGetFlags].
 //
-// Since CUDA 5.5. NVIDIA describes it under
+// Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetFlags
 func CuStreamGetFlags(hStream CUstream, flags *uint32) error {
 	args := struct {
 		hStream CUstream
@@ -859,7 +737,7 @@ func CuStreamGetFlags(hStream CUstream, flags *uint32) error {
 //
 // See also [CuStreamDestroy], [CuStreamCreate], [CuGreenCtxStreamCreate], [CuStreamGetFlags].
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 	args := struct {
@@ -883,10 +761,14 @@ func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 //
 // See also [CuStreamDestroy], [CuStreamCreateWithPriority], [CuStreamGetPriority],
 // [CuStreamGetFlags], [CuStreamGetDevice], [CuStreamWaitEvent], [CuStreamQuery],
-// [CuStreamSynchronize], [CuStreamAddCallback].
+// [CuStreamSynchronize], [CuStreamAddCallback]; in the runtime API [cudaStreamCreate],
+// [cudaStreamCreateWithFlags].
 //
-// Since CUDA 9.2. NVIDIA describes it under
+// Since CUDA 9.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
+// [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
 func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 	args := struct {
 		hStream CUstream
@@ -903,14 +785,9 @@ func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 //
 //	CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// It is another form of [CuStreamGetCtx], where the rest is said.
 //
-// See also [CuStreamDestroy], [CuStreamCreate], [CuStreamCreateWithPriority],
-// [CuGreenCtxStreamCreate], [CuStreamGetPriority], [CuStreamGetFlags], [CuStreamGetDevice],
-// [CuStreamWaitEvent], [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback].
-//
-// Since CUDA 12.5. NVIDIA describes it under
+// Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx) error {
 	args := struct {
@@ -933,10 +810,12 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuStreamCreate], [CuEventRecord], [CuStreamQuery], [CuStreamSynchronize],
-// [CuStreamAddCallback], [CuStreamDestroy].
+// [CuStreamAddCallback], [CuStreamDestroy]; in the runtime API [cudaStreamWaitEvent].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamWaitEvent
 func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 	args := struct {
 		hStream CUstream
@@ -956,17 +835,20 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 //
 // The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
 // may also be a Go function exported to C; it must call no CUDA function. What it is handed is
-// passed on as a number: pass a [runtime/cgo.Handle], not a pointer to Go memory.
+// passed on as a number: pass a runtime/cgo.Handle, not a pointer to Go memory.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
 // error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
-// [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuLaunchHostFunc].
+// [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuLaunchHostFunc]; in the
+// runtime API [cudaStreamAddCallback].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAddCallback
 func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData uintptr, flags uint32) error {
 	args := struct {
 		hStream  CUstream
@@ -990,10 +872,12 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 // error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
-// [CuStreamDestroy], [CuMemAllocManaged].
+// [CuStreamDestroy], [CuMemAllocManaged]; in the runtime API [cudaStreamAttachMemAsync].
 //
-// Since CUDA 6.0. NVIDIA describes it under
+// Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamAttachMemAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAttachMemAsync
 func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, flags uint32) error {
 	args := struct {
 		hStream CUstream
@@ -1017,10 +901,12 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 // of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamWaitEvent], [CuStreamDestroy], [CuStreamSynchronize],
-// [CuStreamAddCallback].
+// [CuStreamAddCallback]; in the runtime API [cudaStreamQuery].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamQuery
 func CuStreamQuery(hStream CUstream) error {
 	args := struct {
 		hStream CUstream
@@ -1040,10 +926,12 @@ func CuStreamQuery(hStream CUstream) error {
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamDestroy], [CuStreamWaitEvent], [CuStreamQuery],
-// [CuStreamAddCallback].
+// [CuStreamAddCallback]; in the runtime API [cudaStreamSynchronize].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [cudaStreamSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamSynchronize
 func CuStreamSynchronize(hStream CUstream) error {
 	args := struct {
 		hStream CUstream
@@ -1059,13 +947,9 @@ func CuStreamSynchronize(hStream CUstream) error {
 //
 //	CUresult cuStreamBeginCapture(CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuStreamBeginCapture], where the rest is said.
 //
-// See also [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
-// [CuThreadExchangeStreamCaptureMode].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCapture_v1(hStream CUstream) error {
 	args := struct {
@@ -1082,16 +966,10 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 //
 //	CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
 //
-// It is the variant of [CuStreamBeginCapture_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuStreamBeginCapture_v1 for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
-//
-// See also [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
-// [CuThreadExchangeStreamCaptureMode].
-//
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 	args := struct {
@@ -1104,13 +982,7 @@ func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture is [CuStreamBeginCapture_v2]: what cuda.h maps the name cuStreamBeginCapture
-// to.
-func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
-	return CuStreamBeginCapture_v2(hStream, mode)
-}
-
-// CuStreamBeginCapture_v2 calls cuStreamBeginCapture_v2.
+// CuStreamBeginCapture calls cuStreamBeginCapture_v2.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -1120,7 +992,19 @@ func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
 // See also [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode].
 //
-// Since CUDA 10.1. NVIDIA describes it under
+// The name means [CuStreamBeginCapture_v2]. Since CUDA 10.1. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
+	return CuStreamBeginCapture_v2(hStream, mode)
+}
+
+// CuStreamBeginCapture_v2 calls cuStreamBeginCapture_v2.
+//
+//	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+//
+// It is what [CuStreamBeginCapture] means; see there.
+//
+// Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 	args := struct {
@@ -1144,7 +1028,7 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 // See also [CuStreamBeginCapture], [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode], [CuGraphAddNode].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, mode CUstreamCaptureMode) error {
 	args := struct {
@@ -1176,7 +1060,7 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode].
 //
-// Since CUDA 13.3. NVIDIA describes it under
+// Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, hGraph CUgraph, callbackFunc CUgraphRecaptureCallback, userData uintptr) error {
 	args := struct {
@@ -1203,7 +1087,7 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 //
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamIsCapturing], [CuGraphDestroy].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 	args := struct {
@@ -1226,7 +1110,7 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 //
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamEndCapture].
 //
-// Since CUDA 10.0. NVIDIA describes it under
+// Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus) error {
 	args := struct {
@@ -1244,12 +1128,9 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 //
 //	CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT],
-// [CUDA_ERROR_LOSSY_QUERY], or the error of earlier work.
+// It is another form of [CuStreamGetCaptureInfo], where the rest is said.
 //
-// See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
-//
-// Since CUDA 10.1. NVIDIA describes it under
+// Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64) error {
 	args := struct {
@@ -1268,15 +1149,10 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 //
 //	CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
-// It is the variant of [CuStreamGetCaptureInfo_v1] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuStreamGetCaptureInfo_v1 for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT],
-// [CUDA_ERROR_LOSSY_QUERY], or the error of earlier work.
-//
-// See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
-//
-// Since CUDA 10.1. NVIDIA describes it under
+// Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64) error {
 	args := struct {
@@ -1295,12 +1171,9 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 //
 //	CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT],
-// [CUDA_ERROR_LOSSY_QUERY], or the error of earlier work.
+// It is another form of [CuStreamGetCaptureInfo], where the rest is said.
 //
-// See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
-//
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, numDependencies_out *uint64) error {
 	args := struct {
@@ -1322,15 +1195,10 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 //
 //	CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
-// It is the variant of [CuStreamGetCaptureInfo_v2] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuStreamGetCaptureInfo_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT],
-// [CUDA_ERROR_LOSSY_QUERY], or the error of earlier work.
-//
-// See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
-//
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, numDependencies_out *uint64) error {
 	args := struct {
@@ -1348,13 +1216,7 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo is [CuStreamGetCaptureInfo_v3]: what cuda.h maps the name
-// cuStreamGetCaptureInfo to.
-func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, edgeData_out **CUgraphEdgeData, numDependencies_out *uint64) error {
-	return CuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
-}
-
-// CuStreamGetCaptureInfo_v3 calls cuStreamGetCaptureInfo_v3.
+// CuStreamGetCaptureInfo calls cuStreamGetCaptureInfo_v3.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -1363,7 +1225,19 @@ func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCapture
 //
 // See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// The name means [CuStreamGetCaptureInfo_v3]. Since CUDA 12.3. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, edgeData_out **CUgraphEdgeData, numDependencies_out *uint64) error {
+	return CuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
+}
+
+// CuStreamGetCaptureInfo_v3 calls cuStreamGetCaptureInfo_v3.
+//
+//	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+//
+// It is what [CuStreamGetCaptureInfo] means; see there.
+//
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, edgeData_out **CUgraphEdgeData, numDependencies_out *uint64) error {
 	args := struct {
@@ -1388,7 +1262,7 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamCopyAttributes(dstStream CUstream, srcStream CUstream) error {
 	args := struct {
@@ -1409,7 +1283,7 @@ func CuStreamCopyAttributes(dstStream CUstream, srcStream CUstream) error {
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
 // work.
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
 	args := struct {
@@ -1431,7 +1305,7 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
 // work.
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, param *CUstreamAttrValue) error {
 	args := struct {
@@ -1450,12 +1324,9 @@ func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, param *CUstream
 //
 //	CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_ILLEGAL_STATE], or the error of earlier
-// work.
+// It is another form of [CuStreamUpdateCaptureDependencies], where the rest is said.
 //
-// See also [CuStreamBeginCapture], [CuStreamGetCaptureInfo].
-//
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgraphNode, numDependencies uint64, flags uint32) error {
 	args := struct {
@@ -1475,15 +1346,10 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 //
 //	CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
-// It is the variant of [CuStreamUpdateCaptureDependencies_v1] for which the stream 0 means the
-// calling thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuStreamUpdateCaptureDependencies_v1 for which stream 0 is the calling
+// thread's own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_ILLEGAL_STATE], or the error of earlier
-// work.
-//
-// See also [CuStreamBeginCapture], [CuStreamGetCaptureInfo].
-//
-// Since CUDA 11.3. NVIDIA describes it under
+// Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgraphNode, numDependencies uint64, flags uint32) error {
 	args := struct {
@@ -1499,13 +1365,7 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies is [CuStreamUpdateCaptureDependencies_v2]: what cuda.h maps the
-// name cuStreamUpdateCaptureDependencies to.
-func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
-	return CuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags)
-}
-
-// CuStreamUpdateCaptureDependencies_v2 calls cuStreamUpdateCaptureDependencies_v2.
+// CuStreamUpdateCaptureDependencies calls cuStreamUpdateCaptureDependencies_v2.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -1514,7 +1374,19 @@ func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNo
 //
 // See also [CuStreamBeginCapture], [CuStreamGetCaptureInfo].
 //
-// Since CUDA 12.3. NVIDIA describes it under
+// The name means [CuStreamUpdateCaptureDependencies_v2]. Since CUDA 12.3. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
+	return CuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags)
+}
+
+// CuStreamUpdateCaptureDependencies_v2 calls cuStreamUpdateCaptureDependencies_v2.
+//
+//	CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
+//
+// It is what [CuStreamUpdateCaptureDependencies] means; see there.
+//
+// Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
 	args := struct {
@@ -1542,7 +1414,7 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 // See also [CuStreamEndCaptureToCig], [CuStreamBeginCapture], [CuStreamWaitEvent], [CuStreamQuery],
 // [CuStreamSynchronize], [CuStreamAddCallback].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstreamCigCaptureParams) error {
 	args := struct {
@@ -1566,7 +1438,7 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 //
 // See also [CuStreamBeginCaptureToCig].
 //
-// Since CUDA 13.2. NVIDIA describes it under
+// Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamEndCaptureToCig(hStream CUstream) error {
 	args := struct {

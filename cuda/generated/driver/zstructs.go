@@ -7,32 +7,33 @@ import (
 	"unsafe"
 )
 
-// CUuuid is CUuuid in C.
+// CUuuid is the struct CUuuid.
 type CUuuid struct {
 	_     structs.HostLayout
 	Bytes [16]byte
 }
 
-// CUmemFabricHandle is CUmemFabricHandle_v1 in C.
+// CUmemFabricHandle is the struct CUmemFabricHandle_v1.
 type CUmemFabricHandle struct {
 	_    structs.HostLayout
 	Data [64]uint8
 }
 
-// CUipcEventHandle is CUipcEventHandle_v1 in C.
+// CUipcEventHandle is the struct CUipcEventHandle_v1.
 type CUipcEventHandle struct {
 	_        structs.HostLayout
 	Reserved [64]byte
 }
 
-// CUipcMemHandle is CUipcMemHandle_v1 in C.
+// CUipcMemHandle is the struct CUipcMemHandle_v1.
 type CUipcMemHandle struct {
 	_        structs.HostLayout
 	Reserved [64]byte
 }
 
-// CUstreamBatchMemOpParams is a union, CUstreamBatchMemOpParams_v1 in C, of 48 bytes: its members
-// overlap, and a method gives the address of each.
+// CUstreamBatchMemOpParams is the union CUstreamBatchMemOpParams_v1.
+//
+// It is a union of 48 bytes: its members overlap, and a method gives the address of each.
 type CUstreamBatchMemOpParams struct {
 	_    structs.HostLayout
 	data [6]uint64
@@ -73,7 +74,7 @@ func (u *CUstreamBatchMemOpParams) Pad() *[6]uint64 {
 	return (*[6]uint64)(unsafe.Pointer(u))
 }
 
-// CUstreamBatchMemOpParams_waitValue is part of CUstreamBatchMemOpParams.
+// CUstreamBatchMemOpParams_waitValue is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_waitValue struct {
 	_         structs.HostLayout
 	Operation CUstreamBatchMemOpType
@@ -95,8 +96,9 @@ func (u *CUstreamBatchMemOpParams_waitValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// CUstreamBatchMemOpParams_waitValue_anon2 is a union, part of CUstreamBatchMemOpParams_waitValue,
-// of 8 bytes: its members overlap, and a method gives the address of each.
+// CUstreamBatchMemOpParams_waitValue_anon2 is a union inside CUstreamBatchMemOpParams_waitValue.
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUstreamBatchMemOpParams_waitValue_anon2 struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -112,7 +114,7 @@ func (u *CUstreamBatchMemOpParams_waitValue_anon2) Value64() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
 
-// CUstreamBatchMemOpParams_writeValue is part of CUstreamBatchMemOpParams.
+// CUstreamBatchMemOpParams_writeValue is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_writeValue struct {
 	_         structs.HostLayout
 	Operation CUstreamBatchMemOpType
@@ -134,9 +136,9 @@ func (u *CUstreamBatchMemOpParams_writeValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// CUstreamBatchMemOpParams_writeValue_anon2 is a union, part of
-// CUstreamBatchMemOpParams_writeValue, of 8 bytes: its members overlap, and a method gives the
-// address of each.
+// CUstreamBatchMemOpParams_writeValue_anon2 is a union inside CUstreamBatchMemOpParams_writeValue.
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUstreamBatchMemOpParams_writeValue_anon2 struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -152,21 +154,21 @@ func (u *CUstreamBatchMemOpParams_writeValue_anon2) Value64() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
 
-// CUstreamBatchMemOpParams_flushRemoteWrites is part of CUstreamBatchMemOpParams.
+// CUstreamBatchMemOpParams_flushRemoteWrites is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_flushRemoteWrites struct {
 	_         structs.HostLayout
 	Operation CUstreamBatchMemOpType
 	Flags     uint32
 }
 
-// CUstreamBatchMemOpParams_memoryBarrier is part of CUstreamBatchMemOpParams.
+// CUstreamBatchMemOpParams_memoryBarrier is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_memoryBarrier struct {
 	_         structs.HostLayout
 	Operation CUstreamBatchMemOpType
 	Flags     uint32
 }
 
-// CUstreamBatchMemOpParams_atomicReduction is part of CUstreamBatchMemOpParams.
+// CUstreamBatchMemOpParams_atomicReduction is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_atomicReduction struct {
 	_           structs.HostLayout
 	Operation   CUstreamBatchMemOpType
@@ -178,7 +180,7 @@ type CUstreamBatchMemOpParams_atomicReduction struct {
 	Alias       CUdeviceptr
 }
 
-// CUDA_BATCH_MEM_OP_NODE_PARAMS is CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 in C.
+// CUDA_BATCH_MEM_OP_NODE_PARAMS is the struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1.
 type CUDA_BATCH_MEM_OP_NODE_PARAMS struct {
 	_          structs.HostLayout
 	Ctx        CUcontext
@@ -189,7 +191,7 @@ type CUDA_BATCH_MEM_OP_NODE_PARAMS struct {
 	_          [4]byte
 }
 
-// CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 is CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 in C.
+// CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 is the struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v2.
 type CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 struct {
 	_          structs.HostLayout
 	Ctx        CUcontext
@@ -200,7 +202,7 @@ type CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 struct {
 	_          [4]byte
 }
 
-// CUasyncNotificationInfo is CUasyncNotificationInfo in C.
+// CUasyncNotificationInfo is the struct CUasyncNotificationInfo.
 type CUasyncNotificationInfo struct {
 	_    structs.HostLayout
 	Type CUasyncNotificationType
@@ -208,8 +210,9 @@ type CUasyncNotificationInfo struct {
 	Info CUasyncNotificationInfo_info
 }
 
-// CUasyncNotificationInfo_info is a union, part of CUasyncNotificationInfo, of 8 bytes: its members
-// overlap, and a method gives the address of each.
+// CUasyncNotificationInfo_info is a union inside [CUasyncNotificationInfo].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUasyncNotificationInfo_info struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -220,13 +223,13 @@ func (u *CUasyncNotificationInfo_info) OverBudget() *CUasyncNotificationInfo_inf
 	return (*CUasyncNotificationInfo_info_overBudget)(unsafe.Pointer(u))
 }
 
-// CUasyncNotificationInfo_info_overBudget is part of CUasyncNotificationInfo_info.
+// CUasyncNotificationInfo_info_overBudget is a struct inside [CUasyncNotificationInfo_info].
 type CUasyncNotificationInfo_info_overBudget struct {
 	_               structs.HostLayout
 	BytesOverBudget uint64
 }
 
-// CUdevprop is CUdevprop_v1 in C.
+// CUdevprop is the struct CUdevprop_v1.
 type CUdevprop struct {
 	_                   structs.HostLayout
 	MaxThreadsPerBlock  int32
@@ -241,7 +244,7 @@ type CUdevprop struct {
 	TextureAlign        int32
 }
 
-// CUaccessPolicyWindow is CUaccessPolicyWindow_v1 in C.
+// CUaccessPolicyWindow is the struct CUaccessPolicyWindow_v1.
 type CUaccessPolicyWindow struct {
 	_         structs.HostLayout
 	Base_ptr  unsafe.Pointer
@@ -252,7 +255,7 @@ type CUaccessPolicyWindow struct {
 	_         [4]byte
 }
 
-// CUDA_KERNEL_NODE_PARAMS_v1 is CUDA_KERNEL_NODE_PARAMS_v1 in C.
+// CUDA_KERNEL_NODE_PARAMS_v1 is the struct CUDA_KERNEL_NODE_PARAMS_v1.
 type CUDA_KERNEL_NODE_PARAMS_v1 struct {
 	_              structs.HostLayout
 	Func           CUfunction
@@ -268,7 +271,7 @@ type CUDA_KERNEL_NODE_PARAMS_v1 struct {
 	Extra          *uintptr
 }
 
-// CUDA_KERNEL_NODE_PARAMS is CUDA_KERNEL_NODE_PARAMS_v2 in C.
+// CUDA_KERNEL_NODE_PARAMS is the struct CUDA_KERNEL_NODE_PARAMS_v2.
 type CUDA_KERNEL_NODE_PARAMS struct {
 	_              structs.HostLayout
 	Func           CUfunction
@@ -286,7 +289,7 @@ type CUDA_KERNEL_NODE_PARAMS struct {
 	Ctx            CUcontext
 }
 
-// CUDA_KERNEL_NODE_PARAMS_v3 is CUDA_KERNEL_NODE_PARAMS_v3 in C.
+// CUDA_KERNEL_NODE_PARAMS_v3 is the struct CUDA_KERNEL_NODE_PARAMS_v3.
 type CUDA_KERNEL_NODE_PARAMS_v3 struct {
 	_              structs.HostLayout
 	Func           CUfunction
@@ -304,7 +307,7 @@ type CUDA_KERNEL_NODE_PARAMS_v3 struct {
 	Ctx            CUcontext
 }
 
-// CUDA_MEMSET_NODE_PARAMS is CUDA_MEMSET_NODE_PARAMS_v1 in C.
+// CUDA_MEMSET_NODE_PARAMS is the struct CUDA_MEMSET_NODE_PARAMS_v1.
 type CUDA_MEMSET_NODE_PARAMS struct {
 	_           structs.HostLayout
 	Dst         CUdeviceptr
@@ -315,7 +318,7 @@ type CUDA_MEMSET_NODE_PARAMS struct {
 	Height      uint64
 }
 
-// CUDA_MEMSET_NODE_PARAMS_v2 is CUDA_MEMSET_NODE_PARAMS_v2 in C.
+// CUDA_MEMSET_NODE_PARAMS_v2 is the struct CUDA_MEMSET_NODE_PARAMS_v2.
 type CUDA_MEMSET_NODE_PARAMS_v2 struct {
 	_           structs.HostLayout
 	Dst         CUdeviceptr
@@ -327,14 +330,14 @@ type CUDA_MEMSET_NODE_PARAMS_v2 struct {
 	Ctx         CUcontext
 }
 
-// CUDA_HOST_NODE_PARAMS is CUDA_HOST_NODE_PARAMS_v1 in C.
+// CUDA_HOST_NODE_PARAMS is the struct CUDA_HOST_NODE_PARAMS_v1.
 type CUDA_HOST_NODE_PARAMS struct {
 	_        structs.HostLayout
 	Fn       CUhostFn
 	UserData uintptr
 }
 
-// CUDA_HOST_NODE_PARAMS_v2 is CUDA_HOST_NODE_PARAMS_v2 in C.
+// CUDA_HOST_NODE_PARAMS_v2 is the struct CUDA_HOST_NODE_PARAMS_v2.
 type CUDA_HOST_NODE_PARAMS_v2 struct {
 	_        structs.HostLayout
 	Fn       CUhostFn
@@ -354,8 +357,9 @@ func (u *CUDA_HOST_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
-// CUDA_HOST_NODE_PARAMS_v2_anon3 is a union, part of CUDA_HOST_NODE_PARAMS_v2, of 8 bytes: its
-// members overlap, and a method gives the address of each.
+// CUDA_HOST_NODE_PARAMS_v2_anon3 is a union inside [CUDA_HOST_NODE_PARAMS_v2].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_HOST_NODE_PARAMS_v2_anon3 struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -371,7 +375,7 @@ func (u *CUDA_HOST_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_CONDITIONAL_NODE_PARAMS is CUDA_CONDITIONAL_NODE_PARAMS in C.
+// CUDA_CONDITIONAL_NODE_PARAMS is the struct CUDA_CONDITIONAL_NODE_PARAMS.
 type CUDA_CONDITIONAL_NODE_PARAMS struct {
 	_           structs.HostLayout
 	Handle      CUgraphConditionalHandle
@@ -381,7 +385,7 @@ type CUDA_CONDITIONAL_NODE_PARAMS struct {
 	Ctx         CUcontext
 }
 
-// CUgraphEdgeData is CUgraphEdgeData in C.
+// CUgraphEdgeData is the struct CUgraphEdgeData.
 type CUgraphEdgeData struct {
 	_         structs.HostLayout
 	From_port uint8
@@ -390,7 +394,7 @@ type CUgraphEdgeData struct {
 	Reserved  [5]uint8
 }
 
-// CUDA_GRAPH_INSTANTIATE_PARAMS is CUDA_GRAPH_INSTANTIATE_PARAMS in C.
+// CUDA_GRAPH_INSTANTIATE_PARAMS is the struct CUDA_GRAPH_INSTANTIATE_PARAMS.
 type CUDA_GRAPH_INSTANTIATE_PARAMS struct {
 	_             structs.HostLayout
 	Flags         uint64
@@ -400,15 +404,16 @@ type CUDA_GRAPH_INSTANTIATE_PARAMS struct {
 	_             [4]byte
 }
 
-// CUlaunchMemSyncDomainMap is CUlaunchMemSyncDomainMap in C.
+// CUlaunchMemSyncDomainMap is the struct CUlaunchMemSyncDomainMap.
 type CUlaunchMemSyncDomainMap struct {
 	_        structs.HostLayout
 	Default_ uint8
 	Remote   uint8
 }
 
-// CUlaunchAttributeValue is a union, CUlaunchAttributeValue in C, of 64 bytes: its members overlap,
-// and a method gives the address of each.
+// CUlaunchAttributeValue is the union CUlaunchAttributeValue.
+//
+// It is a union of 64 bytes: its members overlap, and a method gives the address of each.
 type CUlaunchAttributeValue struct {
 	_    structs.HostLayout
 	data [8]uint64
@@ -504,7 +509,7 @@ func (u *CUlaunchAttributeValue) SharedMemoryMode() *CUsharedMemoryMode {
 	return (*CUsharedMemoryMode)(unsafe.Pointer(u))
 }
 
-// CUlaunchAttributeValue_clusterDim is part of CUlaunchAttributeValue.
+// CUlaunchAttributeValue_clusterDim is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_clusterDim struct {
 	_ structs.HostLayout
 	X uint32
@@ -512,7 +517,7 @@ type CUlaunchAttributeValue_clusterDim struct {
 	Z uint32
 }
 
-// CUlaunchAttributeValue_programmaticEvent is part of CUlaunchAttributeValue.
+// CUlaunchAttributeValue_programmaticEvent is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_programmaticEvent struct {
 	_                   structs.HostLayout
 	Event               CUevent
@@ -520,7 +525,7 @@ type CUlaunchAttributeValue_programmaticEvent struct {
 	TriggerAtBlockStart int32
 }
 
-// CUlaunchAttributeValue_launchCompletionEvent is part of CUlaunchAttributeValue.
+// CUlaunchAttributeValue_launchCompletionEvent is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_launchCompletionEvent struct {
 	_     structs.HostLayout
 	Event CUevent
@@ -528,7 +533,7 @@ type CUlaunchAttributeValue_launchCompletionEvent struct {
 	_     [4]byte
 }
 
-// CUlaunchAttributeValue_preferredClusterDim is part of CUlaunchAttributeValue.
+// CUlaunchAttributeValue_preferredClusterDim is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_preferredClusterDim struct {
 	_ structs.HostLayout
 	X uint32
@@ -536,7 +541,7 @@ type CUlaunchAttributeValue_preferredClusterDim struct {
 	Z uint32
 }
 
-// CUlaunchAttributeValue_deviceUpdatableKernelNode is part of CUlaunchAttributeValue.
+// CUlaunchAttributeValue_deviceUpdatableKernelNode is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_deviceUpdatableKernelNode struct {
 	_               structs.HostLayout
 	DeviceUpdatable int32
@@ -544,7 +549,7 @@ type CUlaunchAttributeValue_deviceUpdatableKernelNode struct {
 	DevNode         CUgraphDeviceNode
 }
 
-// CUlaunchAttribute is CUlaunchAttribute in C.
+// CUlaunchAttribute is the struct CUlaunchAttribute.
 type CUlaunchAttribute struct {
 	_     structs.HostLayout
 	Id    CUlaunchAttributeID
@@ -552,7 +557,7 @@ type CUlaunchAttribute struct {
 	Value CUlaunchAttributeValue
 }
 
-// CUlaunchConfig is CUlaunchConfig in C.
+// CUlaunchConfig is the struct CUlaunchConfig.
 type CUlaunchConfig struct {
 	_              structs.HostLayout
 	GridDimX       uint32
@@ -569,21 +574,22 @@ type CUlaunchConfig struct {
 	_              [4]byte
 }
 
-// CUexecAffinitySmCount is CUexecAffinitySmCount_v1 in C.
+// CUexecAffinitySmCount is the struct CUexecAffinitySmCount_v1.
 type CUexecAffinitySmCount struct {
 	_   structs.HostLayout
 	Val uint32
 }
 
-// CUexecAffinityParam is CUexecAffinityParam_v1 in C.
+// CUexecAffinityParam is the struct CUexecAffinityParam_v1.
 type CUexecAffinityParam struct {
 	_     structs.HostLayout
 	Type  CUexecAffinityType
 	Param CUexecAffinityParam_param
 }
 
-// CUexecAffinityParam_param is a union, part of CUexecAffinityParam, of 4 bytes: its members
-// overlap, and a method gives the address of each.
+// CUexecAffinityParam_param is a union inside [CUexecAffinityParam].
+//
+// It is a union of 4 bytes: its members overlap, and a method gives the address of each.
 type CUexecAffinityParam_param struct {
 	_    structs.HostLayout
 	data [1]uint32
@@ -594,7 +600,7 @@ func (u *CUexecAffinityParam_param) SmCount() *CUexecAffinitySmCount {
 	return (*CUexecAffinitySmCount)(unsafe.Pointer(u))
 }
 
-// CUctxCigParam is CUctxCigParam in C.
+// CUctxCigParam is the struct CUctxCigParam.
 type CUctxCigParam struct {
 	_              structs.HostLayout
 	SharedDataType CUcigDataType
@@ -602,7 +608,7 @@ type CUctxCigParam struct {
 	SharedData     unsafe.Pointer
 }
 
-// CUctxCreateParams is CUctxCreateParams in C.
+// CUctxCreateParams is the struct CUctxCreateParams.
 type CUctxCreateParams struct {
 	_                     structs.HostLayout
 	ExecAffinityParams    *CUexecAffinityParam
@@ -611,7 +617,7 @@ type CUctxCreateParams struct {
 	CigParams             *CUctxCigParam
 }
 
-// CUstreamCigParam is CUstreamCigParam in C.
+// CUstreamCigParam is the struct CUstreamCigParam.
 type CUstreamCigParam struct {
 	_                    structs.HostLayout
 	StreamSharedDataType CUstreamCigDataType
@@ -619,13 +625,14 @@ type CUstreamCigParam struct {
 	StreamSharedData     unsafe.Pointer
 }
 
-// CUstreamCigCaptureParams is CUstreamCigCaptureParams in C.
+// CUstreamCigCaptureParams is the struct CUstreamCigCaptureParams.
 type CUstreamCigCaptureParams struct {
 	_               structs.HostLayout
 	StreamCigParams *CUstreamCigParam
 }
 
-// CUlibraryHostUniversalFunctionAndDataTable is CUlibraryHostUniversalFunctionAndDataTable in C.
+// CUlibraryHostUniversalFunctionAndDataTable is the struct
+// CUlibraryHostUniversalFunctionAndDataTable.
 type CUlibraryHostUniversalFunctionAndDataTable struct {
 	_                  structs.HostLayout
 	FunctionTable      unsafe.Pointer
@@ -634,7 +641,7 @@ type CUlibraryHostUniversalFunctionAndDataTable struct {
 	DataWindowSize     uint64
 }
 
-// CUDA_MEMCPY2D is CUDA_MEMCPY2D_v2 in C.
+// CUDA_MEMCPY2D is the struct CUDA_MEMCPY2D_v2.
 type CUDA_MEMCPY2D struct {
 	_             structs.HostLayout
 	SrcXInBytes   uint64
@@ -657,7 +664,7 @@ type CUDA_MEMCPY2D struct {
 	Height        uint64
 }
 
-// CUDA_MEMCPY3D is CUDA_MEMCPY3D_v2 in C.
+// CUDA_MEMCPY3D is the struct CUDA_MEMCPY3D_v2.
 type CUDA_MEMCPY3D struct {
 	_             structs.HostLayout
 	SrcXInBytes   uint64
@@ -689,7 +696,7 @@ type CUDA_MEMCPY3D struct {
 	Depth         uint64
 }
 
-// CUDA_MEMCPY3D_PEER is CUDA_MEMCPY3D_PEER_v1 in C.
+// CUDA_MEMCPY3D_PEER is the struct CUDA_MEMCPY3D_PEER_v1.
 type CUDA_MEMCPY3D_PEER struct {
 	_             structs.HostLayout
 	SrcXInBytes   uint64
@@ -721,7 +728,7 @@ type CUDA_MEMCPY3D_PEER struct {
 	Depth         uint64
 }
 
-// CUDA_MEMCPY_NODE_PARAMS is CUDA_MEMCPY_NODE_PARAMS in C.
+// CUDA_MEMCPY_NODE_PARAMS is the struct CUDA_MEMCPY_NODE_PARAMS.
 type CUDA_MEMCPY_NODE_PARAMS struct {
 	_          structs.HostLayout
 	Flags      int32
@@ -730,7 +737,7 @@ type CUDA_MEMCPY_NODE_PARAMS struct {
 	CopyParams CUDA_MEMCPY3D
 }
 
-// CUDA_ARRAY_DESCRIPTOR is CUDA_ARRAY_DESCRIPTOR_v2 in C.
+// CUDA_ARRAY_DESCRIPTOR is the struct CUDA_ARRAY_DESCRIPTOR_v2.
 type CUDA_ARRAY_DESCRIPTOR struct {
 	_           structs.HostLayout
 	Width       uint64
@@ -739,7 +746,7 @@ type CUDA_ARRAY_DESCRIPTOR struct {
 	NumChannels uint32
 }
 
-// CUDA_ARRAY3D_DESCRIPTOR is CUDA_ARRAY3D_DESCRIPTOR_v2 in C.
+// CUDA_ARRAY3D_DESCRIPTOR is the struct CUDA_ARRAY3D_DESCRIPTOR_v2.
 type CUDA_ARRAY3D_DESCRIPTOR struct {
 	_           structs.HostLayout
 	Width       uint64
@@ -751,7 +758,7 @@ type CUDA_ARRAY3D_DESCRIPTOR struct {
 	_           [4]byte
 }
 
-// CUDA_ARRAY_SPARSE_PROPERTIES is CUDA_ARRAY_SPARSE_PROPERTIES_v1 in C.
+// CUDA_ARRAY_SPARSE_PROPERTIES is the struct CUDA_ARRAY_SPARSE_PROPERTIES_v1.
 type CUDA_ARRAY_SPARSE_PROPERTIES struct {
 	_                 structs.HostLayout
 	TileExtent        CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent
@@ -762,7 +769,7 @@ type CUDA_ARRAY_SPARSE_PROPERTIES struct {
 	_                 [4]byte
 }
 
-// CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent is part of CUDA_ARRAY_SPARSE_PROPERTIES.
+// CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent is a struct inside [CUDA_ARRAY_SPARSE_PROPERTIES].
 type CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent struct {
 	_      structs.HostLayout
 	Width  uint32
@@ -770,7 +777,7 @@ type CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent struct {
 	Depth  uint32
 }
 
-// CUDA_ARRAY_MEMORY_REQUIREMENTS is CUDA_ARRAY_MEMORY_REQUIREMENTS_v1 in C.
+// CUDA_ARRAY_MEMORY_REQUIREMENTS is the struct CUDA_ARRAY_MEMORY_REQUIREMENTS_v1.
 type CUDA_ARRAY_MEMORY_REQUIREMENTS struct {
 	_         structs.HostLayout
 	Size      uint64
@@ -778,7 +785,7 @@ type CUDA_ARRAY_MEMORY_REQUIREMENTS struct {
 	Reserved  [4]uint32
 }
 
-// CUDA_RESOURCE_DESC is CUDA_RESOURCE_DESC_v1 in C.
+// CUDA_RESOURCE_DESC is the struct CUDA_RESOURCE_DESC_v1.
 type CUDA_RESOURCE_DESC struct {
 	_       structs.HostLayout
 	ResType CUresourcetype
@@ -788,8 +795,9 @@ type CUDA_RESOURCE_DESC struct {
 	_       [4]byte
 }
 
-// CUDA_RESOURCE_DESC_res is a union, part of CUDA_RESOURCE_DESC, of 128 bytes: its members overlap,
-// and a method gives the address of each.
+// CUDA_RESOURCE_DESC_res is a union inside [CUDA_RESOURCE_DESC].
+//
+// It is a union of 128 bytes: its members overlap, and a method gives the address of each.
 type CUDA_RESOURCE_DESC_res struct {
 	_    structs.HostLayout
 	data [16]uint64
@@ -820,19 +828,19 @@ func (u *CUDA_RESOURCE_DESC_res) Reserved() *CUDA_RESOURCE_DESC_res_reserved {
 	return (*CUDA_RESOURCE_DESC_res_reserved)(unsafe.Pointer(u))
 }
 
-// CUDA_RESOURCE_DESC_res_array is part of CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_array is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_array struct {
 	_      structs.HostLayout
 	HArray CUarray
 }
 
-// CUDA_RESOURCE_DESC_res_mipmap is part of CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_mipmap is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_mipmap struct {
 	_               structs.HostLayout
 	HMipmappedArray CUmipmappedArray
 }
 
-// CUDA_RESOURCE_DESC_res_linear is part of CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_linear is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_linear struct {
 	_           structs.HostLayout
 	DevPtr      CUdeviceptr
@@ -841,7 +849,7 @@ type CUDA_RESOURCE_DESC_res_linear struct {
 	SizeInBytes uint64
 }
 
-// CUDA_RESOURCE_DESC_res_pitch2D is part of CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_pitch2D is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_pitch2D struct {
 	_            structs.HostLayout
 	DevPtr       CUdeviceptr
@@ -852,13 +860,13 @@ type CUDA_RESOURCE_DESC_res_pitch2D struct {
 	PitchInBytes uint64
 }
 
-// CUDA_RESOURCE_DESC_res_reserved is part of CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_reserved is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_reserved struct {
 	_        structs.HostLayout
 	Reserved [32]int32
 }
 
-// CUDA_TEXTURE_DESC is CUDA_TEXTURE_DESC_v1 in C.
+// CUDA_TEXTURE_DESC is the struct CUDA_TEXTURE_DESC_v1.
 type CUDA_TEXTURE_DESC struct {
 	_                   structs.HostLayout
 	AddressMode         [3]CUaddress_mode
@@ -873,7 +881,7 @@ type CUDA_TEXTURE_DESC struct {
 	Reserved            [12]int32
 }
 
-// CUDA_RESOURCE_VIEW_DESC is CUDA_RESOURCE_VIEW_DESC_v1 in C.
+// CUDA_RESOURCE_VIEW_DESC is the struct CUDA_RESOURCE_VIEW_DESC_v1.
 type CUDA_RESOURCE_VIEW_DESC struct {
 	_                structs.HostLayout
 	Format           CUresourceViewFormat
@@ -888,10 +896,10 @@ type CUDA_RESOURCE_VIEW_DESC struct {
 	Reserved         [16]uint32
 }
 
-// CUtensorMap is CUtensorMap in C.
+// CUtensorMap is the struct CUtensorMap.
 //
 // C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with
-// [NewCUtensorMap].
+// NewCUtensorMap.
 type CUtensorMap struct {
 	_      structs.HostLayout
 	Opaque [16]uint64
@@ -904,7 +912,7 @@ func NewCUtensorMap() *CUtensorMap {
 	return (*CUtensorMap)(unsafe.Pointer(&mem[gap]))
 }
 
-// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS is CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1 in C.
+// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS is the struct CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1.
 type CUDA_POINTER_ATTRIBUTE_P2P_TOKENS struct {
 	_            structs.HostLayout
 	P2pToken     uint64
@@ -912,7 +920,7 @@ type CUDA_POINTER_ATTRIBUTE_P2P_TOKENS struct {
 	_            [4]byte
 }
 
-// CUDA_LAUNCH_PARAMS is CUDA_LAUNCH_PARAMS_v1 in C.
+// CUDA_LAUNCH_PARAMS is the struct CUDA_LAUNCH_PARAMS_v1.
 type CUDA_LAUNCH_PARAMS struct {
 	_              structs.HostLayout
 	Function       CUfunction
@@ -928,7 +936,7 @@ type CUDA_LAUNCH_PARAMS struct {
 	KernelParams   *unsafe.Pointer
 }
 
-// CUDA_EXTERNAL_MEMORY_HANDLE_DESC is CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1 in C.
+// CUDA_EXTERNAL_MEMORY_HANDLE_DESC is the struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1.
 type CUDA_EXTERNAL_MEMORY_HANDLE_DESC struct {
 	_        structs.HostLayout
 	Type     CUexternalMemoryHandleType
@@ -940,8 +948,9 @@ type CUDA_EXTERNAL_MEMORY_HANDLE_DESC struct {
 	_        [4]byte
 }
 
-// CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle is a union, part of CUDA_EXTERNAL_MEMORY_HANDLE_DESC, of
-// 16 bytes: its members overlap, and a method gives the address of each.
+// CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle is a union inside [CUDA_EXTERNAL_MEMORY_HANDLE_DESC].
+//
+// It is a union of 16 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle struct {
 	_    structs.HostLayout
 	data [2]uint64
@@ -962,14 +971,15 @@ func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) NvSciBufObject() *unsafe.Point
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 is part of CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle.
+// CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 is a struct inside
+// CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle.
 type CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 struct {
 	_      structs.HostLayout
 	Handle unsafe.Pointer
 	Name   unsafe.Pointer
 }
 
-// CUDA_EXTERNAL_MEMORY_BUFFER_DESC is CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1 in C.
+// CUDA_EXTERNAL_MEMORY_BUFFER_DESC is the struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1.
 type CUDA_EXTERNAL_MEMORY_BUFFER_DESC struct {
 	_        structs.HostLayout
 	Offset   uint64
@@ -979,7 +989,8 @@ type CUDA_EXTERNAL_MEMORY_BUFFER_DESC struct {
 	_        [4]byte
 }
 
-// CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC is CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1 in C.
+// CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC is the struct
+// CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1.
 type CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC struct {
 	_         structs.HostLayout
 	Offset    uint64
@@ -989,7 +1000,7 @@ type CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC struct {
 	_         [4]byte
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC is CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1 in C.
+// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC is the struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1.
 type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC struct {
 	_        structs.HostLayout
 	Type     CUexternalSemaphoreHandleType
@@ -1000,9 +1011,10 @@ type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC struct {
 	_        [4]byte
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle is a union, part of
-// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, of 16 bytes: its members overlap, and a method gives the
-// address of each.
+// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle is a union inside
+// [CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC].
+//
+// It is a union of 16 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle struct {
 	_    structs.HostLayout
 	data [2]uint64
@@ -1023,7 +1035,7 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) NvSciSyncObj() *unsafe.Poin
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 is part of
+// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle.
 type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 struct {
 	_      structs.HostLayout
@@ -1031,7 +1043,7 @@ type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 struct {
 	Name   unsafe.Pointer
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS is CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1 in C.
+// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS is the struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1.
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS struct {
 	_        structs.HostLayout
 	Params   CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params
@@ -1040,7 +1052,8 @@ type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS struct {
 	_        [4]byte
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params is part of CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS.
+// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params is a struct inside
+// [CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS].
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params struct {
 	_          structs.HostLayout
 	Fence      CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence
@@ -1049,16 +1062,17 @@ type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params struct {
 	Reserved   [12]uint32
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence is part of
+// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params.
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence struct {
 	_     structs.HostLayout
 	Value uint64
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync is a union, part of
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params, of 8 bytes: its members overlap, and a method gives
-// the address of each.
+// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync is a union inside
+// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params.
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1074,14 +1088,14 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync) Reserved() *uin
 	return (*uint64)(unsafe.Pointer(u))
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_keyedMutex is part of
+// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_keyedMutex is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params.
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_keyedMutex struct {
 	_   structs.HostLayout
 	Key uint64
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS is CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1 in C.
+// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS is the struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1.
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS struct {
 	_        structs.HostLayout
 	Params   CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params
@@ -1090,7 +1104,8 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS struct {
 	_        [4]byte
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params is part of CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS.
+// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params is a struct inside
+// [CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS].
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params struct {
 	_          structs.HostLayout
 	Fence      CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence
@@ -1099,16 +1114,17 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params struct {
 	Reserved   [10]uint32
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence is part of
+// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params.
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence struct {
 	_     structs.HostLayout
 	Value uint64
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync is a union, part of
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params, of 8 bytes: its members overlap, and a method gives
-// the address of each.
+// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync is a union inside
+// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params.
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1124,7 +1140,7 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync) Reserved() *uint6
 	return (*uint64)(unsafe.Pointer(u))
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex is part of
+// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params.
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex struct {
 	_         structs.HostLayout
@@ -1133,7 +1149,7 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex struct {
 	_         [4]byte
 }
 
-// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS is CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1 in C.
+// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS is the struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1.
 type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS struct {
 	_           structs.HostLayout
 	ExtSemArray *CUexternalSemaphore
@@ -1142,7 +1158,7 @@ type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS struct {
 	_           [4]byte
 }
 
-// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 is CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 in C.
+// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 is the struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2.
 type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 struct {
 	_           structs.HostLayout
 	ExtSemArray *CUexternalSemaphore
@@ -1162,8 +1178,9 @@ func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
-// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3 is a union, part of CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2,
-// of 8 bytes: its members overlap, and a method gives the address of each.
+// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3 is a union inside [CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3 struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1179,7 +1196,7 @@ func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_EXT_SEM_WAIT_NODE_PARAMS is CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1 in C.
+// CUDA_EXT_SEM_WAIT_NODE_PARAMS is the struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1.
 type CUDA_EXT_SEM_WAIT_NODE_PARAMS struct {
 	_           structs.HostLayout
 	ExtSemArray *CUexternalSemaphore
@@ -1188,7 +1205,7 @@ type CUDA_EXT_SEM_WAIT_NODE_PARAMS struct {
 	_           [4]byte
 }
 
-// CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 is CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 in C.
+// CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 is the struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2.
 type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 struct {
 	_           structs.HostLayout
 	ExtSemArray *CUexternalSemaphore
@@ -1208,8 +1225,9 @@ func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
-// CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3 is a union, part of CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, of 8
-// bytes: its members overlap, and a method gives the address of each.
+// CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3 is a union inside [CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3 struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1225,7 +1243,7 @@ func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUarrayMapInfo is CUarrayMapInfo_v1 in C.
+// CUarrayMapInfo is the struct CUarrayMapInfo_v1.
 type CUarrayMapInfo struct {
 	_                structs.HostLayout
 	ResourceType     CUresourcetype
@@ -1243,8 +1261,9 @@ type CUarrayMapInfo struct {
 	Reserved         [2]uint32
 }
 
-// CUarrayMapInfo_resource is a union, part of CUarrayMapInfo, of 8 bytes: its members overlap, and
-// a method gives the address of each.
+// CUarrayMapInfo_resource is a union inside [CUarrayMapInfo].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUarrayMapInfo_resource struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1260,8 +1279,9 @@ func (u *CUarrayMapInfo_resource) Array() *CUarray {
 	return (*CUarray)(unsafe.Pointer(u))
 }
 
-// CUarrayMapInfo_subresource is a union, part of CUarrayMapInfo, of 32 bytes: its members overlap,
-// and a method gives the address of each.
+// CUarrayMapInfo_subresource is a union inside [CUarrayMapInfo].
+//
+// It is a union of 32 bytes: its members overlap, and a method gives the address of each.
 type CUarrayMapInfo_subresource struct {
 	_    structs.HostLayout
 	data [4]uint64
@@ -1277,7 +1297,7 @@ func (u *CUarrayMapInfo_subresource) Miptail() *CUarrayMapInfo_subresource_mipta
 	return (*CUarrayMapInfo_subresource_miptail)(unsafe.Pointer(u))
 }
 
-// CUarrayMapInfo_subresource_sparseLevel is part of CUarrayMapInfo_subresource.
+// CUarrayMapInfo_subresource_sparseLevel is a struct inside CUarrayMapInfo_subresource.
 type CUarrayMapInfo_subresource_sparseLevel struct {
 	_            structs.HostLayout
 	Level        uint32
@@ -1290,7 +1310,7 @@ type CUarrayMapInfo_subresource_sparseLevel struct {
 	ExtentDepth  uint32
 }
 
-// CUarrayMapInfo_subresource_miptail is part of CUarrayMapInfo_subresource.
+// CUarrayMapInfo_subresource_miptail is a struct inside CUarrayMapInfo_subresource.
 type CUarrayMapInfo_subresource_miptail struct {
 	_      structs.HostLayout
 	Layer  uint32
@@ -1299,8 +1319,9 @@ type CUarrayMapInfo_subresource_miptail struct {
 	Size   uint64
 }
 
-// CUarrayMapInfo_memHandle is a union, part of CUarrayMapInfo, of 8 bytes: its members overlap, and
-// a method gives the address of each.
+// CUarrayMapInfo_memHandle is a union inside [CUarrayMapInfo].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUarrayMapInfo_memHandle struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1311,7 +1332,7 @@ func (u *CUarrayMapInfo_memHandle) MemHandle() *CUmemGenericAllocationHandle {
 	return (*CUmemGenericAllocationHandle)(unsafe.Pointer(u))
 }
 
-// CUmemLocation is CUmemLocation_v1 in C.
+// CUmemLocation is the struct CUmemLocation_v1.
 type CUmemLocation struct {
 	_     structs.HostLayout
 	Type  CUmemLocationType
@@ -1328,8 +1349,9 @@ func (u *CUmemLocation) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Add(unsafe.Pointer(u), 4))
 }
 
-// CUmemLocation_anon1 is a union, part of CUmemLocation, of 4 bytes: its members overlap, and a
-// method gives the address of each.
+// CUmemLocation_anon1 is a union inside [CUmemLocation].
+//
+// It is a union of 4 bytes: its members overlap, and a method gives the address of each.
 type CUmemLocation_anon1 struct {
 	_    structs.HostLayout
 	data [1]uint32
@@ -1345,14 +1367,14 @@ func (u *CUmemLocation_anon1) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Pointer(u))
 }
 
-// CUmemLocation_anon1_localized is part of CUmemLocation_anon1.
+// CUmemLocation_anon1_localized is a struct inside CUmemLocation_anon1.
 type CUmemLocation_anon1_localized struct {
 	_                structs.HostLayout
 	DeviceId         uint8
 	LocalityDomainId uint8
 }
 
-// CUmemAllocationProp is CUmemAllocationProp_v1 in C.
+// CUmemAllocationProp is the struct CUmemAllocationProp_v1.
 type CUmemAllocationProp struct {
 	_                    structs.HostLayout
 	Type                 CUmemAllocationType
@@ -1362,7 +1384,7 @@ type CUmemAllocationProp struct {
 	AllocFlags           CUmemAllocationProp_allocFlags
 }
 
-// CUmemAllocationProp_allocFlags is part of CUmemAllocationProp.
+// CUmemAllocationProp_allocFlags is a struct inside [CUmemAllocationProp].
 type CUmemAllocationProp_allocFlags struct {
 	_                    structs.HostLayout
 	CompressionType      uint8
@@ -1371,7 +1393,7 @@ type CUmemAllocationProp_allocFlags struct {
 	Reserved             [4]uint8
 }
 
-// CUmulticastObjectProp is CUmulticastObjectProp_v1 in C.
+// CUmulticastObjectProp is the struct CUmulticastObjectProp_v1.
 type CUmulticastObjectProp struct {
 	_           structs.HostLayout
 	NumDevices  uint32
@@ -1381,14 +1403,14 @@ type CUmulticastObjectProp struct {
 	Flags       uint64
 }
 
-// CUmemAccessDesc is CUmemAccessDesc_v1 in C.
+// CUmemAccessDesc is the struct CUmemAccessDesc_v1.
 type CUmemAccessDesc struct {
 	_        structs.HostLayout
 	Location CUmemLocation
 	Flags    CUmemAccess_flags
 }
 
-// CUgraphExecUpdateResultInfo is CUgraphExecUpdateResultInfo_v1 in C.
+// CUgraphExecUpdateResultInfo is the struct CUgraphExecUpdateResultInfo_v1.
 type CUgraphExecUpdateResultInfo struct {
 	_             structs.HostLayout
 	Result        CUgraphExecUpdateResult
@@ -1397,7 +1419,7 @@ type CUgraphExecUpdateResultInfo struct {
 	ErrorFromNode CUgraphNode
 }
 
-// CUmemPoolProps is CUmemPoolProps_v1 in C.
+// CUmemPoolProps is the struct CUmemPoolProps_v1.
 type CUmemPoolProps struct {
 	_                       structs.HostLayout
 	AllocType               CUmemAllocationType
@@ -1410,13 +1432,13 @@ type CUmemPoolProps struct {
 	Reserved                [53]uint8
 }
 
-// CUmemPoolPtrExportData is CUmemPoolPtrExportData_v1 in C.
+// CUmemPoolPtrExportData is the struct CUmemPoolPtrExportData_v1.
 type CUmemPoolPtrExportData struct {
 	_        structs.HostLayout
 	Reserved [64]uint8
 }
 
-// CUmemcpyAttributes is CUmemcpyAttributes_v1 in C.
+// CUmemcpyAttributes is the struct CUmemcpyAttributes_v1.
 type CUmemcpyAttributes struct {
 	_              structs.HostLayout
 	SrcAccessOrder CUmemcpySrcAccessOrder
@@ -1425,7 +1447,7 @@ type CUmemcpyAttributes struct {
 	Flags          uint32
 }
 
-// CUoffset3D is CUoffset3D_v1 in C.
+// CUoffset3D is the struct CUoffset3D_v1.
 type CUoffset3D struct {
 	_ structs.HostLayout
 	X uint64
@@ -1433,7 +1455,7 @@ type CUoffset3D struct {
 	Z uint64
 }
 
-// CUextent3D is CUextent3D_v1 in C.
+// CUextent3D is the struct CUextent3D_v1.
 type CUextent3D struct {
 	_      structs.HostLayout
 	Width  uint64
@@ -1441,7 +1463,7 @@ type CUextent3D struct {
 	Depth  uint64
 }
 
-// CUmemcpy3DOperand is CUmemcpy3DOperand_v1 in C.
+// CUmemcpy3DOperand is the struct CUmemcpy3DOperand_v1.
 type CUmemcpy3DOperand struct {
 	_    structs.HostLayout
 	Type CUmemcpy3DOperandType
@@ -1449,8 +1471,9 @@ type CUmemcpy3DOperand struct {
 	Op   CUmemcpy3DOperand_op
 }
 
-// CUmemcpy3DOperand_op is a union, part of CUmemcpy3DOperand, of 32 bytes: its members overlap, and
-// a method gives the address of each.
+// CUmemcpy3DOperand_op is a union inside [CUmemcpy3DOperand].
+//
+// It is a union of 32 bytes: its members overlap, and a method gives the address of each.
 type CUmemcpy3DOperand_op struct {
 	_    structs.HostLayout
 	data [4]uint64
@@ -1466,7 +1489,7 @@ func (u *CUmemcpy3DOperand_op) Array() *CUmemcpy3DOperand_op_array {
 	return (*CUmemcpy3DOperand_op_array)(unsafe.Pointer(u))
 }
 
-// CUmemcpy3DOperand_op_ptr is part of CUmemcpy3DOperand_op.
+// CUmemcpy3DOperand_op_ptr is a struct inside CUmemcpy3DOperand_op.
 type CUmemcpy3DOperand_op_ptr struct {
 	_           structs.HostLayout
 	Ptr         CUdeviceptr
@@ -1475,14 +1498,14 @@ type CUmemcpy3DOperand_op_ptr struct {
 	LocHint     CUmemLocation
 }
 
-// CUmemcpy3DOperand_op_array is part of CUmemcpy3DOperand_op.
+// CUmemcpy3DOperand_op_array is a struct inside CUmemcpy3DOperand_op.
 type CUmemcpy3DOperand_op_array struct {
 	_      structs.HostLayout
 	Array  CUarray
 	Offset CUoffset3D
 }
 
-// CUDA_MEMCPY3D_BATCH_OP is CUDA_MEMCPY3D_BATCH_OP_v1 in C.
+// CUDA_MEMCPY3D_BATCH_OP is the struct CUDA_MEMCPY3D_BATCH_OP_v1.
 type CUDA_MEMCPY3D_BATCH_OP struct {
 	_              structs.HostLayout
 	Src            CUmemcpy3DOperand
@@ -1492,7 +1515,7 @@ type CUDA_MEMCPY3D_BATCH_OP struct {
 	Flags          uint32
 }
 
-// CUDA_MEM_ALLOC_NODE_PARAMS is CUDA_MEM_ALLOC_NODE_PARAMS_v1 in C.
+// CUDA_MEM_ALLOC_NODE_PARAMS is the struct CUDA_MEM_ALLOC_NODE_PARAMS_v1.
 type CUDA_MEM_ALLOC_NODE_PARAMS struct {
 	_               structs.HostLayout
 	PoolProps       CUmemPoolProps
@@ -1502,7 +1525,7 @@ type CUDA_MEM_ALLOC_NODE_PARAMS struct {
 	Dptr            CUdeviceptr
 }
 
-// CUDA_MEM_ALLOC_NODE_PARAMS_v2 is CUDA_MEM_ALLOC_NODE_PARAMS_v2 in C.
+// CUDA_MEM_ALLOC_NODE_PARAMS_v2 is the struct CUDA_MEM_ALLOC_NODE_PARAMS_v2.
 type CUDA_MEM_ALLOC_NODE_PARAMS_v2 struct {
 	_               structs.HostLayout
 	PoolProps       CUmemPoolProps
@@ -1512,13 +1535,13 @@ type CUDA_MEM_ALLOC_NODE_PARAMS_v2 struct {
 	Dptr            CUdeviceptr
 }
 
-// CUDA_MEM_FREE_NODE_PARAMS is CUDA_MEM_FREE_NODE_PARAMS in C.
+// CUDA_MEM_FREE_NODE_PARAMS is the struct CUDA_MEM_FREE_NODE_PARAMS.
 type CUDA_MEM_FREE_NODE_PARAMS struct {
 	_    structs.HostLayout
 	Dptr CUdeviceptr
 }
 
-// CUDA_CHILD_GRAPH_NODE_PARAMS is CUDA_CHILD_GRAPH_NODE_PARAMS in C.
+// CUDA_CHILD_GRAPH_NODE_PARAMS is the struct CUDA_CHILD_GRAPH_NODE_PARAMS.
 type CUDA_CHILD_GRAPH_NODE_PARAMS struct {
 	_         structs.HostLayout
 	Graph     CUgraph
@@ -1526,7 +1549,7 @@ type CUDA_CHILD_GRAPH_NODE_PARAMS struct {
 	_         [4]byte
 }
 
-// CUDA_EVENT_RECORD_NODE_PARAMS is CUDA_EVENT_RECORD_NODE_PARAMS in C.
+// CUDA_EVENT_RECORD_NODE_PARAMS is the struct CUDA_EVENT_RECORD_NODE_PARAMS.
 type CUDA_EVENT_RECORD_NODE_PARAMS struct {
 	_     structs.HostLayout
 	Event CUevent
@@ -1543,8 +1566,9 @@ func (u *CUDA_EVENT_RECORD_NODE_PARAMS) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 8))
 }
 
-// CUDA_EVENT_RECORD_NODE_PARAMS_anon1 is a union, part of CUDA_EVENT_RECORD_NODE_PARAMS, of 8
-// bytes: its members overlap, and a method gives the address of each.
+// CUDA_EVENT_RECORD_NODE_PARAMS_anon1 is a union inside [CUDA_EVENT_RECORD_NODE_PARAMS].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EVENT_RECORD_NODE_PARAMS_anon1 struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1560,13 +1584,13 @@ func (u *CUDA_EVENT_RECORD_NODE_PARAMS_anon1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_EVENT_WAIT_NODE_PARAMS is CUDA_EVENT_WAIT_NODE_PARAMS in C.
+// CUDA_EVENT_WAIT_NODE_PARAMS is the struct CUDA_EVENT_WAIT_NODE_PARAMS.
 type CUDA_EVENT_WAIT_NODE_PARAMS struct {
 	_     structs.HostLayout
 	Event CUevent
 }
 
-// CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 is CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 in C.
+// CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 is the struct CUDA_MEMCPY_BATCH_NODE_PARAMS_V1.
 type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 struct {
 	_         structs.HostLayout
 	Count     uint64
@@ -1589,8 +1613,9 @@ func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 56))
 }
 
-// CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7 is a union, part of CUDA_MEMCPY_BATCH_NODE_PARAMS_V1, of 8
-// bytes: its members overlap, and a method gives the address of each.
+// CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7 is a union inside [CUDA_MEMCPY_BATCH_NODE_PARAMS_V1].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7 struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1606,7 +1631,7 @@ func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_FABRIC_COPY_BATCH_OP is CUDA_FABRIC_COPY_BATCH_OP_v1 in C.
+// CUDA_FABRIC_COPY_BATCH_OP is the struct CUDA_FABRIC_COPY_BATCH_OP_v1.
 type CUDA_FABRIC_COPY_BATCH_OP struct {
 	_     structs.HostLayout
 	Src   CUfabricCpyOperand
@@ -1616,7 +1641,7 @@ type CUDA_FABRIC_COPY_BATCH_OP struct {
 	_     [4]byte
 }
 
-// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 is CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 in C.
+// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 is the struct CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1.
 type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 struct {
 	_      structs.HostLayout
 	NumOps uint64
@@ -1635,9 +1660,10 @@ func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
-// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3 is a union, part of
-// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1, of 8 bytes: its members overlap, and a method gives the
-// address of each.
+// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3 is a union inside
+// [CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1].
+//
+// It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3 struct {
 	_    structs.HostLayout
 	data [1]uint64
@@ -1653,7 +1679,7 @@ func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUgraphNodeParams is CUgraphNodeParams in C.
+// CUgraphNodeParams is the struct CUgraphNodeParams.
 type CUgraphNodeParams struct {
 	_         structs.HostLayout
 	Type      CUgraphNodeType
@@ -1747,8 +1773,9 @@ func (u *CUgraphNodeParams) AsBytes() *[232]byte {
 	return (*[232]byte)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// CUgraphNodeParams_anon2 is a union, part of CUgraphNodeParams, of 232 bytes: its members overlap,
-// and a method gives the address of each.
+// CUgraphNodeParams_anon2 is a union inside [CUgraphNodeParams].
+//
+// It is a union of 232 bytes: its members overlap, and a method gives the address of each.
 type CUgraphNodeParams_anon2 struct {
 	_    structs.HostLayout
 	data [29]uint64
@@ -1839,7 +1866,7 @@ func (u *CUgraphNodeParams_anon2) AsBytes() *[232]byte {
 	return (*[232]byte)(unsafe.Pointer(u))
 }
 
-// CUcheckpointCustomStoragePerDeviceData is CUcheckpointCustomStoragePerDeviceData in C.
+// CUcheckpointCustomStoragePerDeviceData is the struct CUcheckpointCustomStoragePerDeviceData.
 type CUcheckpointCustomStoragePerDeviceData struct {
 	_      structs.HostLayout
 	DevPtr CUdeviceptr
@@ -1847,7 +1874,7 @@ type CUcheckpointCustomStoragePerDeviceData struct {
 	Stream CUstream
 }
 
-// CUcheckpointCustomStorageInfo is CUcheckpointCustomStorageInfo in C.
+// CUcheckpointCustomStorageInfo is the struct CUcheckpointCustomStorageInfo.
 type CUcheckpointCustomStorageInfo struct {
 	_             structs.HostLayout
 	Handle        CUcheckpointOperationHandle
@@ -1856,7 +1883,7 @@ type CUcheckpointCustomStorageInfo struct {
 	_             [4]byte
 }
 
-// CUcheckpointLockArgs is CUcheckpointLockArgs in C.
+// CUcheckpointLockArgs is the struct CUcheckpointLockArgs.
 type CUcheckpointLockArgs struct {
 	_         structs.HostLayout
 	TimeoutMs uint32
@@ -1864,21 +1891,21 @@ type CUcheckpointLockArgs struct {
 	Reserved1 [7]uint64
 }
 
-// CUcheckpointCheckpointArgs is CUcheckpointCheckpointArgs in C.
+// CUcheckpointCheckpointArgs is the struct CUcheckpointCheckpointArgs.
 type CUcheckpointCheckpointArgs struct {
 	_                     structs.HostLayout
 	CustomStorageInfo_out **CUcheckpointCustomStorageInfo
 	Reserved              [56]byte
 }
 
-// CUcheckpointGpuPair is CUcheckpointGpuPair in C.
+// CUcheckpointGpuPair is the struct CUcheckpointGpuPair.
 type CUcheckpointGpuPair struct {
 	_       structs.HostLayout
 	OldUuid CUuuid
 	NewUuid CUuuid
 }
 
-// CUcheckpointRestoreArgs is CUcheckpointRestoreArgs in C.
+// CUcheckpointRestoreArgs is the struct CUcheckpointRestoreArgs.
 type CUcheckpointRestoreArgs struct {
 	_                     structs.HostLayout
 	GpuPairs              *CUcheckpointGpuPair
@@ -1888,13 +1915,13 @@ type CUcheckpointRestoreArgs struct {
 	Reserved              [40]byte
 }
 
-// CUcheckpointUnlockArgs is CUcheckpointUnlockArgs in C.
+// CUcheckpointUnlockArgs is the struct CUcheckpointUnlockArgs.
 type CUcheckpointUnlockArgs struct {
 	_        structs.HostLayout
 	Reserved [8]uint64
 }
 
-// CUmemDecompressParams is CUmemDecompressParams in C.
+// CUmemDecompressParams is the struct CUmemDecompressParams.
 type CUmemDecompressParams struct {
 	_           structs.HostLayout
 	SrcNumBytes uint64
@@ -1906,20 +1933,20 @@ type CUmemDecompressParams struct {
 	Padding     [20]uint8
 }
 
-// CUcliqueInfo is CUcliqueInfo in C.
+// CUcliqueInfo is the struct CUcliqueInfo.
 type CUcliqueInfo struct {
 	_    structs.HostLayout
 	Type CUcliqueType
 	Id   uint32
 }
 
-// CUlogicalEndpointFabricHandle is CUlogicalEndpointFabricHandle in C.
+// CUlogicalEndpointFabricHandle is the struct CUlogicalEndpointFabricHandle.
 type CUlogicalEndpointFabricHandle struct {
 	_    structs.HostLayout
 	Data [64]uint8
 }
 
-// CUlogicalEndpointProp is CUlogicalEndpointProp in C.
+// CUlogicalEndpointProp is the struct CUlogicalEndpointProp.
 type CUlogicalEndpointProp struct {
 	_              structs.HostLayout
 	Type           CUlogicalEndpointType
@@ -1939,8 +1966,9 @@ func (u *CUlogicalEndpointProp) Multicast() *CUlogicalEndpointProp_anon1_multica
 	return (*CUlogicalEndpointProp_anon1_multicast)(unsafe.Add(unsafe.Pointer(u), 4))
 }
 
-// CUlogicalEndpointProp_anon1 is a union, part of CUlogicalEndpointProp, of 4 bytes: its members
-// overlap, and a method gives the address of each.
+// CUlogicalEndpointProp_anon1 is a union inside [CUlogicalEndpointProp].
+//
+// It is a union of 4 bytes: its members overlap, and a method gives the address of each.
 type CUlogicalEndpointProp_anon1 struct {
 	_    structs.HostLayout
 	data [1]uint32
@@ -1956,19 +1984,19 @@ func (u *CUlogicalEndpointProp_anon1) Multicast() *CUlogicalEndpointProp_anon1_m
 	return (*CUlogicalEndpointProp_anon1_multicast)(unsafe.Pointer(u))
 }
 
-// CUlogicalEndpointProp_anon1_unicast is part of CUlogicalEndpointProp_anon1.
+// CUlogicalEndpointProp_anon1_unicast is a struct inside [CUlogicalEndpointProp_anon1].
 type CUlogicalEndpointProp_anon1_unicast struct {
 	_      structs.HostLayout
 	Device CUdevice
 }
 
-// CUlogicalEndpointProp_anon1_multicast is part of CUlogicalEndpointProp_anon1.
+// CUlogicalEndpointProp_anon1_multicast is a struct inside [CUlogicalEndpointProp_anon1].
 type CUlogicalEndpointProp_anon1_multicast struct {
 	_          structs.HostLayout
 	NumDevices uint32
 }
 
-// CUfabricCpyOperand is CUfabricCpyOperand in C.
+// CUfabricCpyOperand is the struct CUfabricCpyOperand.
 type CUfabricCpyOperand struct {
 	_    structs.HostLayout
 	Type CUfabricCpyOperandType
@@ -1976,8 +2004,9 @@ type CUfabricCpyOperand struct {
 	Op   CUfabricCpyOperand_op
 }
 
-// CUfabricCpyOperand_op is a union, part of CUfabricCpyOperand, of 16 bytes: its members overlap,
-// and a method gives the address of each.
+// CUfabricCpyOperand_op is a union inside [CUfabricCpyOperand].
+//
+// It is a union of 16 bytes: its members overlap, and a method gives the address of each.
 type CUfabricCpyOperand_op struct {
 	_    structs.HostLayout
 	data [2]uint64
@@ -1993,14 +2022,14 @@ func (u *CUfabricCpyOperand_op) Le() *CUfabricCpyOperand_op_le {
 	return (*CUfabricCpyOperand_op_le)(unsafe.Pointer(u))
 }
 
-// CUfabricCpyOperand_op_ptr is part of CUfabricCpyOperand_op.
+// CUfabricCpyOperand_op_ptr is a struct inside [CUfabricCpyOperand_op].
 type CUfabricCpyOperand_op_ptr struct {
 	_       structs.HostLayout
 	Ptr     CUdeviceptr
 	LocHint CUmemLocation
 }
 
-// CUfabricCpyOperand_op_le is part of CUfabricCpyOperand_op.
+// CUfabricCpyOperand_op_le is a struct inside [CUfabricCpyOperand_op].
 type CUfabricCpyOperand_op_le struct {
 	_      structs.HostLayout
 	Id     CUlogicalEndpointId
@@ -2008,7 +2037,7 @@ type CUfabricCpyOperand_op_le struct {
 	Offset uint64
 }
 
-// CUDA_FABRIC_COPY_BATCH_OP_st is struct CUDA_FABRIC_COPY_BATCH_OP_st in C.
+// CUDA_FABRIC_COPY_BATCH_OP_st is the struct CUDA_FABRIC_COPY_BATCH_OP_st.
 type CUDA_FABRIC_COPY_BATCH_OP_st struct {
 	_     structs.HostLayout
 	Src   CUfabricCpyOperand
@@ -2018,7 +2047,7 @@ type CUDA_FABRIC_COPY_BATCH_OP_st struct {
 	_     [4]byte
 }
 
-// CUdevSmResource is CUdevSmResource in C.
+// CUdevSmResource is the struct CUdevSmResource.
 type CUdevSmResource struct {
 	_                      structs.HostLayout
 	SmCount                uint32
@@ -2028,7 +2057,7 @@ type CUdevSmResource struct {
 	LocalityDomainId       uint32
 }
 
-// CUdevWorkqueueConfigResource is CUdevWorkqueueConfigResource in C.
+// CUdevWorkqueueConfigResource is the struct CUdevWorkqueueConfigResource.
 type CUdevWorkqueueConfigResource struct {
 	_                  structs.HostLayout
 	Device             CUdevice
@@ -2036,13 +2065,13 @@ type CUdevWorkqueueConfigResource struct {
 	SharingScope       CUdevWorkqueueConfigScope
 }
 
-// CUdevWorkqueueResource is CUdevWorkqueueResource in C.
+// CUdevWorkqueueResource is the struct CUdevWorkqueueResource.
 type CUdevWorkqueueResource struct {
 	_        structs.HostLayout
 	Reserved [40]uint8
 }
 
-// CU_DEV_SM_RESOURCE_GROUP_PARAMS is CU_DEV_SM_RESOURCE_GROUP_PARAMS in C.
+// CU_DEV_SM_RESOURCE_GROUP_PARAMS is the struct CU_DEV_SM_RESOURCE_GROUP_PARAMS.
 type CU_DEV_SM_RESOURCE_GROUP_PARAMS struct {
 	_                           structs.HostLayout
 	SmCount                     uint32
@@ -2053,7 +2082,7 @@ type CU_DEV_SM_RESOURCE_GROUP_PARAMS struct {
 	Reserved                    [11]uint32
 }
 
-// CUdevResource is CUdevResource_v1 in C.
+// CUdevResource is the struct CUdevResource_v1.
 type CUdevResource struct {
 	_                  structs.HostLayout
 	Type               CUdevResourceType
@@ -2082,8 +2111,9 @@ func (u *CUdevResource) X_oversize() *[40]uint8 {
 	return (*[40]uint8)(unsafe.Add(unsafe.Pointer(u), 96))
 }
 
-// CUdevResource_anon2 is a union, part of CUdevResource, of 40 bytes: its members overlap, and a
-// method gives the address of each.
+// CUdevResource_anon2 is a union inside [CUdevResource].
+//
+// It is a union of 40 bytes: its members overlap, and a method gives the address of each.
 type CUdevResource_anon2 struct {
 	_    structs.HostLayout
 	data [10]uint32
@@ -2109,7 +2139,7 @@ func (u *CUdevResource_anon2) X_oversize() *[40]uint8 {
 	return (*[40]uint8)(unsafe.Pointer(u))
 }
 
-// CUDA_MEMCPY2D_v1 is CUDA_MEMCPY2D_v1 in C.
+// CUDA_MEMCPY2D_v1 is the struct CUDA_MEMCPY2D_v1.
 type CUDA_MEMCPY2D_v1 struct {
 	_             structs.HostLayout
 	SrcXInBytes   uint32
@@ -2134,7 +2164,7 @@ type CUDA_MEMCPY2D_v1 struct {
 	_             [4]byte
 }
 
-// CUDA_MEMCPY3D_v1 is CUDA_MEMCPY3D_v1 in C.
+// CUDA_MEMCPY3D_v1 is the struct CUDA_MEMCPY3D_v1.
 type CUDA_MEMCPY3D_v1 struct {
 	_             structs.HostLayout
 	SrcXInBytes   uint32
@@ -2169,7 +2199,7 @@ type CUDA_MEMCPY3D_v1 struct {
 	_             [4]byte
 }
 
-// CUDA_ARRAY_DESCRIPTOR_v1 is CUDA_ARRAY_DESCRIPTOR_v1 in C.
+// CUDA_ARRAY_DESCRIPTOR_v1 is the struct CUDA_ARRAY_DESCRIPTOR_v1.
 type CUDA_ARRAY_DESCRIPTOR_v1 struct {
 	_           structs.HostLayout
 	Width       uint32
@@ -2178,7 +2208,7 @@ type CUDA_ARRAY_DESCRIPTOR_v1 struct {
 	NumChannels uint32
 }
 
-// CUDA_ARRAY3D_DESCRIPTOR_v1 is CUDA_ARRAY3D_DESCRIPTOR_v1 in C.
+// CUDA_ARRAY3D_DESCRIPTOR_v1 is the struct CUDA_ARRAY3D_DESCRIPTOR_v1.
 type CUDA_ARRAY3D_DESCRIPTOR_v1 struct {
 	_           structs.HostLayout
 	Width       uint32

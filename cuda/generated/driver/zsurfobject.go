@@ -11,10 +11,12 @@ import "unsafe"
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuSurfObjectDestroy].
+// See also [CuSurfObjectDestroy]; in the runtime API [cudaCreateSurfaceObject].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFOBJECT.html.
+//
+// [cudaCreateSurfaceObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaCreateSurfaceObject
 func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC) error {
 	args := struct {
 		pSurfObject *CUsurfObject
@@ -34,10 +36,12 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuSurfObjectCreate].
+// See also [CuSurfObjectCreate]; in the runtime API [cudaDestroySurfaceObject].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFOBJECT.html.
+//
+// [cudaDestroySurfaceObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDestroySurfaceObject
 func CuSurfObjectDestroy(surfObject CUsurfObject) error {
 	args := struct {
 		surfObject CUsurfObject
@@ -56,10 +60,12 @@ func CuSurfObjectDestroy(surfObject CUsurfObject) error {
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuSurfObjectCreate].
+// See also [CuSurfObjectCreate]; in the runtime API [cudaGetSurfaceObjectResourceDesc].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFOBJECT.html.
+//
+// [cudaGetSurfaceObjectResourceDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetSurfaceObjectResourceDesc
 func CuSurfObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, surfObject CUsurfObject) error {
 	args := struct {
 		pResDesc   *CUDA_RESOURCE_DESC

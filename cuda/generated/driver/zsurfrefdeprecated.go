@@ -13,7 +13,7 @@ import "unsafe"
 //
 // See also [CuModuleGetSurfRef], [CuSurfRefGetArray].
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -39,7 +39,7 @@ func CuSurfRefSetArray(hSurfRef CUsurfref, hArray CUarray, Flags uint32) error {
 //
 // See also [CuModuleGetSurfRef], [CuSurfRefSetArray].
 //
-// Since CUDA 3.0. NVIDIA describes it under
+// Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.

@@ -13,7 +13,7 @@ import "unsafe"
 //
 // See also [CuTensorMapEncodeIm2col], [CuTensorMapEncodeIm2colWide], [CuTensorMapReplaceAddress].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDataType, tensorRank uint32, globalAddress unsafe.Pointer, globalDim *uint64, globalStrides *uint64, boxDim *uint32, elementStrides *uint32, interleave CUtensorMapInterleave, swizzle CUtensorMapSwizzle, l2Promotion CUtensorMapL2promotion, oobFill CUtensorMapFloatOOBfill) error {
 	args := struct {
@@ -46,7 +46,7 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 //
 // See also [CuTensorMapEncodeTiled], [CuTensorMapEncodeIm2colWide], [CuTensorMapReplaceAddress].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapDataType, tensorRank uint32, globalAddress unsafe.Pointer, globalDim *uint64, globalStrides *uint64, pixelBoxLowerCorner *int32, pixelBoxUpperCorner *int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides *uint32, interleave CUtensorMapInterleave, swizzle CUtensorMapSwizzle, l2Promotion CUtensorMapL2promotion, oobFill CUtensorMapFloatOOBfill) error {
 	args := struct {
@@ -82,7 +82,7 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 //
 // See also [CuTensorMapEncodeTiled], [CuTensorMapEncodeIm2col], [CuTensorMapReplaceAddress].
 //
-// Since CUDA 12.8. NVIDIA describes it under
+// Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensorMapDataType, tensorRank uint32, globalAddress unsafe.Pointer, globalDim *uint64, globalStrides *uint64, pixelBoxLowerCornerWidth int32, pixelBoxUpperCornerWidth int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides *uint32, interleave CUtensorMapInterleave, mode CUtensorMapIm2ColWideMode, swizzle CUtensorMapSwizzle, l2Promotion CUtensorMapL2promotion, oobFill CUtensorMapFloatOOBfill) error {
 	args := struct {
@@ -119,7 +119,7 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 //
 // See also [CuTensorMapEncodeTiled], [CuTensorMapEncodeIm2col], [CuTensorMapEncodeIm2colWide].
 //
-// Since CUDA 12.0. NVIDIA describes it under
+// Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Pointer) error {
 	args := struct {
@@ -143,7 +143,7 @@ func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Poin
 // See also [CuTensorMapEncodeTiled], [CuTensorMapEncodeIm2col], [CuTensorMapEncodeIm2colWide],
 // [CuTensorMapReplaceAddress].
 //
-// Since CUDA 13.5. NVIDIA describes it under
+// Since CUDA 13.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapSetAllocationClass(tensorMap *CUtensorMap, allocClass CUtensorMapAllocClass, outAllocClass *CUtensorMapAllocClass) error {
 	args := struct {

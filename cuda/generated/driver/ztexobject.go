@@ -11,10 +11,12 @@ import "unsafe"
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuTexObjectDestroy].
+// See also [CuTexObjectDestroy]; in the runtime API [cudaCreateTextureObject].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html.
+//
+// [cudaCreateTextureObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaCreateTextureObject
 func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pTexDesc *CUDA_TEXTURE_DESC, pResViewDesc *CUDA_RESOURCE_VIEW_DESC) error {
 	args := struct {
 		pTexObject   *CUtexObject
@@ -36,10 +38,12 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuTexObjectCreate].
+// See also [CuTexObjectCreate]; in the runtime API [cudaDestroyTextureObject].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html.
+//
+// [cudaDestroyTextureObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDestroyTextureObject
 func CuTexObjectDestroy(texObject CUtexObject) error {
 	args := struct {
 		texObject CUtexObject
@@ -58,10 +62,12 @@ func CuTexObjectDestroy(texObject CUtexObject) error {
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuTexObjectCreate].
+// See also [CuTexObjectCreate]; in the runtime API [cudaGetTextureObjectResourceDesc].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html.
+//
+// [cudaGetTextureObjectResourceDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetTextureObjectResourceDesc
 func CuTexObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, texObject CUtexObject) error {
 	args := struct {
 		pResDesc  *CUDA_RESOURCE_DESC
@@ -81,10 +87,12 @@ func CuTexObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, texObject CUtexObj
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuTexObjectCreate].
+// See also [CuTexObjectCreate]; in the runtime API [cudaGetTextureObjectTextureDesc].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html.
+//
+// [cudaGetTextureObjectTextureDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetTextureObjectTextureDesc
 func CuTexObjectGetTextureDesc(pTexDesc *CUDA_TEXTURE_DESC, texObject CUtexObject) error {
 	args := struct {
 		pTexDesc  *CUDA_TEXTURE_DESC
@@ -104,10 +112,12 @@ func CuTexObjectGetTextureDesc(pTexDesc *CUDA_TEXTURE_DESC, texObject CUtexObjec
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
-// See also [CuTexObjectCreate].
+// See also [CuTexObjectCreate]; in the runtime API [cudaGetTextureObjectResourceViewDesc].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html.
+//
+// [cudaGetTextureObjectResourceViewDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetTextureObjectResourceViewDesc
 func CuTexObjectGetResourceViewDesc(pResViewDesc *CUDA_RESOURCE_VIEW_DESC, texObject CUtexObject) error {
 	args := struct {
 		pResViewDesc *CUDA_RESOURCE_VIEW_DESC

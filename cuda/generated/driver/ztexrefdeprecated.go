@@ -16,7 +16,7 @@ import "unsafe"
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -45,7 +45,7 @@ func CuTexRefSetArray(hTexRef CUtexref, hArray CUarray, Flags uint32) error {
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -62,14 +62,7 @@ func CuTexRefSetMipmappedArray(hTexRef CUtexref, hMipmappedArray CUmipmappedArra
 	return status(args.ret)
 }
 
-// CuTexRefSetAddress is [CuTexRefSetAddress_v2]: what cuda.h maps the name cuTexRefSetAddress to.
-//
-// Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
-func CuTexRefSetAddress(ByteOffset *uint64, hTexRef CUtexref, dptr CUdeviceptr, bytes uint64) error {
-	return CuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes)
-}
-
-// CuTexRefSetAddress_v2 calls cuTexRefSetAddress_v2.
+// CuTexRefSetAddress calls cuTexRefSetAddress_v2.
 //
 //	CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
 //
@@ -81,7 +74,21 @@ func CuTexRefSetAddress(ByteOffset *uint64, hTexRef CUtexref, dptr CUdeviceptr, 
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuTexRefSetAddress_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
+//
+// Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+func CuTexRefSetAddress(ByteOffset *uint64, hTexRef CUtexref, dptr CUdeviceptr, bytes uint64) error {
+	return CuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes)
+}
+
+// CuTexRefSetAddress_v2 calls cuTexRefSetAddress_v2.
+//
+//	CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
+//
+// It is what [CuTexRefSetAddress] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -99,15 +106,7 @@ func CuTexRefSetAddress_v2(ByteOffset *uint64, hTexRef CUtexref, dptr CUdevicept
 	return status(args.ret)
 }
 
-// CuTexRefSetAddress2D is [CuTexRefSetAddress2D_v3]: what cuda.h maps the name cuTexRefSetAddress2D
-// to.
-//
-// Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
-func CuTexRefSetAddress2D(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr CUdeviceptr, Pitch uint64) error {
-	return CuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch)
-}
-
-// CuTexRefSetAddress2D_v3 calls cuTexRefSetAddress2D_v3.
+// CuTexRefSetAddress2D calls cuTexRefSetAddress2D_v3.
 //
 //	CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 //
@@ -119,7 +118,21 @@ func CuTexRefSetAddress2D(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr CU
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 4.1. NVIDIA describes it under
+// The name means [CuTexRefSetAddress2D_v3]. Since CUDA 4.1. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
+//
+// Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+func CuTexRefSetAddress2D(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr CUdeviceptr, Pitch uint64) error {
+	return CuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch)
+}
+
+// CuTexRefSetAddress2D_v3 calls cuTexRefSetAddress2D_v3.
+//
+//	CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+//
+// It is what [CuTexRefSetAddress2D] means; see there.
+//
+// Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -147,12 +160,14 @@ func CuTexRefSetAddress2D_v3(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 // See also [CuTexRefSetAddress], [CuTexRefSetAddress2D], [CuTexRefSetAddressMode],
 // [CuTexRefSetArray], [CuTexRefSetFilterMode], [CuTexRefSetFlags], [CuTexRefGetAddress],
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
-// [CuTexRefGetFormat].
+// [CuTexRefGetFormat]; in the runtime API [cudaCreateChannelDesc].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+//
+// [cudaCreateChannelDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaCreateChannelDesc
 func CuTexRefSetFormat(hTexRef CUtexref, fmt CUarray_format, NumPackedComponents int32) error {
 	args := struct {
 		hTexRef             CUtexref
@@ -178,7 +193,7 @@ func CuTexRefSetFormat(hTexRef CUtexref, fmt CUarray_format, NumPackedComponents
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -207,7 +222,7 @@ func CuTexRefSetAddressMode(hTexRef CUtexref, dim int32, am CUaddress_mode) erro
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -235,7 +250,7 @@ func CuTexRefSetFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -263,7 +278,7 @@ func CuTexRefSetMipmapFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -291,7 +306,7 @@ func CuTexRefSetMipmapLevelBias(hTexRef CUtexref, bias float32) error {
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -320,7 +335,7 @@ func CuTexRefSetMipmapLevelClamp(hTexRef CUtexref, minMipmapLevelClamp float32, 
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -345,7 +360,7 @@ func CuTexRefSetMaxAnisotropy(hTexRef CUtexref, maxAniso uint32) error {
 //
 // See also [CuTexRefSetAddressMode], [CuTexRefGetAddressMode], [CuTexRefGetBorderColor].
 //
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -373,7 +388,7 @@ func CuTexRefSetBorderColor(hTexRef CUtexref, pBorderColor *float32) error {
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -389,14 +404,7 @@ func CuTexRefSetFlags(hTexRef CUtexref, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetAddress is [CuTexRefGetAddress_v2]: what cuda.h maps the name cuTexRefGetAddress to.
-//
-// Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
-func CuTexRefGetAddress(pdptr *CUdeviceptr, hTexRef CUtexref) error {
-	return CuTexRefGetAddress_v2(pdptr, hTexRef)
-}
-
-// CuTexRefGetAddress_v2 calls cuTexRefGetAddress_v2.
+// CuTexRefGetAddress calls cuTexRefGetAddress_v2.
 //
 //	CUresult cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 //
@@ -408,7 +416,21 @@ func CuTexRefGetAddress(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 3.2. NVIDIA describes it under
+// The name means [CuTexRefGetAddress_v2]. Since CUDA 3.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
+//
+// Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+func CuTexRefGetAddress(pdptr *CUdeviceptr, hTexRef CUtexref) error {
+	return CuTexRefGetAddress_v2(pdptr, hTexRef)
+}
+
+// CuTexRefGetAddress_v2 calls cuTexRefGetAddress_v2.
+//
+//	CUresult cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
+//
+// It is what [CuTexRefGetAddress] means; see there.
+//
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -436,7 +458,7 @@ func CuTexRefGetAddress_v2(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 // [CuTexRefGetAddress], [CuTexRefGetAddressMode], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -464,7 +486,7 @@ func CuTexRefGetArray(phArray *CUarray, hTexRef CUtexref) error {
 // [CuTexRefGetAddress], [CuTexRefGetAddressMode], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -492,7 +514,7 @@ func CuTexRefGetMipmappedArray(phMipmappedArray *CUmipmappedArray, hTexRef CUtex
 // [CuTexRefGetAddress], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -521,7 +543,7 @@ func CuTexRefGetAddressMode(pam *CUaddress_mode, hTexRef CUtexref, dim int32) er
 // [CuTexRefGetAddress], [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -549,7 +571,7 @@ func CuTexRefGetFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 // [CuTexRefGetAddress], [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode],
 // [CuTexRefGetFlags].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -578,7 +600,7 @@ func CuTexRefGetFormat(pFormat *CUarray_format, pNumChannels *int32, hTexRef CUt
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -606,7 +628,7 @@ func CuTexRefGetMipmapFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -634,7 +656,7 @@ func CuTexRefGetMipmapLevelBias(pbias *float32, hTexRef CUtexref) error {
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -663,7 +685,7 @@ func CuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp *float32, pmaxMipmapLevelC
 // [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 5.0. NVIDIA describes it under
+// Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -688,7 +710,7 @@ func CuTexRefGetMaxAnisotropy(pmaxAniso *int32, hTexRef CUtexref) error {
 //
 // See also [CuTexRefSetAddressMode], [CuTexRefSetBorderColor].
 //
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -716,7 +738,7 @@ func CuTexRefGetBorderColor(pBorderColor *float32, hTexRef CUtexref) error {
 // [CuTexRefGetAddress], [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode],
 // [CuTexRefGetFormat].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -741,7 +763,7 @@ func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
 //
 // See also [CuTexRefDestroy].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -765,7 +787,7 @@ func CuTexRefCreate(pTexRef *CUtexref) error {
 //
 // See also [CuTexRefCreate].
 //
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
@@ -784,15 +806,9 @@ func CuTexRefDestroy(hTexRef CUtexref) error {
 //
 //	CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuTexRefSetAddress2D], where the rest is said.
 //
-// See also [CuTexRefSetAddress], [CuTexRefSetAddressMode], [CuTexRefSetArray],
-// [CuTexRefSetFilterMode], [CuTexRefSetFlags], [CuTexRefSetFormat], [CuTexRefGetAddress],
-// [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
-// [CuTexRefGetFormat].
-//
-// Since CUDA 3.2. NVIDIA describes it under
+// Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 func CuTexRefSetAddress2D_v2(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr CUdeviceptr, Pitch uint64) error {
 	args := struct {
@@ -812,15 +828,9 @@ func CuTexRefSetAddress2D_v2(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 //
 //	CUresult cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuTexRefSetAddress], where the rest is said.
 //
-// See also [CuTexRefSetAddress2D], [CuTexRefSetAddressMode], [CuTexRefSetArray],
-// [CuTexRefSetFilterMode], [CuTexRefSetFlags], [CuTexRefSetFormat], [CuTexRefGetAddress],
-// [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
-// [CuTexRefGetFormat].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 func CuTexRefSetAddress_v1(ByteOffset *uint32, hTexRef CUtexref, dptr CUdeviceptr_v1, bytes uint32) error {
 	args := struct {
@@ -840,15 +850,9 @@ func CuTexRefSetAddress_v1(ByteOffset *uint32, hTexRef CUtexref, dptr CUdevicept
 //
 //	CUresult cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuTexRefSetAddress2D], where the rest is said.
 //
-// See also [CuTexRefSetAddress], [CuTexRefSetAddressMode], [CuTexRefSetArray],
-// [CuTexRefSetFilterMode], [CuTexRefSetFlags], [CuTexRefSetFormat], [CuTexRefGetAddress],
-// [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
-// [CuTexRefGetFormat].
-//
-// Since CUDA 2.2. NVIDIA describes it under
+// Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 func CuTexRefSetAddress2D_v1(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR_v1, dptr CUdeviceptr_v1, Pitch uint32) error {
 	args := struct {
@@ -868,15 +872,9 @@ func CuTexRefSetAddress2D_v1(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR_v1, d
 //
 //	CUresult cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is another form of [CuTexRefGetAddress], where the rest is said.
 //
-// See also [CuTexRefSetAddress], [CuTexRefSetAddress2D], [CuTexRefSetAddressMode],
-// [CuTexRefSetArray], [CuTexRefSetFilterMode], [CuTexRefSetFlags], [CuTexRefSetFormat],
-// [CuTexRefGetAddressMode], [CuTexRefGetArray], [CuTexRefGetFilterMode], [CuTexRefGetFlags],
-// [CuTexRefGetFormat].
-//
-// Since CUDA 2.0. NVIDIA describes it under
+// Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 func CuTexRefGetAddress_v1(pdptr *CUdeviceptr_v1, hTexRef CUtexref) error {
 	args := struct {

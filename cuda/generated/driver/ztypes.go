@@ -83,37 +83,39 @@ type CUasyncCallbackHandle uintptr
 // CUgreenCtx is a handle of CUDA's, CUgreenCtx in C; 0 is none.
 type CUgreenCtx uintptr
 
-// CUasyncCallback is the address of a C function that CUDA calls, or 0.
+// CUasyncCallback is the callback CUasyncCallback.
 //
 //	void (*CUasyncCallback)(CUasyncNotificationInfo *info, void *userData, CUasyncCallbackHandle callback)
 //
-// CUDA calls it on a thread that CUDA does not name. It must not be a Go function exported to C,
-// and must not call one.
+// It holds the address of a C function, or 0. CUDA calls it on a thread that CUDA does not name. It
+// must not be a Go function exported to C, and must not call one.
 type CUasyncCallback uintptr
 
 // CUlinkState is a handle of CUDA's, CUlinkState in C; 0 is none.
 type CUlinkState uintptr
 
-// CUhostFn is the address of a C function that CUDA calls, or 0.
+// CUhostFn is the callback CUhostFn.
 //
 //	void (*CUhostFn)(void *userData)
 //
-// CUDA calls it on a thread of the driver's own. It may be a Go function exported to C.
+// It holds the address of a C function, or 0. CUDA calls it on a thread of the driver's own. It may
+// be a Go function exported to C.
 type CUhostFn uintptr
 
-// CUstreamCallback is the address of a C function that CUDA calls, or 0.
+// CUstreamCallback is the callback CUstreamCallback.
 //
 //	void (*CUstreamCallback)(CUstream hStream, CUresult status, void *userData)
 //
-// CUDA calls it on a thread of the driver's own. It may be a Go function exported to C.
+// It holds the address of a C function, or 0. CUDA calls it on a thread of the driver's own. It may
+// be a Go function exported to C.
 type CUstreamCallback uintptr
 
-// CUoccupancyB2DSize is the address of a C function that CUDA calls, or 0.
+// CUoccupancyB2DSize is the callback CUoccupancyB2DSize.
 //
 //	size_t (*CUoccupancyB2DSize)(int blockSize)
 //
-// CUDA calls it on the calling thread, before the call returns. It must not be a Go function
-// exported to C, and must not call one.
+// It holds the address of a C function, or 0. CUDA calls it on the calling thread, before the call
+// returns. It must not be a Go function exported to C, and must not call one.
 type CUoccupancyB2DSize uintptr
 
 // CUmemGenericAllocationHandle is CUmemGenericAllocationHandle_v1 in C, a number of 8 bytes.
@@ -125,23 +127,23 @@ type CUcheckpointOperationHandle uintptr
 // CUlogicalEndpointId is CUlogicalEndpointId in C, a number of 4 bytes.
 type CUlogicalEndpointId uint32
 
-// CUgraphRecaptureCallback is the address of a C function that CUDA calls, or 0.
+// CUgraphRecaptureCallback is the callback CUgraphRecaptureCallback.
 //
 //	CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node, const CUgraphNodeParams *originalParams, const CUgraphNodeParams *recaptureParams, CUgraphRecaptureStatus status)
 //
-// CUDA calls it on the thread that ends the capture, inside that call. It must not be a Go function
-// exported to C, and must not call one.
+// It holds the address of a C function, or 0. CUDA calls it on the thread that ends the capture,
+// inside that call. It must not be a Go function exported to C, and must not call one.
 type CUgraphRecaptureCallback uintptr
 
 // CUcoredumpCallbackHandle is a handle of CUDA's, CUcoredumpCallbackHandle in C; 0 is none.
 type CUcoredumpCallbackHandle uintptr
 
-// CUcoredumpStatusCallback is the address of a C function that CUDA calls, or 0.
+// CUcoredumpStatusCallback is the callback CUcoredumpStatusCallback.
 //
 //	void (*CUcoredumpStatusCallback)(void *userData, int pid, CUdevice dev)
 //
-// CUDA calls it on a thread that CUDA does not name. It must not be a Go function exported to C,
-// and must not call one.
+// It holds the address of a C function, or 0. CUDA calls it on a thread that CUDA does not name. It
+// must not be a Go function exported to C, and must not call one.
 type CUcoredumpStatusCallback uintptr
 
 // CUdevResourceDesc is a handle of CUDA's, CUdevResourceDesc in C; 0 is none.
@@ -150,12 +152,12 @@ type CUdevResourceDesc uintptr
 // CUlogsCallbackHandle is a handle of CUDA's, CUlogsCallbackHandle in C; 0 is none.
 type CUlogsCallbackHandle uintptr
 
-// CUlogsCallback is the address of a C function that CUDA calls, or 0.
+// CUlogsCallback is the callback CUlogsCallback.
 //
 //	void (*CUlogsCallback)(void *data, CUlogLevel logLevel, char *message, size_t length)
 //
-// CUDA calls it on the thread whose call failed, inside that call. It must not be a Go function
-// exported to C, and must not call one.
+// It holds the address of a C function, or 0. CUDA calls it on the thread whose call failed, inside
+// that call. It must not be a Go function exported to C, and must not call one.
 type CUlogsCallback uintptr
 
 // CUlogIterator is CUlogIterator in C, a number of 4 bytes.

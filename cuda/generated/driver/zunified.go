@@ -13,10 +13,13 @@ import "unsafe"
 // error of earlier work.
 //
 // See also [CuPointerSetAttribute], [CuMemAlloc], [CuMemFree], [CuMemAllocHost], [CuMemFreeHost],
-// [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister].
+// [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister]; in the runtime API
+// [cudaPointerGetAttributes].
 //
-// Since CUDA 4.0. NVIDIA describes it under
+// Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
+//
+// [cudaPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaPointerGetAttributes
 func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, ptr CUdeviceptr) error {
 	args := struct {
 		data      unsafe.Pointer
@@ -34,15 +37,10 @@ func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, p
 //
 //	CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
-// It is the variant of [CuMemPrefetchAsync_v2] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemPrefetchAsync_v2] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
-//
-// See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync], [CuMemAdvise].
-//
-// Since CUDA 12.2. NVIDIA describes it under
+// Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmemLocation, flags uint32, hStream CUstream) error {
 	args := struct {
@@ -59,7 +57,20 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 	return status(args.ret)
 }
 
-// CuMemAdvise is [CuMemAdvise_v2]: what cuda.h maps the name cuMemAdvise to.
+// CuMemAdvise calls cuMemAdvise_v2.
+//
+//	CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
+//
+// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
+// or the error of earlier work.
+//
+// See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync],
+// [CuMemPrefetchAsync]; in the runtime API [cudaMemAdvise].
+//
+// The name means [CuMemAdvise_v2]. Since CUDA 12.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
+//
+// [cudaMemAdvise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemAdvise
 func CuMemAdvise(devPtr CUdeviceptr, count uint64, advice CUmem_advise, location CUmemLocation) error {
 	return CuMemAdvise_v2(devPtr, count, advice, location)
 }
@@ -68,13 +79,9 @@ func CuMemAdvise(devPtr CUdeviceptr, count uint64, advice CUmem_advise, location
 //
 //	CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
+// It is what [CuMemAdvise] means; see there.
 //
-// See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync],
-// [CuMemPrefetchAsync].
-//
-// Since CUDA 12.2. NVIDIA describes it under
+// Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, location CUmemLocation) error {
 	args := struct {
@@ -94,10 +101,10 @@ func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, locat
 //
 //	CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
-// It is the variant of [CuMemPrefetchBatchAsync] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemPrefetchBatchAsync] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -121,10 +128,10 @@ func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint6
 //
 //	CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 //
-// It is the variant of [CuMemDiscardBatchAsync] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemDiscardBatchAsync] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -145,10 +152,10 @@ func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64
 //
 //	CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
-// It is the variant of [CuMemDiscardAndPrefetchBatchAsync] for which the stream 0 means the calling
-// thread's own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemDiscardAndPrefetchBatchAsync] for which stream 0 is the calling
+// thread's own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -175,7 +182,7 @@ func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, c
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
 // work.
 //
-// Since CUDA 13.4. NVIDIA describes it under
+// Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint64, samplingGranularity uint64, location_out *CUmemLocation) error {
 	args := struct {
@@ -199,10 +206,13 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier
 // work.
 //
-// See also [CuMemRangeGetAttributes], [CuMemPrefetchAsync], [CuMemAdvise].
+// See also [CuMemRangeGetAttributes], [CuMemPrefetchAsync], [CuMemAdvise]; in the runtime API
+// [cudaMemRangeGetAttribute].
 //
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
+//
+// [cudaMemRangeGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemRangeGetAttribute
 func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUmem_range_attribute, devPtr CUdeviceptr, count uint64) error {
 	args := struct {
 		data      unsafe.Pointer
@@ -225,10 +235,13 @@ func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUme
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
-// See also [CuMemRangeGetAttribute], [CuMemAdvise], [CuMemPrefetchAsync].
+// See also [CuMemRangeGetAttribute], [CuMemAdvise], [CuMemPrefetchAsync]; in the runtime API
+// [cudaMemRangeGetAttributes].
 //
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
+//
+// [cudaMemRangeGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemRangeGetAttributes
 func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes *CUmem_range_attribute, numAttributes uint64, devPtr CUdeviceptr, count uint64) error {
 	args := struct {
 		data          *unsafe.Pointer
@@ -256,7 +269,7 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 // See also [CuPointerGetAttribute], [CuPointerGetAttributes], [CuMemAlloc], [CuMemFree],
 // [CuMemAllocHost], [CuMemFreeHost], [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister].
 //
-// Since CUDA 6.0. NVIDIA describes it under
+// Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, ptr CUdeviceptr) error {
 	args := struct {
@@ -278,10 +291,13 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
-// See also [CuPointerGetAttribute], [CuPointerSetAttribute].
+// See also [CuPointerGetAttribute], [CuPointerSetAttribute]; in the runtime API
+// [cudaPointerGetAttributes].
 //
-// Since CUDA 7.0. NVIDIA describes it under
+// Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
+//
+// [cudaPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaPointerGetAttributes
 func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribute, data *unsafe.Pointer, ptr CUdeviceptr) error {
 	args := struct {
 		numAttributes uint32
@@ -300,12 +316,9 @@ func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribut
 //
 //	CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
+// It is another form of [CuMemPrefetchAsync], where the rest is said.
 //
-// See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync], [CuMemAdvise].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice, hStream CUstream) error {
 	args := struct {
@@ -325,15 +338,10 @@ func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice,
 //
 //	CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 //
-// It is the variant of [CuMemPrefetchAsync_v1] for which the stream 0 means the calling thread's
-// own default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of CuMemPrefetchAsync_v1 for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
-//
-// See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync], [CuMemAdvise].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevice, hStream CUstream) error {
 	args := struct {
@@ -349,7 +357,20 @@ func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevic
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync is [CuMemPrefetchAsync_v2]: what cuda.h maps the name cuMemPrefetchAsync to.
+// CuMemPrefetchAsync calls cuMemPrefetchAsync_v2.
+//
+//	CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
+//
+// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
+// or the error of earlier work.
+//
+// See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync], [CuMemAdvise]; in
+// the runtime API [cudaMemPrefetchAsync].
+//
+// The name means [CuMemPrefetchAsync_v2]. Since CUDA 12.2. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
+//
+// [cudaMemPrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemPrefetchAsync
 func CuMemPrefetchAsync(devPtr CUdeviceptr, count uint64, location CUmemLocation, flags uint32, hStream CUstream) error {
 	return CuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream)
 }
@@ -358,12 +379,9 @@ func CuMemPrefetchAsync(devPtr CUdeviceptr, count uint64, location CUmemLocation
 //
 //	CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
+// It is what [CuMemPrefetchAsync] means; see there.
 //
-// See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync], [CuMemAdvise].
-//
-// Since CUDA 12.2. NVIDIA describes it under
+// Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocation, flags uint32, hStream CUstream) error {
 	args := struct {
@@ -384,13 +402,9 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 //
 //	CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
+// It is another form of [CuMemAdvise], where the rest is said.
 //
-// See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync],
-// [CuMemPrefetchAsync].
-//
-// Since CUDA 8.0. NVIDIA describes it under
+// Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, device CUdevice) error {
 	args := struct {
@@ -410,7 +424,7 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 //
 //	CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -434,7 +448,7 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 //
 //	CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, flags uint64, hStream CUstream) error {
 	args := struct {
@@ -455,7 +469,7 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 //
 //	CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
-// Since CUDA 13.0. NVIDIA describes it under
+// Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemDiscardAndPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
 	args := struct {

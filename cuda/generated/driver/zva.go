@@ -14,7 +14,7 @@ import "unsafe"
 //
 // See also [CuMemAddressFree].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr CUdeviceptr, flags uint64) error {
 	args := struct {
@@ -41,7 +41,7 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 //
 // See also [CuMemAddressReserve].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 	args := struct {
@@ -65,7 +65,7 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 //
 // See also [CuMemRelease], [CuMemExportToShareableHandle], [CuMemImportFromShareableHandle].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemAllocationProp, flags uint64) error {
 	args := struct {
@@ -91,7 +91,7 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 //
 // See also [CuMemCreate].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 	args := struct {
@@ -115,7 +115,7 @@ func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 // See also [CuMemUnmap], [CuMemSetAccess], [CuMemCreate], [CuMemAddressReserve],
 // [CuMemImportFromShareableHandle].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAllocationHandle, flags uint64) error {
 	args := struct {
@@ -136,16 +136,10 @@ func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAl
 //
 //	CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 //
-// It is the variant of [CuMemMapArrayAsync] for which the stream 0 means the calling thread's own
-// default stream, [CU_STREAM_PER_THREAD], instead of the legacy one.
+// It is the variant of [CuMemMapArrayAsync] for which stream 0 is the calling thread's own default
+// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
-//
-// See also [CuMipmappedArrayCreate], [CuArrayCreate], [CuArray3DCreate], [CuMemCreate],
-// [CuArrayGetSparseProperties], [CuMipmappedArrayGetSparseProperties].
-//
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream CUstream) error {
 	args := struct {
@@ -170,7 +164,7 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 //
 // See also [CuMemCreate], [CuMemAddressReserve].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 	args := struct {
@@ -193,7 +187,7 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 //
 // See also [CuMemCreate], [CuMemMap].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count uint64) error {
 	args := struct {
@@ -219,7 +213,7 @@ func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count u
 //
 // See also [CuMemSetAccess].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) error {
 	args := struct {
@@ -244,7 +238,7 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 //
 // See also [CuMemImportFromShareableHandle].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGenericAllocationHandle, handleType CUmemAllocationHandleType, flags uint64) error {
 	args := struct {
@@ -270,7 +264,7 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 //
 // See also [CuMemExportToShareableHandle], [CuMemMap], [CuMemRelease].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHandle unsafe.Pointer, shHandleType CUmemAllocationHandleType) error {
 	args := struct {
@@ -295,7 +289,7 @@ func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHand
 //
 // See also [CuMemCreate], [CuMemMap].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationProp, option CUmemAllocationGranularity_flags) error {
 	args := struct {
@@ -320,7 +314,7 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 //
 // See also [CuMemCreate], [CuMemImportFromShareableHandle].
 //
-// Since CUDA 10.2. NVIDIA describes it under
+// Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CUmemGenericAllocationHandle) error {
 	args := struct {
@@ -344,7 +338,7 @@ func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CU
 //
 // See also [CuMemCreate], [CuMemRelease], [CuMemMap].
 //
-// Since CUDA 11.0. NVIDIA describes it under
+// Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsafe.Pointer) error {
 	args := struct {
@@ -368,7 +362,7 @@ func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsa
 // See also [CuMipmappedArrayCreate], [CuArrayCreate], [CuArray3DCreate], [CuMemCreate],
 // [CuArrayGetSparseProperties], [CuMipmappedArrayGetSparseProperties].
 //
-// Since CUDA 11.1. NVIDIA describes it under
+// Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemMapArrayAsync(mapInfoList *CUarrayMapInfo, count uint32, hStream CUstream) error {
 	args := struct {

@@ -4,14 +4,26 @@ package driver
 
 import "unsafe"
 
-// CuDriverGetVersion calls cuDriverGetVersion.
+// CuDriverGetVersion tells the newest CUDA version that the installed driver supports.
 //
 //	CUresult cuDriverGetVersion(int *driverVersion)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The number is 1000 times the major plus 10 times the minor version: 13020 is 13.2. It works
+// before [CuInit] and on a machine without a GPU.
 //
-// Since CUDA 2.2. NVIDIA describes it under
+// Parameters:
+//   - driverVersion: receives the version
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: driverVersion is nil
+//
+// See also, in the runtime API, [cudaDriverGetVersion], [cudaRuntimeGetVersion].
+//
+// Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VERSION.html.
+//
+// [cudaDriverGetVersion]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDriverGetVersion
+// [cudaRuntimeGetVersion]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaRuntimeGetVersion
 func CuDriverGetVersion(driverVersion *int32) error {
 	args := struct {
 		driverVersion *int32

@@ -1,0 +1,131 @@
+package doc
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// decls writes the comments of types, their values and their members.
+func (w *writer) decls() {
+	nested := map[*model.Decl]place{}
+	for _, d := range w.api.Decls { // outer records come before inner ones
+		at := nested[d]
+		if !d.Nested {
+			at = place{top: w.entryOf(d)}
+		}
+		d.Doc = w.decl(d, at)
+		for _, e := range d.Enumerators {
+			e.Doc = w.member(at.top.value(e.C, w.api.Name))
+		}
+		for _, f := range d.Fields {
+			path := at.path + f.C
+			f.Doc = w.member(at.top.field(path, w.api.Name))
+			if f.C != "" {
+				path += "."
+			}
+			t := f.Type
+			if t.Kind == model.Array {
+				t = t.Elem
+			}
+			if t.Kind == model.Named && t.Decl.Nested {
+				nested[t.Decl] = place{at.top, path}
+			}
+		}
+	}
+}
+
+// place is where in a type with an entry a record lies.
+type place struct {
+	top  *entry
+	path string
+}
+
+// entryOf is the entry about a type, under any of its names.
+func (w *writer) entryOf(d *model.Decl) *entry {
+	name := bareName(d.C)
+	plain, _, _ := model.Base(name)
+	for _, key := range []string{name, plain, d.Tag} {
+		if e := w.texts[key]; e != nil {
+			return e
+		}
+	}
+	for _, al := range w.api.Aliases {
+		if !al.Func && al.GoRef == d.Go {
+			if e := w.texts[bareName(al.C)]; e != nil {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+func (w *writer) member(text string) []string {
+	if text == "" {
+		return nil
+	}
+	c := &comment{links: w.links, api: w.api.Name}
+	c.text(text)
+	return c.done()
+}
+
+func (e *entry) value(name, api string) string { return e.find((*entry).valueItems, name, api) }
+func (e *entry) field(name, api string) string { return e.find((*entry).fieldItems, name, api) }
+
+func (e *entry) valueItems() []item { return e.values }
+func (e *entry) fieldItems() []item { return e.fields }
+
+func (e *entry) find(items func(*entry) []item, name, api string) string {
+	if e == nil {
+		return ""
+	}
+	for _, i := range items(e) {
+		if forAPI(i.name, api) == name {
+			return i.text
+		}
+	}
+	return ""
+}
+
+// decl is the comment of a type.
+func (w *writer) decl(d *model.Decl, at place) []string {
+	c := &comment{links: w.links, api: w.api.Name}
+	if at.top != nil && !d.Nested {
+		c.text(d.Go + " " + at.top.summary)
+		c.blocks(at.top.body)
+		c.label("From Go", at.top.golang)
+	} else {
+		c.text(d.Go + " is " + w.fallback(d))
+	}
+	switch d.Kind {
+	case model.Callback:
+		c.code(d.Prototype())
+		may := "It must not be a Go function exported to C, and must not call one."
+		if d.GoAllowed {
+			may = "It may be a Go function exported to C."
+		}
+		c.text(fmt.Sprintf("It holds the address of a C function, or 0. CUDA calls it on %s. %s", d.Thread, may))
+	case model.Union:
+		c.text(fmt.Sprintf("It is a union of %d bytes: its members overlap, and a method gives the address of each.", d.Size))
+	}
+	if d.Align > 8 {
+		c.text(fmt.Sprintf("C wants it at a multiple of %d bytes, which Go does not promise: allocate it with [New%s].", d.Align, d.Go))
+	}
+	return c.done()
+}
+
+// fallback describes a type that has no entry.
+func (w *writer) fallback(d *model.Decl) string {
+	switch d.Kind {
+	case model.Handle:
+		return fmt.Sprintf("a handle of CUDA's, %s in C; 0 is none.", d.C)
+	case model.Scalar:
+		return fmt.Sprintf("%s in C, a number of %d bytes.", d.C, d.Size)
+	}
+	if d.Nested {
+		parent := d.Go[:strings.LastIndexByte(d.Go, '_')]
+		return fmt.Sprintf("a %s inside [%s].", d.Kind, parent)
+	}
+	return fmt.Sprintf("the %s %s.", d.Kind, bareName(d.C))
+}

@@ -1,0 +1,193 @@
+package doc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// function is the comment of a function that has its symbol's name.
+func (w *writer) function(f *model.Func) []string {
+	base, _, thread := model.Base(f.Symbol)
+	if w.main[base] == f.Go {
+		return w.full(f, f.Go, w.texts[base], "")
+	}
+	own := w.texts[f.Symbol]
+	if f.Symbol == base {
+		own = nil // the text under this key is about what the plain name means
+	}
+	if own != nil {
+		return w.full(f, f.Go, own, "")
+	}
+	return w.variant(f, base, thread)
+}
+
+// plainName is the comment of a plain name.
+func (w *writer) plainName(al *model.Alias) []string {
+	i := slices.IndexFunc(w.api.Funcs, func(f *model.Func) bool { return f.Symbol == al.Target })
+	f := w.api.Funcs[i]
+	what := fmt.Sprintf("The name means [%s]", al.GoRef)
+	if al.Newer != "" {
+		what += fmt.Sprintf(" and stays that; the header of CUDA %s maps %s to %s, which is [%s] here", w.api.Version, al.C, al.Newer, model.GoName(al.Newer))
+	}
+	return w.full(f, al.Go, w.texts[al.C], what+".")
+}
+
+// full is a whole comment: what the function does, its C prototype, what there
+// is to know, and where it comes from.
+func (w *writer) full(f *model.Func, name string, e *entry, about string) []string {
+	if e == nil {
+		e = &entry{summary: fmt.Sprintf("calls %s.", f.Symbol)}
+	}
+	c := &comment{links: w.links, api: w.api.Name}
+	c.text(name + " " + e.summary)
+	c.code(f.Prototype())
+	c.blocks(e.body)
+	c.items("Parameters", w.params(f, e))
+	c.label("Ordering", e.order)
+	c.label("Capture", e.capture)
+	c.label("From Go", e.golang)
+	for _, cb := range f.Callbacks {
+		c.text(callback(cb))
+	}
+	w.errors(c, f, e)
+	w.see(c, f, name)
+	c.text(strings.TrimSpace(about + " " + w.origin(f)))
+	w.deprecated(c, f)
+	return c.done()
+}
+
+// params are the entry's words about the parameters that this variant has, in
+// its order.
+func (w *writer) params(f *model.Func, e *entry) []item {
+	var out []item
+	for _, p := range f.Params {
+		for _, i := range e.params {
+			if forAPI(i.name, w.api.Name) == p.C {
+				out = append(out, item{p.Go, i.text})
+			}
+		}
+	}
+	return out
+}
+
+// errors lists what a function returns: first the codes that mean something
+// special here, then the others that the header names.
+func (w *writer) errors(c *comment, f *model.Func, e *entry) {
+	var special []item
+	named := map[string]bool{"CUDA_SUCCESS": true, "cudaSuccess": true}
+	for _, i := range e.errors {
+		code := w.links.code(forAPI(i.name, w.api.Name))
+		if code == "" {
+			continue // this version has no such code
+		}
+		named[code] = true
+		special = append(special, item{"[" + model.GoName(code) + "]", i.text})
+	}
+	var others []string
+	for _, r := range references(f.Comment).returns {
+		if l := w.links.own(r); l != "" && !named[r] {
+			others = append(others, l)
+		}
+	}
+	switch rest := strings.Join(others, ", "); {
+	case !f.Result.Is(model.Enum):
+		c.text("The error says that the function could not be called.")
+	case len(special) == 0 && rest == "":
+	case len(special) == 0:
+		c.text("Returns nil, " + rest + ", or the error of earlier work.")
+	default:
+		c.items("Errors", special)
+		if rest != "" {
+			c.text("Also " + rest + ", or the error of earlier work.")
+		}
+	}
+}
+
+func (w *writer) see(c *comment, f *model.Func, name string) {
+	var here, there []string
+	for _, r := range references(f.Comment).see {
+		if l := w.links.own(r); l != "" {
+			if l != "["+name+"]" && l != "["+f.Go+"]" {
+				here = append(here, l)
+			}
+		} else if w.links.isOther(r) {
+			there = append(there, c.external(r))
+		}
+	}
+	other := map[string]string{"driver": "runtime", "runtime": "driver"}[w.api.Name]
+	switch {
+	case len(here) > 0 && len(there) > 0:
+		c.text("See also " + strings.Join(here, ", ") + "; in the " + other + " API " + strings.Join(there, ", ") + ".")
+	case len(here) > 0:
+		c.text("See also " + strings.Join(here, ", ") + ".")
+	case len(there) > 0:
+		c.text("See also, in the " + other + " API, " + strings.Join(there, ", ") + ".")
+	}
+}
+
+// variant is the short comment of a variant of a function.
+func (w *writer) variant(f *model.Func, base, thread string) []string {
+	c := &comment{links: w.links, api: w.api.Name}
+	summary := fmt.Sprintf("calls %s.", f.Symbol)
+	if e := w.texts[base]; e != nil {
+		summary = e.summary
+	}
+	c.text(f.Go + " " + summary)
+	c.code(f.Prototype())
+	switch main := w.main[base]; {
+	case thread != "":
+		c.text(fmt.Sprintf("It is the variant of [%s] for which stream 0 is the calling thread's own default stream, [%s], and not the legacy one.",
+			w.sameWithout(f, thread, main), map[string]string{"driver": "CU_STREAM_PER_THREAD", "runtime": "CudaStreamPerThread"}[w.api.Name]))
+	case w.isMeantBy(f.Symbol):
+		c.text(fmt.Sprintf("It is what [%s] means; see there.", main))
+	default:
+		c.text(fmt.Sprintf("It is another form of [%s], where the rest is said.", main))
+	}
+	c.text(w.origin(f))
+	w.deprecated(c, f)
+	return c.done()
+}
+
+// sameWithout is the function that a per-thread variant is the variant of.
+func (w *writer) sameWithout(f *model.Func, thread, main string) string {
+	symbol := strings.TrimSuffix(f.Symbol, "_"+thread)
+	for _, g := range w.api.Funcs {
+		if g.Symbol == symbol {
+			return g.Go
+		}
+	}
+	return main
+}
+
+func (w *writer) isMeantBy(symbol string) bool {
+	return slices.ContainsFunc(w.api.Aliases, func(al *model.Alias) bool { return al.Func && al.Target == symbol })
+}
+
+// callback says what may be passed as a callback: cgo was promised that no
+// call runs Go code on its own thread.
+func callback(cb *model.Decl) string {
+	if cb.GoAllowed {
+		return fmt.Sprintf("The callback is the address of a C function. CUDA runs it on %s, so it may also be a Go function exported to C; it must call no CUDA function. "+
+			"What it is handed is passed on as a number: pass a runtime/cgo.Handle, not a pointer to Go memory.", cb.Thread)
+	}
+	return fmt.Sprintf("The callback is the address of a C function, or 0. CUDA runs it on %s: it must not be a Go function exported to C, and must not call one, or the process dies.", cb.Thread)
+}
+
+// origin is where a function comes from: version, chapter, NVIDIA's page.
+func (w *writer) origin(f *model.Func) string {
+	manual := map[string]string{"driver": "cuda-driver-api", "runtime": "cuda-runtime-api"}[w.api.Name]
+	page := "https://docs.nvidia.com/cuda/" + manual + "/group__" + strings.ReplaceAll(f.Group, "_", "__") + ".html"
+	if f.Since == "" {
+		return "NVIDIA describes it at " + page + "."
+	}
+	return "Since " + model.SinceText(f.Since) + ". NVIDIA describes it at " + page + "."
+}
+
+func (w *writer) deprecated(c *comment, f *model.Func) {
+	if f.Deprecated {
+		c.text("Deprecated: NVIDIA marks it as deprecated in CUDA " + w.api.Version + ".")
+	}
+}

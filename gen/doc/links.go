@@ -1,0 +1,155 @@
+package doc
+
+import (
+	"strings"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// links knows what a name in a comment can lead to: a declaration of the same
+// package, or one of the other API's published package.
+type links struct {
+	here    map[string]string // Go name, by C name
+	there   map[string]bool   // C names of the other API
+	url     string            // of the other API's package, "" where none is published
+	codes   map[string]string // this API's status code, by the other's of the same number
+	twins   map[string]string // the runtime's function or type, by the driver's name
+	goNames map[string]bool
+}
+
+// published is where the packages of this module can be read.
+const published = "https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/"
+
+func newLinks(a, other *model.API, all map[string]*entry) *links {
+	l := &links{here: goNames(a), there: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{}}
+	for key, e := range all {
+		for _, twin := range e.keys {
+			if a.Name == "runtime" && apiOf(key) == "driver" && apiOf(twin) == "runtime" {
+				l.twins[key] = twin
+			}
+		}
+	}
+	if other == nil {
+		return l
+	}
+	for c := range cNames(other) {
+		l.there[c] = true
+	}
+	major, _, _ := strings.Cut(a.Version, ".")
+	switch {
+	case a.Name == "runtime":
+		l.url = published + "driver"
+	case major != "11":
+		l.url = published + "cudart" + major
+	}
+	byValue := map[string]string{}
+	for _, c := range statusCodes(a) {
+		if byValue[c.Value] == "" {
+			byValue[c.Value] = c.C
+		}
+	}
+	for _, c := range statusCodes(other) {
+		l.codes[c.C] = byValue[c.Value]
+	}
+	return l
+}
+
+// statusCodes are the values of an API's status type.
+func statusCodes(a *model.API) []*model.Const {
+	for _, d := range a.Decls {
+		if d.Kind == model.Enum && (d.C == "CUresult" || d.Tag == "cudaError") {
+			return d.Enumerators
+		}
+	}
+	return nil
+}
+
+// goNames are the Go names of a, by C name.
+func goNames(a *model.API) map[string]string {
+	m := map[string]string{}
+	for _, f := range a.Funcs {
+		m[f.Symbol] = f.Go
+	}
+	for _, d := range a.Decls {
+		if !d.Nested {
+			m[bareName(d.C)] = d.Go
+		}
+		for _, e := range d.Enumerators {
+			m[e.C] = e.Go
+		}
+	}
+	for _, c := range a.Consts {
+		m[c.C] = c.Go
+	}
+	for _, al := range a.Aliases { // last: a plain name means its alias, not the old symbol
+		m[bareName(al.C)] = al.Go
+	}
+	for _, d := range a.Decls { // a type whose plain name is its own
+		if plain, _, _ := model.Base(d.C); model.GoName(plain) == d.Go {
+			m[plain] = d.Go
+		}
+	}
+	return m
+}
+
+// cNames are the C names of what a declares.
+func cNames(a *model.API) map[string]bool {
+	m := map[string]bool{}
+	for _, f := range a.Funcs {
+		m[f.Symbol] = true
+	}
+	for _, d := range a.Decls {
+		m[bareName(d.C)] = true
+		for _, e := range d.Enumerators {
+			m[e.C] = true
+		}
+	}
+	for _, al := range a.Aliases {
+		m[bareName(al.C)] = true
+	}
+	for _, c := range a.Consts {
+		m[c.C] = true
+	}
+	return m
+}
+
+// own is a link to a declaration of this package, "" where there is none.
+func (l *links) own(c string) string {
+	if g := l.here[c]; g != "" {
+		return "[" + g + "]"
+	}
+	return ""
+}
+
+// isOther tells whether c is a declaration of the other API that a reader can
+// be sent to.
+func (l *links) isOther(c string) bool { return l.url != "" && l.there[c] }
+
+// code is this API's status code for a code of either API, "" where it has
+// none.
+func (l *links) code(c string) string {
+	if l.here[c] != "" {
+		return c
+	}
+	return l.codes[c]
+}
+
+// resolve turns a C name in brackets into a link, or into plain text where it
+// leads nowhere. Or it says that the name is one of the other API.
+func (l *links) resolve(c string) (text string, other bool) {
+	for _, name := range []string{l.twins[c], c, l.codes[c]} {
+		if name == "" {
+			continue
+		}
+		if own := l.own(name); own != "" {
+			return own, false
+		}
+	}
+	if l.isOther(c) {
+		return "", true
+	}
+	if t := l.twins[c]; t != "" {
+		return t, false
+	}
+	return c, false
+}

@@ -1,0 +1,214 @@
+package doc
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/headers"
+)
+
+// declared is everything that any pinned version declares.
+type declared struct {
+	params  map[string]map[string]bool // of a function, all variants together
+	members map[string]map[string]bool // of a type: enumerators and fields
+	values  map[string]bool            // enumerators and constants
+}
+
+// everything parses every pinned version of both APIs.
+func everything(t *testing.T) declared {
+	t.Helper()
+	d := declared{map[string]map[string]bool{}, map[string]map[string]bool{}, map[string]bool{}}
+	for _, r := range headers.Releases() {
+		dir, err := r.Find()
+		if err != nil {
+			t.Skipf("needs the headers that make generate fetches: %v", err)
+		}
+		for _, api := range parse.APIs {
+			a, err := parse.Parse(os.DirFS(dir), api)
+			require.NoError(t, err)
+			d.add(a)
+		}
+	}
+	return d
+}
+
+func (d declared) add(a *model.API) {
+	into := func(m map[string]map[string]bool, key string) map[string]bool {
+		if m[key] == nil {
+			m[key] = map[string]bool{}
+		}
+		return m[key]
+	}
+	for _, f := range a.Funcs {
+		base, _, _ := model.Base(f.Symbol)
+		for _, key := range []string{f.Symbol, base} {
+			names := into(d.params, key)
+			for _, p := range f.Params {
+				names[p.C] = true
+			}
+		}
+	}
+	for _, decl := range a.Decls {
+		if decl.Nested {
+			continue
+		}
+		plain, _, _ := model.Base(bareName(decl.C))
+		for _, key := range []string{bareName(decl.C), plain} {
+			names := into(d.members, key)
+			for _, e := range decl.Enumerators {
+				names[e.C], d.values[e.C] = true, true
+			}
+			memberPaths(decl, "", names)
+		}
+	}
+	for _, al := range a.Aliases {
+		if al.Func {
+			into(d.params, al.C)
+		} else {
+			into(d.members, al.C)
+		}
+	}
+	for _, c := range a.Consts {
+		d.values[c.C] = true
+	}
+}
+
+func memberPaths(d *model.Decl, prefix string, into map[string]bool) {
+	for _, f := range d.Fields {
+		at := prefix
+		if f.C != "" {
+			at += f.C
+			into[at] = true
+			at += "."
+		}
+		t := f.Type
+		if t.Kind == model.Array {
+			t = t.Elem
+		}
+		if t.Kind == model.Named && t.Decl.Nested {
+			memberPaths(t.Decl, at, into)
+		}
+	}
+}
+
+// TestText checks that every entry is about something that exists, under the
+// names that exist.
+func TestText(t *testing.T) {
+	all, err := texts()
+	require.NoError(t, err)
+	d := everything(t)
+	for key, e := range all {
+		api := apiOf(key)
+		params, isFunc := d.params[key]
+		members, isType := d.members[key]
+		if !isFunc && !isType && !d.values[key] {
+			t.Errorf("%s: no pinned version has %s", e.pos, key)
+			continue
+		}
+		for _, p := range e.params {
+			name := forAPI(p.name, api)
+			assert.Truef(t, params[name], "%s: %s has no parameter %s", e.pos, key, name)
+		}
+		for _, m := range slices.Concat(e.values, e.fields) {
+			name := forAPI(m.name, api)
+			assert.Truef(t, name == "" || members[name], "%s: %s has no member %s", e.pos, key, name)
+		}
+		for _, p := range e.errors {
+			assert.Truef(t, d.values[forAPI(p.name, api)] || d.values[p.name], "%s: no pinned version has the code %s", e.pos, p.name)
+		}
+		for _, text := range e.all() {
+			for _, m := range link.FindAllStringSubmatch(forAPI(text, api), -1) {
+				_, f := d.params[m[1]]
+				_, ty := d.members[m[1]]
+				assert.Truef(t, f || ty || d.values[m[1]], "%s: %s: nothing is called [%s]", e.pos, key, m[1])
+			}
+		}
+	}
+}
+
+// TestTextIsDistinct checks that no entry is a copy of another with the names
+// changed.
+func TestTextIsDistinct(t *testing.T) {
+	all, err := texts()
+	require.NoError(t, err)
+	names := regexp.MustCompile(`\[\w+\]|\b\w*[A-Z_0-9]\w*\b|[^a-z ]`)
+	seen := map[string]*entry{}
+	for _, e := range all {
+		text := strings.Join(strings.Fields(names.ReplaceAllString(e.summary+" "+strings.Join(e.body, " "), "")), " ")
+		if other := seen[text]; other != nil && other != e {
+			t.Errorf("%s and %s say the same of %s and %s", e.pos, other.pos, e.keys[0], other.keys[0])
+		}
+		seen[text] = e
+	}
+}
+
+// TestTextSaysSomething refuses sentences without content.
+func TestTextSaysSomething(t *testing.T) {
+	all, err := texts()
+	require.NoError(t, err)
+	for key, e := range all {
+		assert.NotRegexp(t, `(?i)^(wraps|calls|binds) `, e.summary, "%s: %s", e.pos, key)
+		assert.Greater(t, len(strings.Fields(e.summary)), 3, "%s: %s is too short", e.pos, key)
+		assert.Regexp(t, `[.:]$`, e.summary, "%s: the first paragraph of %s ends in a full stop", e.pos, key)
+	}
+}
+
+func TestParseTextErrors(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"text before an entry", "\tlost\n", "before the first entry"},
+		{"no sentence", "cuX\n\tparam a: b\n", "cuX has no first sentence"},
+		{"empty entry", "cuX\ncuY\n\tdoes.\n", "cuX has no first sentence"},
+		{"key that is no name", "cu-X\n\tdoes.\n", "want the C names"},
+		{"empty section", "cuX\n\tdoes.\n\tparam a:\n", "says nothing"},
+		{"said twice", "cuX\n\tdoes.\n\tparam a: b\n\tparam a: c\n", "says twice"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := parseText("x.txt", tt.text)
+			require.ErrorContains(t, err, tt.want)
+			assert.ErrorContains(t, err, "x.txt:")
+		})
+	}
+}
+
+func TestParseText(t *testing.T) {
+	got, err := parseText("x.txt", `# A note.
+
+cuA cudaA
+	does {this|that}
+	and more.
+
+	A paragraph
+	of two lines.
+	- an item
+	- another
+
+		code()
+			more()
+
+	param p: text
+		that goes on
+	order: first
+
+	second
+	go: pin it
+cuB
+	is.
+`)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	assert.Equal(t, &entry{
+		keys: []string{"cuA", "cudaA"}, pos: "x.txt:3", summary: "does {this|that} and more.",
+		body:   []string{"A paragraph of two lines.", "- an item", "- another", "\tcode()\n\t\tmore()"},
+		params: []item{{"p", "text that goes on"}}, order: []string{"first", "second"}, golang: []string{"pin it"},
+	}, got[0])
+	assert.Equal(t, "does that and more.", forAPI(got[0].summary, "runtime"))
+}
