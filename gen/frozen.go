@@ -11,7 +11,8 @@ import (
 )
 
 // The table of frozen names keeps what each plain name was first published
-// for, a line "name target" each, sorted.
+// for, a line "name target" each, sorted. The target of a type may be spelled
+// with its keyword: "cudaError_t enum cudaError".
 
 const frozenHead = "# What each plain name means, since it was first published. gen adds lines and changes none.\n"
 
@@ -33,14 +34,16 @@ func readFrozen(file string) (map[string]string, error) {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) == 0 || fields[0] == "#":
-		case len(fields) == 2 && names[fields[0]] == "":
-			names[fields[0]] = fields[1]
+		case (len(fields) == 2 || len(fields) == 3 && isTag(fields[1])) && names[fields[0]] == "":
+			names[fields[0]] = strings.Join(fields[1:], " ")
 		default:
 			return nil, fmt.Errorf("%s:%d: want a name and what it means, each name once: %q", file, n, strings.TrimSpace(line))
 		}
 	}
 	return names, nil
 }
+
+func isTag(word string) bool { return word == "struct" || word == "union" || word == "enum" }
 
 // writeFrozen adds the names of now that the table lacks.
 func writeFrozen(file string, frozen, now map[string]string) error {

@@ -34,17 +34,23 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	if _, err := headers.Lookup(api.Version); err != nil {
 		fmt.Fprintf(stderr, "gen: CUDA %s is not among the versions these bindings were tested with\n", api.Version)
 	}
-	if err := model.Complete(api, model.Options{Frozen: frozen}); err != nil {
+	if err := model.Complete(api, model.Options{Frozen: frozen, Partial: c.partial}); err != nil {
 		return nil, nil, err
 	}
 	other, err := otherAPI(dir, c.api)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := doc.Fill(api, other); err != nil {
+	pkg := emit.Package{Name: c.pkg, Import: c.importPath, Doc: doc.Package(api, c.pkg)}
+	fill := doc.Fill
+	if c.docs == "header" {
+		fmt.Fprintf(stderr, "gen: the comments of %s are NVIDIA's text: keep it within your own program\n", c.importPath)
+		fill, pkg.Notice = doc.FillHeader, api.Notice
+	}
+	if err := fill(api, other); err != nil {
 		return nil, nil, err
 	}
-	files, err = emit.Files(api, emit.Package{Name: c.pkg, Import: c.importPath, Doc: doc.Package(api, c.pkg)})
+	files, err = emit.Files(api, pkg)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/token"
 	"io"
 	"os"
 )
@@ -39,6 +40,8 @@ type usageError struct{ error }
 // config is the command line.
 type config struct {
 	cuda, api, out, pkg, importPath, headers, docs, frozen string
+
+	partial bool // the header is only a part of NVIDIA's, as in tests
 }
 
 func run(args []string, stderr io.Writer) error {
@@ -90,8 +93,10 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return c, usageError{errors.New("-cuda is missing: which CUDA version is it to be?")}
 	case c.pkg == "":
 		return c, usageError{errors.New("-package is missing: how is the package to be called?")}
-	case c.docs != "own":
-		return c, usageError{fmt.Errorf("-docs %q: it is own", c.docs)}
+	case !token.IsIdentifier(c.pkg):
+		return c, usageError{fmt.Errorf("-package %q: that is no name for a Go package", c.pkg)}
+	case c.docs != "own" && c.docs != "header":
+		return c, usageError{fmt.Errorf("-docs %q: it is own or header", c.docs)}
 	}
 	return c, nil
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"go/version"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 
 	"golang.org/x/mod/modfile"
-	"golang.org/x/mod/semver"
 )
 
 // minGo is the language version that the emitted packages need: cgo's noescape
@@ -42,7 +42,7 @@ func importPath(dir string) (string, error) {
 		if mod.Module == nil {
 			return "", fmt.Errorf("%s has no module line", file)
 		}
-		if mod.Go == nil || semver.Compare("v"+mod.Go.Version, "v"+minGo) < 0 {
+		if mod.Go == nil || version.Compare("go"+mod.Go.Version, "go"+minGo) < 0 {
 			return "", fmt.Errorf("%s: the bindings need go %s or newer: run go get go@%s", file, minGo, minGo)
 		}
 		rel, err := filepath.Rel(root, abs)

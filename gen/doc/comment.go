@@ -9,10 +9,11 @@ import (
 
 // comment builds a doc comment, paragraph by paragraph.
 type comment struct {
-	links *links
-	api   string
-	lines []string
-	urls  map[string]string // links out of the package
+	links    *links
+	api      string
+	verbatim bool // the text is a header's, whose braces and names mean themselves
+	lines    []string
+	urls     map[string]string // links out of the package
 }
 
 // width is where comments wrap.
@@ -20,9 +21,13 @@ const width = 97
 
 // words picks the reading for the API and resolves the links of a text.
 func (c *comment) words(text string) string {
-	return link.ReplaceAllStringFunc(forAPI(text, c.api), func(m string) string {
+	sign := marked
+	if !c.verbatim {
+		text, sign = forAPI(text, c.api), link
+	}
+	return sign.ReplaceAllStringFunc(text, func(m string) string {
 		name := m[1 : len(m)-1]
-		if c.links.isGo(name) || c.urls[name] != "" { // resolved already
+		if !c.verbatim && (c.links.isGo(name) || c.urls[name] != "") { // resolved already
 			return m
 		}
 		text, other := c.links.resolve(name)

@@ -98,6 +98,12 @@ func (w *writer) decl(d *model.Decl, at place) []string {
 	} else {
 		c.text(d.Go + " is " + w.fallback(d))
 	}
+	w.kind(c, d)
+	return c.done()
+}
+
+// kind says what a program must know of a type of this kind.
+func (w *writer) kind(c *comment, d *model.Decl) {
 	switch d.Kind {
 	case model.Callback:
 		c.code(d.Prototype())
@@ -112,7 +118,6 @@ func (w *writer) decl(d *model.Decl, at place) []string {
 	if d.Align > 8 {
 		c.text(fmt.Sprintf("C wants it at a multiple of %d bytes, which Go does not promise: allocate it with [New%s].", d.Align, d.Go))
 	}
-	return c.done()
 }
 
 // fallback describes a type that has no entry.

@@ -26,13 +26,26 @@ func (w *writer) function(f *model.Func) []string {
 
 // plainName is the comment of a plain name.
 func (w *writer) plainName(al *model.Alias) []string {
-	i := slices.IndexFunc(w.api.Funcs, func(f *model.Func) bool { return f.Symbol == al.Target })
-	f := w.api.Funcs[i]
-	what := fmt.Sprintf("The name means [%s]", al.GoRef)
-	if al.Newer != "" {
-		what += fmt.Sprintf(" and stays that; the header of CUDA %s maps %s to %s, which is [%s] here", w.api.Version, al.C, al.Newer, model.GoName(al.Newer))
+	return w.full(w.target(al), al.Go, w.texts[al.C], w.means(al))
+}
+
+// target is the function a plain name means, nil for a type's second name.
+func (w *writer) target(al *model.Alias) *model.Func {
+	for _, f := range w.api.Funcs {
+		if al.Func && f.Symbol == al.Target {
+			return f
+		}
 	}
-	return w.full(f, al.Go, w.texts[al.C], what+".")
+	return nil
+}
+
+// means says which function a plain name means.
+func (w *writer) means(al *model.Alias) string {
+	if al.Newer == "" {
+		return fmt.Sprintf("The name means [%s].", al.GoRef)
+	}
+	return fmt.Sprintf("The name means [%s] and stays that; the header of CUDA %s maps %s to %s, which is [%s] here.",
+		al.GoRef, w.api.Version, al.C, al.Newer, model.GoName(al.Newer))
 }
 
 // full is a whole comment: what the function does, its C prototype, what there

@@ -1,6 +1,7 @@
 package doc
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
@@ -15,13 +16,23 @@ type links struct {
 	codes   map[string]string // this API's status code, by the other's of the same number
 	twins   map[string]string // the runtime's function or type, by the driver's name
 	goNames map[string]bool
+
+	chapters map[string]bool // of the headers: they have no place in a package
+	dangling map[string]bool // names of CUDA's that lead nowhere
 }
 
 // published is where the packages of this module can be read.
 const published = "https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/"
 
 func newLinks(a, other *model.API, all map[string]*entry) *links {
-	l := &links{here: goNames(a), there: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{}}
+	l := &links{here: goNames(a), there: map[string]bool{}, dangling: map[string]bool{}, chapters: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{}}
+	for _, api := range []*model.API{a, other} {
+		if api != nil {
+			for _, g := range api.Groups {
+				l.chapters[g.Name] = true
+			}
+		}
+	}
 	for key, e := range all {
 		for _, twin := range e.keys {
 			if a.Name == "runtime" && apiOf(key) == "driver" && apiOf(twin) == "runtime" {
@@ -73,6 +84,9 @@ func goNames(a *model.API) map[string]string {
 	for _, d := range a.Decls {
 		if !d.Nested {
 			m[bareName(d.C)] = d.Go
+			if d.Tag != "" && d.Kind != model.Handle {
+				m[d.Tag] = d.Go
+			}
 		}
 		for _, e := range d.Enumerators {
 			m[e.C] = e.Go
@@ -99,7 +113,7 @@ func cNames(a *model.API) map[string]bool {
 		m[f.Symbol] = true
 	}
 	for _, d := range a.Decls {
-		m[bareName(d.C)] = true
+		m[bareName(d.C)], m[d.Tag] = true, true
 		for _, e := range d.Enumerators {
 			m[e.C] = true
 		}
@@ -112,6 +126,9 @@ func cNames(a *model.API) map[string]bool {
 	}
 	return m
 }
+
+// apiName is a name that CUDA would declare.
+var apiName = regexp.MustCompile(`^(cu[A-Z]|CU[A-Z_a-z]|cuda[A-Z])\w+$`)
 
 // own is a link to a declaration of this package, "" where there is none.
 func (l *links) own(c string) string {
@@ -150,6 +167,9 @@ func (l *links) resolve(c string) (text string, other bool) {
 	}
 	if t := l.twins[c]; t != "" {
 		return t, false
+	}
+	if apiName.MatchString(c) && !l.there[c] && !l.chapters[c] {
+		l.dangling[c] = true
 	}
 	return c, false
 }

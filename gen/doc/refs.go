@@ -23,7 +23,7 @@ func references(comment string) refs {
 	var r refs
 	section := ""
 	for line := range strings.Lines(comment) {
-		line = strings.TrimLeft(line, " \t*/!")
+		line = strings.TrimLeft(line, " \t*/!\u00a0")
 		if m := command.FindStringSubmatch(line); m != nil {
 			section = m[1]
 		}

@@ -1,6 +1,7 @@
 package emit
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,27 +11,21 @@ import (
 // c prints the C side of the calls: the types as far as the calls need them,
 // the prototypes, and a typed thunk for each function.
 func (e *emitter) c() error {
-	e.files["ztypes.h"] = []byte(e.cTypes())
-	e.files["zprotos.h"] = []byte(e.cProtos())
-	e.files["zcall.c"] = []byte(e.cThunks())
-	return nil
+	return errors.Join(
+		e.add("ztypes.h", []byte(e.cTypes())),
+		e.add("zprotos.h", []byte(e.cProtos())),
+		e.add("zcall.c", []byte(e.cThunks())),
+	)
 }
 
 // cTypes declares every type that the prototypes name, without NVIDIA's
 // headers. Records are complete only where they are passed by value.
 func (e *emitter) cTypes() string {
-	w := cWriter{done: map[string]bool{}, byValue: map[*model.Decl]bool{}}
-	fmt.Fprintf(&w.b, "%s\n\n#pragma once\n#include <stddef.h>\n#include <stdint.h>\n\n", e.cFirstLine())
+	w := cWriter{named: map[string]bool{}, complete: map[string]bool{}}
+	fmt.Fprintf(&w.b, "%s\n\n#pragma once\n#include <stddef.h>\n#include <stdint.h>\n\n", e.firstLine())
 	for _, fn := range e.api.Funcs {
 		for _, t := range types(fn) {
-			if t.Is(model.Struct) || t.Is(model.Union) {
-				w.byValue[t.Decl] = true
-			}
-		}
-	}
-	for _, fn := range e.api.Funcs {
-		for _, t := range types(fn) {
-			w.use(t)
+			w.value(t)
 		}
 	}
 	return w.b.String()
@@ -45,30 +40,29 @@ func types(fn *model.Func) []*model.Type {
 }
 
 type cWriter struct {
-	b       strings.Builder
-	done    map[string]bool
-	byValue map[*model.Decl]bool
+	b               strings.Builder
+	named, complete map[string]bool
 }
 
-// use declares what t names, once.
-func (w *cWriter) use(t *model.Type) {
+// name declares what t names, once; of a record no more than that it is one.
+func (w *cWriter) name(t *model.Type) {
 	switch t.Kind {
 	case model.Pointer, model.Array:
-		w.use(t.Elem)
+		w.name(t.Elem)
 		return
 	case model.Basic:
-		if strings.HasPrefix(t.C, "cu") && !w.done[t.C] { // cuuint32_t and cuuint64_t
-			w.done[t.C] = true
+		if strings.HasPrefix(t.C, "cu") && !w.named[t.C] { // cuuint32_t and cuuint64_t
+			w.named[t.C] = true
 			fmt.Fprintf(&w.b, "typedef %s_t %s;\n", t.Go, t.C)
 		}
 		return
 	case model.Void:
 		return
 	}
-	if w.done[t.C] {
+	if w.named[t.C] {
 		return
 	}
-	w.done[t.C] = true
+	w.named[t.C] = true
 	d := t.Decl
 	tag, tagged := cutTag(t.C)
 	switch d.Kind {
@@ -77,7 +71,7 @@ func (w *cWriter) use(t *model.Type) {
 	case model.Callback:
 		fmt.Fprintf(&w.b, "typedef void (*%s)(void);\n", t.C)
 	case model.Scalar:
-		w.use(d.Underlying)
+		w.name(d.Underlying)
 		fmt.Fprintf(&w.b, "typedef %s;\n", d.Underlying.CDecl(t.C))
 	case model.Enum:
 		word, value := "unsigned int", "0"
@@ -90,47 +84,79 @@ func (w *cWriter) use(t *model.Type) {
 			fmt.Fprintf(&w.b, "typedef %s %s;\n", word, t.C)
 		}
 	default:
-		w.record(t.C, tag, tagged, d)
+		if tagged {
+			fmt.Fprintf(&w.b, "%s;\n", t.C)
+		} else {
+			fmt.Fprintf(&w.b, "typedef %s z_%s %s;\n", d.Kind, tag, tag)
+		}
 	}
 }
 
-func (w *cWriter) record(name, tag string, tagged bool, d *model.Decl) {
-	body := ""
-	if w.byValue[d] {
-		for _, f := range d.Fields {
-			w.useMember(f.Type)
+// value declares the type of something that is passed or held by value.
+func (w *cWriter) value(t *model.Type) {
+	if t.Kind == model.Array {
+		w.value(t.Elem)
+		return
+	}
+	w.name(t)
+	if !t.Is(model.Struct) && !t.Is(model.Union) || w.complete[t.C] {
+		return
+	}
+	w.complete[t.C] = true
+	w.inside(t.Decl)
+	name := t.C
+	if tag, tagged := cutTag(t.C); !tagged {
+		name = fmt.Sprintf("%s z_%s", t.Decl.Kind, tag)
+	}
+	fmt.Fprintf(&w.b, "%s {\n%s}%s;\n", name, w.members(t.Decl, "\t"), overaligned(t.Decl))
+	fmt.Fprintf(&w.b, "_Static_assert(sizeof(%s) == %d && _Alignof(%s) == %d, \"%s\");\n", t.C, t.Decl.Size, t.C, t.Decl.Align, t.C)
+}
+
+// overaligned is the attribute of a record that wants more alignment than its
+// members, "" for others.
+func overaligned(d *model.Decl) string {
+	natural := int64(1)
+	for _, f := range d.Fields {
+		natural = max(natural, f.Type.Align)
+	}
+	if d.Align <= natural {
+		return ""
+	}
+	return fmt.Sprintf(" __attribute__((aligned(%d)))", d.Align)
+}
+
+// inside declares what the members of a record need.
+func (w *cWriter) inside(d *model.Decl) {
+	for _, f := range d.Fields {
+		if in := nested(f.Type); in != nil {
+			w.inside(in)
+		} else {
+			w.value(f.Type)
 		}
-		body = " {\n" + w.members(d, "\t") + "}"
-	}
-	if tagged {
-		fmt.Fprintf(&w.b, "%s%s;\n", name, body)
-	} else {
-		fmt.Fprintf(&w.b, "typedef %s z_%s%s %s;\n", d.Kind, tag, body, name)
-	}
-	if body != "" {
-		fmt.Fprintf(&w.b, "_Static_assert(sizeof(%s) == %d && _Alignof(%s) == %d, \"%s\");\n", name, d.Size, name, d.Align, name)
 	}
 }
 
-// useMember declares the types inside a record that is passed by value.
-func (w *cWriter) useMember(t *model.Type) {
-	if t.Kind == model.Named && (t.Is(model.Struct) || t.Is(model.Union)) {
-		w.byValue[t.Decl] = true
-		if t.Decl.Nested {
-			for _, f := range t.Decl.Fields {
-				w.useMember(f.Type)
-			}
-			return
-		}
+// nested is the record that a member of type t defines in place, nil where it
+// does not.
+func nested(t *model.Type) *model.Decl {
+	if t.Kind == model.Array {
+		t = t.Elem
 	}
-	w.use(t)
+	if t.Kind == model.Named && t.Decl.Nested {
+		return t.Decl
+	}
+	return nil
 }
 
 func (w *cWriter) members(d *model.Decl, indent string) string {
 	var b strings.Builder
 	for _, f := range d.Fields {
-		if f.Type.Kind == model.Named && f.Type.Decl.Nested {
-			fmt.Fprintf(&b, "%s%s {\n%s%s} %s;\n", indent, f.Type.Decl.Kind, w.members(f.Type.Decl, indent+"\t"), indent, f.C)
+		if in := nested(f.Type); in != nil {
+			length := ""
+			if f.Type.Kind == model.Array {
+				length = fmt.Sprintf("[%d]", f.Type.Len)
+			}
+			fmt.Fprintf(&b, "%s%s {\n%s%s} %s%s;\n", indent, in.Kind, w.members(in, indent+"\t"), indent, f.C, length)
 			continue
 		}
 		fmt.Fprintf(&b, "%s%s;\n", indent, f.Type.CDecl(f.C))
@@ -150,7 +176,7 @@ func cutTag(c string) (tag string, tagged bool) {
 // of ztypes.h.
 func (e *emitter) cProtos() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n#pragma once\n\n", e.cFirstLine())
+	fmt.Fprintf(&b, "%s\n\n#pragma once\n\n", e.firstLine())
 	for _, fn := range e.api.Funcs {
 		fmt.Fprintf(&b, "typedef %s;\nstruct args_%s {\n", fn.PointerTo("fn_"+fn.Symbol), fn.Symbol)
 		for i, p := range fn.Params {
@@ -190,13 +216,6 @@ func (e *emitter) cThunks() string {
 		fmt.Fprintf(&list, "\tt_%s,\n", fn.Symbol)
 	}
 	return e.render("call.c.tmpl", map[string]any{
-		"FirstLine": e.cFirstLine(), "Prefix": e.prefix(), "Thunks": thunks.String(), "List": list.String(), "Count": len(e.api.Funcs),
+		"FirstLine": e.firstLine(), "Prefix": e.prefix(), "Thunks": thunks.String(), "List": list.String(), "Count": len(e.api.Funcs),
 	})
-}
-
-func (e *emitter) cFirstLine() string {
-	if e.pkg.Notice != "" {
-		return e.firstLine() + "\n\n/*\n" + e.pkg.Notice + "\n*/"
-	}
-	return e.firstLine()
 }

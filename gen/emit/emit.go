@@ -19,7 +19,7 @@ type Package struct {
 	Name   string // package clause
 	Import string // import path; the C symbols' prefix comes from it
 	Doc    []string
-	Notice string // a comment below the first line of every file, "" for none
+	Notice string // a comment in front of the package's, "" for none
 }
 
 // Marker begins the first line of every emitted file.
@@ -52,27 +52,32 @@ func (e *emitter) firstLine() string {
 func (e *emitter) file() *jen.File {
 	f := jen.NewFilePathName(e.pkg.Import, e.pkg.Name)
 	f.HeaderComment(e.firstLine())
-	if e.pkg.Notice != "" {
-		f.HeaderComment("")
-		f.HeaderComment(e.pkg.Notice)
-	}
 	return f
 }
 
 func (e *emitter) save(name string, f *jen.File) error {
 	var b bytes.Buffer
 	if err := f.Render(&b); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		what, _, _ := strings.Cut(err.Error(), "\n") // the whole file follows
+		return fmt.Errorf("%s: %s", name, what)
 	}
+	return e.add(name, b.Bytes())
+}
+
+func (e *emitter) add(name string, data []byte) error {
 	if e.files[name] != nil {
 		return fmt.Errorf("two files would be called %s", name)
 	}
-	e.files[name] = b.Bytes()
+	e.files[name] = data
 	return nil
 }
 
 func (e *emitter) doc() error {
 	f := e.file()
+	if e.pkg.Notice != "" {
+		f.HeaderComment("")
+		f.HeaderComment(e.pkg.Notice)
+	}
 	for _, line := range e.pkg.Doc {
 		f.PackageComment(comment(line))
 	}
@@ -127,15 +132,18 @@ func groupFile(group string) string {
 // fn prints a function of the API:
 //
 //	func CuInit(Flags uint32) error {
-//		args := struct {
+//		args := &struct {
 //			Flags uint32
 //			ret   CUresult
 //		}{Flags: Flags}
-//		if err := call(symCuInit, unsafe.Pointer(&args)); err != nil {
+//		if err := call(symCuInit, unsafe.Pointer(args)); err != nil {
 //			return err
 //		}
 //		return status(args.ret)
 //	}
+//
+// The struct does not escape, so it is on the stack; taking its address at once
+// saves a copy of it there, which a call of many arguments can be seen to cost.
 func (e *emitter) fn(f *jen.File, fn *model.Func) {
 	docs(f, fn.Doc)
 	var fields, params, values []jen.Code
@@ -149,9 +157,9 @@ func (e *emitter) fn(f *jen.File, fn *model.Func) {
 	}
 	result, ok, fail := e.result(fn)
 	f.Func().Id(fn.Go).Params(params...).Add(result).Block(
-		jen.Id("args").Op(":=").Struct(fields...).Values(values...),
+		jen.Id("args").Op(":=").Op("&").Struct(fields...).Values(values...),
 		jen.If(
-			jen.Err().Op(":=").Id("call").Call(jen.Id("sym"+fn.Go), jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Id("args"))),
+			jen.Err().Op(":=").Id("call").Call(jen.Id("sym"+fn.Go), jen.Qual("unsafe", "Pointer").Call(jen.Id("args"))),
 			jen.Err().Op("!=").Nil(),
 		).Block(fail),
 		ok,

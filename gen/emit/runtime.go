@@ -55,7 +55,7 @@ func (e *emitter) library() library {
 // runtime prints what the calls stand on: the loader and the entry into C.
 func (e *emitter) runtime() error {
 	data := map[string]any{
-		"FirstLine": e.firstLine(), "Notice": e.pkg.Notice, "Package": e.pkg.Name, "Prefix": e.prefix(), "Library": e.library(), "Strings": e.hasStrings(),
+		"FirstLine": e.firstLine(), "Package": e.pkg.Name, "Prefix": e.prefix(), "Library": e.library(), "Strings": e.hasStrings(),
 	}
 	for file, tmpl := range map[string]string{
 		"zload.go": "load.go.tmpl", "zcall_cgo.go": "call_cgo.go.tmpl", "zcall_other.go": "call_other.go.tmpl",
@@ -64,7 +64,9 @@ func (e *emitter) runtime() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		e.files[file] = src
+		if err := e.add(file, src); err != nil {
+			return err
+		}
 	}
 	return nil
 }

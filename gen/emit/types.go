@@ -96,9 +96,18 @@ func (e *emitter) records() error {
 	return e.save("zstructs.go", f)
 }
 
-// structFields prints members at their offsets, with the gaps written out.
+// structFields prints members at their offsets, with the gaps written out. A
+// record that is aligned more strictly than its members begins with an empty
+// array that is aligned so too.
 func structFields(g *jen.Group, d *model.Decl) {
 	g.Id("_").Qual("structs", "HostLayout")
+	natural := int64(1)
+	for _, m := range d.Fields {
+		natural = max(natural, m.Type.Align)
+	}
+	if min(natural, 8) < min(d.Align, 8) {
+		g.Id("_").Index(jen.Lit(0)).Add(word(d.Align))
+	}
 	pad := func(n int64) {
 		if n > 0 {
 			g.Id("_").Index(jen.Lit(int(n))).Byte()
@@ -116,12 +125,20 @@ func structFields(g *jen.Group, d *model.Decl) {
 
 // blob is memory of a union's size and alignment.
 func blob(d *model.Decl) *jen.Statement {
-	words := map[int64]*jen.Statement{1: jen.Byte(), 2: jen.Uint16(), 4: jen.Uint32()}
-	size, word := min(d.Align, 8), jen.Uint64()
-	if w := words[size]; w != nil {
-		word = w
+	return jen.Index(jen.Lit(int(d.Size / min(d.Align, 8)))).Add(word(d.Align))
+}
+
+// word is a number of an alignment, as far as Go has one.
+func word(align int64) *jen.Statement {
+	switch align {
+	case 1:
+		return jen.Byte()
+	case 2:
+		return jen.Uint16()
+	case 4:
+		return jen.Uint32()
 	}
-	return jen.Index(jen.Lit(int(d.Size / size))).Add(word)
+	return jen.Uint64()
 }
 
 // accessors prints a method for each member that Go has no field for: those of

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,13 +12,17 @@ type Options struct {
 	// Frozen maps plain names to what they were first published for. A plain
 	// name it lacks gets the header's mapping.
 	Frozen map[string]string
+
+	// Partial is for a header that is only a part of NVIDIA's, as in tests: a
+	// quirk that finds nothing in it is no error.
+	Partial bool
 }
 
 // Complete turns what the parser read into what the emitter prints: quirks are
 // applied, everything gets its Go name and number, and nothing is left
 // unhandled.
 func Complete(a *API, opts Options) error {
-	if err := applyQuirks(a); err != nil {
+	if err := applyQuirks(a); err != nil && !opts.Partial {
 		return err
 	}
 	if err := handled(a); err != nil {
@@ -130,18 +135,19 @@ func nameTypes(a *API) {
 		}
 	}
 	nameNested(a)
+	used := typeNames{}
 	aliases := a.Aliases[:0]
 	for _, al := range a.Aliases {
 		al.Go = GoName(al.C)
 		if !al.Func {
 			d := declNamed(a, al.Target)
 			al.GoRef = d.Go
-			if al.Go == d.Go { // the alias is the plain name: turn it round
-				al.C, al.Go = d.C, goTypeName(d.C)
-				if al.Go == al.GoRef {
+			if al.Go == d.Go { // the type has the plain name, the alias its own
+				if al.Go = goTypeName(d.C); al.Go == d.Go {
 					continue
 				}
 			}
+			used[al.C] = al.Newer != ""
 		}
 		aliases = append(aliases, al)
 	}
@@ -151,26 +157,26 @@ func nameTypes(a *API) {
 			if f.Go = anonName(f, i); f.C != "" {
 				f.Go = GoName(f.C)
 			}
-			goType(f.Type)
+			used.name(f.Type)
 		}
 		for _, e := range d.Enumerators {
 			e.Go = GoName(e.C)
-			goType(e.Type)
+			used.name(e.Type)
 		}
-		nameParams(d.Params)
+		used.params(d.Params)
 		if d.Result != nil {
-			goType(d.Result)
+			used.name(d.Result)
 		}
 	}
 	for _, c := range a.Consts {
 		c.Go = GoName(c.C)
 		if c.Type != nil {
-			goType(c.Type)
+			used.name(c.Type)
 		}
 	}
 	for _, f := range a.Funcs {
-		nameParams(f.Params)
-		goType(f.Result)
+		used.params(f.Params)
+		used.name(f.Result)
 	}
 }
 
@@ -205,24 +211,34 @@ func goTypeName(c string) string {
 	return GoName(c)
 }
 
-func nameParams(ps []*Param) {
+// typeNames names types as they are used. It tells which of the names in C are
+// frozen at an older type in Go.
+type typeNames map[string]bool
+
+func (u typeNames) params(ps []*Param) {
 	for i, p := range ps {
 		p.Go = paramName(p.C, i)
-		goType(p.Type)
+		for slices.ContainsFunc(ps[:i], func(other *Param) bool { return other.Go == p.Go }) {
+			p.Go += "_"
+		}
+		u.name(p.Type)
 	}
 }
 
-// goType sets the Go name of a type as it is used: the name the header uses,
-// where Go has it too.
-func goType(t *Type) {
+// name sets the Go name of a type: the name the header uses, where that means
+// the same in Go.
+func (u typeNames) name(t *Type) {
 	switch t.Kind {
 	case Named:
+		if u[t.C] {
+			t.C = t.Decl.C
+		}
 		t.Go = goTypeName(t.C)
 		if t.Decl.Nested {
 			t.Go = t.Decl.Go
 		}
 	case Pointer, Array:
-		goType(t.Elem)
+		u.name(t.Elem)
 	}
 }
 
@@ -256,6 +272,9 @@ func nameFuncs(a *API) error {
 // unique checks that no two things share a Go name.
 func unique(a *API) error {
 	n := names{}
+	for _, own := range ownNames {
+		n[own] = "the loader's " + own
+	}
 	var errs []error
 	for _, f := range a.Funcs {
 		errs = append(errs, n.add(f.Go, f.Symbol))

@@ -2,6 +2,8 @@
 // fills it, names and quirks complete it, and the emitter prints it.
 package model
 
+import "strings"
+
 // API is everything one header of one CUDA version declares.
 type API struct {
 	Name    string // "driver" or "runtime"
@@ -13,6 +15,7 @@ type API struct {
 	Decls   []*Decl
 	Consts  []*Const // object-like macros and unnamed enumerators
 
+	Notice string  // the comment the header begins with
 	Groups []Group // the header's chapters, in its order
 	PFNs   []*PFN  // what cudaTypedefs.h says of the functions; driver only
 }
@@ -104,7 +107,7 @@ type Decl struct {
 	GoAllowed   bool     // Callback: an exported Go function may be passed
 	Error       bool     // Enum: the status type of the API
 	Nested      bool     // lies inside another record and has no C name of its own
-	CPath       string   // Nested: a C expression of its type, for proofs
+	CPath       string   // Nested: a C expression of its type, or of the record it lies in unnamed; for proofs
 }
 
 // Field is a member of a record.
@@ -174,7 +177,10 @@ func (t *Type) CDecl(name string) string {
 		}
 		return t.Elem.CDecl("*" + name)
 	case Array:
-		return t.Elem.CDecl(name) + "[" + itoa(t.Len) + "]"
+		if strings.HasPrefix(name, "*") {
+			name = "(" + name + ")"
+		}
+		return t.Elem.CDecl(name + "[" + itoa(t.Len) + "]")
 	default:
 		return join(c+t.C, name)
 	}

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"go/token"
+	"go/types"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,16 +20,21 @@ func GoName(c string) string {
 	return string(unicode.ToUpper(r)) + c[1:]
 }
 
-// inBody are the names that the body of an emitted function uses.
-var inBody = []string{"args", "call", "err", "error", "nil", "ret", "status", "string", "struct", "unsafe"}
+// inBody are the names that the body of an emitted function uses, beside Go's
+// own types.
+var inBody = []string{"args", "call", "err", "goString", "nil", "ret", "status", "unsafe"}
+
+// ownNames are the exported names of the loader.
+var ownNames = []string{"Find", "Library", "LibraryError", "Missing", "Open", "SymbolError"}
 
 // paramName is the Go name of a parameter. Names that mean something else in
 // the function's body get an underscore.
 func paramName(c string, i int) string {
+	_, isType := types.Universe.Lookup(c).(*types.TypeName)
 	switch {
 	case c == "":
 		return "p" + strconv.Itoa(i)
-	case token.IsKeyword(c), slices.Contains(inBody, c):
+	case isType, token.IsKeyword(c), slices.Contains(inBody, c):
 		return c + "_"
 	}
 	return c
@@ -48,7 +54,7 @@ var basics = map[string]string{
 	"cuuint32_t": "uint32", "cuuint64_t": "uint64",
 }
 
-// Basic is the Go name of a number type of C.
+// BasicName is the Go name of a number type of C.
 func BasicName(c string) (string, bool) {
 	g, ok := basics[c]
 	return g, ok

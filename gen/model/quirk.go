@@ -118,6 +118,9 @@ func callback(thread string, goAllowed bool) func(*API, string) bool {
 func onCallingThread(a *API, name string) bool {
 	found := false
 	eachParam(a, name, func(f *Func, p *Param) {
+		if !p.Type.Is(Callback) {
+			return
+		}
 		own := *p.Type.Decl
 		own.Thread, own.GoAllowed = "the thread whose call drops the last reference, inside that call", false
 		f.Callbacks = append(f.Callbacks, &own)

@@ -3,6 +3,7 @@
 package parse
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -16,7 +17,9 @@ import (
 // APIs are the names of the APIs that can be parsed.
 var APIs = []string{"driver", "runtime"}
 
-var headerOf = map[string]string{"driver": "cuda.h", "runtime": "cuda_runtime_api.h"}
+// headersOf are the headers that an API is read from, the one that declares it
+// first.
+var headersOf = map[string][]string{"driver": {"cuda.h", typedefsHeader}, "runtime": {"cuda_runtime_api.h"}}
 
 // internal is the macro under which the headers declare every symbol their
 // library exports, older variants too.
@@ -29,14 +32,20 @@ const internal = "#define __CUDA_API_VERSION_INTERNAL 1\n"
 // macros and the comments, and as the library itself does, for every exported
 // symbol and type. For the driver, cudaTypedefs.h is read too.
 func Parse(headers fs.FS, api string) (*model.API, error) {
-	header, ok := headerOf[api]
-	if !ok {
+	needed := headersOf[api]
+	if needed == nil {
 		return nil, fmt.Errorf("unknown API %q: it is one of %s", api, strings.Join(APIs, ", "))
 	}
 	version, err := Version(headers)
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range needed {
+		if _, err := fs.Stat(headers, name); err != nil {
+			return nil, fmt.Errorf("no %s in the include folder: %w", name, err)
+		}
+	}
+	header := needed[0]
 	a := &model.API{Name: api, Header: header, Version: version}
 
 	all, err := load(headers, header, internal)
@@ -74,6 +83,8 @@ type unit struct {
 	consts  []*model.Const
 	pending []func() error                // members of records, resolved last
 	nested  map[*model.Decl][]*model.Decl // records defined inside a record
+	members map[string]*string            // places of members' comments
+	last    *model.Decl                   // the type declared last
 }
 
 func load(headers fs.FS, header, defs string) (*unit, error) {
@@ -81,7 +92,7 @@ func load(headers fs.FS, header, defs string) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &unit{header: header, ast: ast, files: files, decls: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}}, nil
+	return &unit{header: header, ast: ast, files: files, decls: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}}, nil
 }
 
 // collect takes every declaration of the internal parse into the model.
@@ -93,6 +104,8 @@ func (u *unit) collect(a *model.API) error {
 		a.Decls = append(append(a.Decls, d), u.inside(d)...)
 	}
 	a.Aliases, a.Funcs, a.Consts = u.aliases, u.funcs, u.consts
+	u.comments()
+	a.Notice = notice(u.files["cuda/"+u.header])
 	a.Groups = groups(u.files["cuda/"+u.header])
 	return nil
 }
@@ -156,7 +169,10 @@ func (u *unit) declaration(d *cc.Declaration) error {
 	default:
 		return fmt.Errorf("unhandled declaration: %s", cc.NodeSource(d))
 	}
-	comment := leading(d)
+	if d.DeclarationSpecifiers == nil {
+		return nil // a semicolon alone
+	}
+	comment := u.leading(d)
 	if d.InitDeclaratorList == nil {
 		return u.tagged(d.DeclarationSpecifiers.Type(), comment)
 	}
@@ -179,8 +195,7 @@ func (u *unit) declaration(d *cc.Declaration) error {
 }
 
 func (u *unit) function(d *cc.Declaration, dd *cc.Declarator, comment string) error {
-	ft := dd.Type().(*cc.FunctionType)
-	params, result, err := u.signature(ft)
+	params, result, err := u.signature(dd.Type().(*cc.FunctionType), dd)
 	if err != nil {
 		return err
 	}
@@ -193,7 +208,9 @@ func (u *unit) function(d *cc.Declaration, dd *cc.Declarator, comment string) er
 	return nil
 }
 
-func (u *unit) signature(ft *cc.FunctionType) ([]*model.Param, *model.Type, error) {
+// signature resolves the type of a function, or of a pointer to one, that dd
+// declares.
+func (u *unit) signature(ft *cc.FunctionType, dd *cc.Declarator) ([]*model.Param, *model.Type, error) {
 	if ft.IsVariadic() {
 		return nil, nil, fmt.Errorf("unhandled variadic function")
 	}
@@ -201,6 +218,7 @@ func (u *unit) signature(ft *cc.FunctionType) ([]*model.Param, *model.Type, erro
 	if err != nil {
 		return nil, nil, fmt.Errorf("result: %w", err)
 	}
+	qualify(result, dd.Pointer)
 	var params []*model.Param
 	for i, p := range ft.Parameters() {
 		if p.Type().Kind() == cc.Void {
@@ -210,19 +228,39 @@ func (u *unit) signature(ft *cc.FunctionType) ([]*model.Param, *model.Type, erro
 		if err != nil {
 			return nil, nil, fmt.Errorf("parameter %d %s: %w", i, p.Name(), err)
 		}
+		switch {
+		case p.Declarator != nil:
+			qualify(t, p.Declarator.Pointer)
+		case p.AbstractDeclarator != nil:
+			qualify(t, p.AbstractDeclarator.Pointer)
+		}
 		t.Const = false // of the parameter itself: says nothing to the caller
 		params = append(params, &model.Param{C: p.Name(), Type: t})
 	}
 	return params, result, nil
 }
 
-// leading is the comment in front of a declaration.
-func leading(n cc.Node) string {
+// leading is the comment in front of a declaration. One that ends the line
+// before it is the comment of the type declared there.
+func (u *unit) leading(n cc.Node) string {
 	toks := cc.NodeTokens(n)
 	if len(toks) == 0 {
 		return ""
 	}
-	return lastBlock(string(toks[0].Sep()))
+	sep := string(toks[0].Sep())
+	if c := trailing(sep); c != "" && u.last != nil && u.last.Comment == "" {
+		u.last.Comment = c
+	}
+	u.last = nil
+	return lastBlock(sep)
+}
+
+// notice is the comment that a header begins with: its owner's notice.
+func notice(text []byte) string {
+	if end := bytes.Index(text, []byte("*/")); end > 0 && bytes.HasPrefix(text, []byte("/*")) {
+		return string(text[:end+2])
+	}
+	return ""
 }
 
 // lastBlock is the last documentation comment in the white space before a

@@ -73,7 +73,17 @@ func (u *unit) complete(a *model.API) error {
 		}
 	}
 	u.fromBase(a, lines)
-	return u.macros(a)
+	if err := u.macros(a); err != nil {
+		return err
+	}
+	consts := map[string]*model.Const{}
+	for _, c := range a.Consts {
+		consts[c.C] = c
+	}
+	for _, text := range u.files {
+		macroComments(string(text), consts)
+	}
+	return nil
 }
 
 // spelled is the name as the header spells it, before macros rename it.
@@ -230,20 +240,22 @@ func constant(m *cc.Macro, decls map[string]*model.Decl) (*model.Const, error) {
 	if !ok {
 		return nil, fmt.Errorf("macro %s has no integer value", name)
 	}
-	c := &model.Const{C: name, Value: strconv.FormatInt(v, 10)}
-	switch t := m.Type(); {
-	case t.Kind() == cc.Ptr && t.Typedef() == nil:
+	t := m.Type()
+	c := &model.Const{C: name}
+	unsigned := slices.Contains([]cc.Kind{cc.UChar, cc.UShort, cc.UInt, cc.ULong, cc.ULongLong, cc.Ptr}, t.Kind())
+	if t.Kind() == cc.Ptr && t.Typedef() == nil {
 		c.Type = &model.Type{Kind: model.Basic, C: "void *", Go: "uintptr", Size: 8, Align: 8}
-	case t.Kind() == cc.UInt || t.Kind() == cc.ULong || t.Kind() == cc.ULongLong:
-		c.Value = strconv.FormatUint(uint64(v)&(1<<(8*t.Size())-1), 10)
-		if t.Size() == 8 {
-			c.Value = strconv.FormatUint(uint64(v), 10)
-		}
 	}
-	if td := m.Type().Typedef(); td != nil {
-		if d := decls[td.Name()]; d != nil {
-			c.Type = named(d)
-		}
+	if td := t.Typedef(); td != nil && decls[td.Name()] != nil {
+		d := decls[td.Name()]
+		c.Type = named(d)
+		c.Type.C = td.Name()
+		unsigned = unsigned || d.Kind == model.Enum && !d.Signed
+	}
+	c.Value = strconv.FormatInt(v, 10)
+	if unsigned { // a Go literal of an unsigned type has no sign
+		unused := 64 - 8*t.Size()
+		c.Value = strconv.FormatUint(uint64(v)<<unused>>unused, 10)
 	}
 	return c, nil
 }
@@ -271,11 +283,12 @@ func groups(text []byte) []model.Group {
 
 var defgroup = regexp.MustCompile(`[\\@](?:defgroup|addtogroup)\s+(\w+)(.*)`)
 
+const typedefsHeader = "cudaTypedefs.h"
+
 // typedefs reads cudaTypedefs.h, which spells every function of the driver
 // again with the version that introduced it.
 func typedefs(headers fs.FS, a *model.API) error {
-	const header = "cudaTypedefs.h"
-	u, err := load(headers, header, internal)
+	u, err := load(headers, typedefsHeader, internal)
 	if err != nil {
 		return err
 	}
@@ -284,7 +297,7 @@ func typedefs(headers fs.FS, a *model.API) error {
 		if d == nil || !u.ours(d) || d.Case != cc.ExternalDeclarationDecl {
 			continue
 		}
-		if d.Position().Filename != "cuda/"+header {
+		if d.Position().Filename != "cuda/"+typedefsHeader {
 			if err := u.external(d); err != nil {
 				return err
 			}
@@ -296,11 +309,11 @@ func typedefs(headers fs.FS, a *model.API) error {
 			if m == nil {
 				continue
 			}
-			fn, ok := dd.Type().(*cc.PointerType)
-			if !ok {
+			ptr, _ := dd.Type().(*cc.PointerType)
+			if ptr == nil || ptr.Elem().Kind() != cc.Function {
 				continue
 			}
-			params, result, err := u.signature(fn.Elem().(*cc.FunctionType))
+			params, result, err := u.signature(ptr.Elem().(*cc.FunctionType), dd)
 			if err != nil {
 				return fmt.Errorf("%v: %s: %w", dd.Position(), dd.Name(), err)
 			}

@@ -1,11 +1,15 @@
 package parse
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 
 	"modernc.org/cc/v4"
@@ -100,8 +104,21 @@ func translate(headers fs.FS, header, defs string) (ast *cc.AST, files map[strin
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", header, firstLines(err, 5))
 	}
-	return ast, h.files, nil
+	return ast, h.files, packed(h.files)
 }
+
+// packed reports a record whose layout the front end would get wrong: it takes
+// no notice of packing.
+func packed(files map[string][]byte) error {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if at := packing.FindIndex(files[name]); at != nil {
+			return fmt.Errorf("%s:%d: unhandled packing: %s", name, 1+bytes.Count(files[name][:at[0]], []byte("\n")), files[name][at[0]:at[1]])
+		}
+	}
+	return nil
+}
+
+var packing = regexp.MustCompile(`__attribute__[^;{}\n]*\b(__)?packed(__)?\b|#[ \t]*pragma[ \t]+pack\b`)
 
 // firstLines keeps an error readable: one wrong line can cause hundreds.
 func firstLines(err error, n int) error {

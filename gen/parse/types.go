@@ -24,6 +24,9 @@ func (u *unit) tagged(t cc.Type, comment string) error {
 	default:
 		return fmt.Errorf("unhandled declaration of a %s", t.Kind())
 	}
+	if u.decls[spell(t, tag)] != nil {
+		return nil // a typedef in front of the definition has it already
+	}
 	_, err := u.define(t, spell(t, tag), comment)
 	return err
 }
@@ -49,7 +52,7 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 		_, err := u.define(t, name, comment)
 		return err
 	case cc.Ptr:
-		return u.pointerTypedef(name, t.(*cc.PointerType).Elem(), comment)
+		return u.pointerTypedef(dd, t.(*cc.PointerType).Elem(), comment)
 	}
 	if _, ok := model.BasicName(name); ok {
 		return nil // a second name for a number that Go has too
@@ -85,10 +88,11 @@ func (u *unit) renamed(d *cc.Declaration, dd *cc.Declarator) *model.Decl {
 	return u.decls[names[0]]
 }
 
-func (u *unit) pointerTypedef(name string, elem cc.Type, comment string) error {
+func (u *unit) pointerTypedef(dd *cc.Declarator, elem cc.Type, comment string) error {
+	name := dd.Name()
 	switch {
 	case elem.Kind() == cc.Function:
-		params, result, err := u.signature(elem.(*cc.FunctionType))
+		params, result, err := u.signature(elem.(*cc.FunctionType), dd)
 		if err != nil {
 			return err
 		}
@@ -108,6 +112,7 @@ func (u *unit) add(d *model.Decl) {
 		u.decls[kindWord(d.Kind)+" "+d.Tag] = d
 	}
 	u.order = append(u.order, d)
+	u.last = d
 }
 
 // define takes the definition of a record or enum under the name name.
@@ -117,7 +122,7 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 	case *cc.EnumType:
 		d.Kind = model.Enum
 		if d.Size != 4 {
-			return nil, fmt.Errorf("unhandled enum of %d bytes", d.Size)
+			return nil, fmt.Errorf("%s: unhandled enum of %d bytes", name, d.Size)
 		}
 		if err := u.enumerators(d, t); err != nil {
 			return nil, err
@@ -147,7 +152,9 @@ func (u *unit) enumerators(d *model.Decl, t *cc.EnumType) error {
 			return fmt.Errorf("enumerator %s has no value", e.Token.SrcStr())
 		}
 		d.Signed = d.Signed || v < 0
-		d.Enumerators = append(d.Enumerators, &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)})
+		c := &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)}
+		d.Enumerators = append(d.Enumerators, c)
+		u.members[at(e.Token)] = &c.Comment
 	}
 	go32 := "uint32"
 	if d.Signed {
@@ -189,8 +196,15 @@ func (u *unit) fields(d *model.Decl, t record) error {
 		if err != nil {
 			return fmt.Errorf("%s.%s: %w", d.C, f.Name(), err)
 		}
-		ft.Const = false
-		d.Fields = append(d.Fields, &model.Field{C: f.Name(), Type: ft, Offset: f.Offset()})
+		// The front end misplaces the const of members, and a call does not care.
+		for t := ft; t != nil; t = t.Elem {
+			t.Const = false
+		}
+		field := &model.Field{C: f.Name(), Type: ft, Offset: f.Offset()}
+		d.Fields = append(d.Fields, field)
+		if dd := f.Declarator(); dd != nil {
+			u.members[at(dd.NameTok())] = &field.Comment
+		}
 	}
 	return nil
 }
@@ -237,13 +251,15 @@ func (u *unit) inPlace(t cc.Type) bool {
 }
 
 // memberPath is a C expression of a member's type, for a C compiler to measure.
+// Of an unnamed member it is that of the parent, through which C reaches what
+// is inside.
 func memberPath(parent *model.Decl, member string, array bool) string {
-	if member == "" {
-		return parent.CPath // its members are reached through the parent
-	}
 	of := parent.CPath
 	if of == "" {
 		of = "(*(" + parent.C + "*)0)"
+	}
+	if member == "" {
+		return of
 	}
 	of += "." + member
 	if array {
@@ -299,6 +315,23 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 	}
 	n.Const = konst
 	return n, nil
+}
+
+// qualify sets the const of the pointers that a declarator writes, innermost
+// first: the front end's types do not keep it.
+func qualify(t *model.Type, written *cc.Pointer) {
+	var levels []*model.Type
+	for ; t.Kind == model.Pointer || t.Kind == model.Array; t = t.Elem {
+		levels = append(levels, t)
+	}
+	for i := len(levels) - 1; i >= 0 && written != nil; i-- {
+		for q := written.TypeQualifiers; q != nil; q = q.TypeQualifiers {
+			if q.TypeQualifier.Case == cc.TypeQualifierConst {
+				levels[i].Const = true
+			}
+		}
+		written = written.Pointer
+	}
 }
 
 // number resolves a number type. One that has a name of its own keeps it.

@@ -13,10 +13,10 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaDeviceReset() error {
-	args := struct {
+	args := &struct {
 		ret CudaError_t
 	}{}
-	if err := call(symCudaDeviceReset, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceReset, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -33,10 +33,10 @@ func CudaDeviceReset() error {
 //
 // [cuCtxSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSynchronize
 func CudaDeviceSynchronize() error {
-	args := struct {
+	args := &struct {
 		ret CudaError_t
 	}{}
-	if err := call(symCudaDeviceSynchronize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceSynchronize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -56,12 +56,12 @@ func CudaDeviceSynchronize() error {
 //
 // [cuCtxSetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetLimit
 func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
-	args := struct {
+	args := &struct {
 		limit CudaLimit
 		value uint64
 		ret   CudaError_t
 	}{limit: limit, value: value}
-	if err := call(symCudaDeviceSetLimit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceSetLimit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -80,20 +80,26 @@ func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 //
 // [cuCtxGetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetLimit
 func CudaDeviceGetLimit(pValue *uint64, limit CudaLimit) error {
-	args := struct {
+	args := &struct {
 		pValue *uint64
 		limit  CudaLimit
 		ret    CudaError_t
 	}{pValue: pValue, limit: limit}
-	if err := call(symCudaDeviceGetLimit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetLimit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaDeviceGetTexture1DLinearMaxWidth calls cudaDeviceGetTexture1DLinearMaxWidth.
+// CudaDeviceGetTexture1DLinearMaxWidth tells the greatest width, in elements, of a linear texture
+// whose elements are as fmtDesc says.
 //
 //	cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, const struct cudaChannelFormatDesc *fmtDesc, int device)
+//
+// Parameters:
+//   - maxWidthInElements: receives the number of elements
+//   - fmtDesc: bits of each channel and their kind, from [CudaCreateChannelDesc]
+//   - device: the device's number
 //
 // Returns nil, [CudaErrorUnsupportedLimit], [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -104,13 +110,13 @@ func CudaDeviceGetLimit(pValue *uint64, limit CudaLimit) error {
 //
 // [cuDeviceGetTexture1DLinearMaxWidth]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetTexture1DLinearMaxWidth
 func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *CudaChannelFormatDesc, device int32) error {
-	args := struct {
+	args := &struct {
 		maxWidthInElements *uint64
 		fmtDesc            *CudaChannelFormatDesc
 		device             int32
 		ret                CudaError_t
 	}{maxWidthInElements: maxWidthInElements, fmtDesc: fmtDesc, device: device}
-	if err := call(symCudaDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -125,11 +131,11 @@ func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
-	args := struct {
+	args := &struct {
 		pCacheConfig *CudaFuncCache
 		ret          CudaError_t
 	}{pCacheConfig: pCacheConfig}
-	if err := call(symCudaDeviceGetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -147,12 +153,12 @@ func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 //
 // [cuCtxGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetStreamPriorityRange
 func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) error {
-	args := struct {
+	args := &struct {
 		leastPriority    *int32
 		greatestPriority *int32
 		ret              CudaError_t
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
-	if err := call(symCudaDeviceGetStreamPriorityRange, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetStreamPriorityRange, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -167,11 +173,11 @@ func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *in
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
-	args := struct {
+	args := &struct {
 		cacheConfig CudaFuncCache
 		ret         CudaError_t
 	}{cacheConfig: cacheConfig}
-	if err := call(symCudaDeviceSetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceSetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -190,12 +196,12 @@ func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 //
 // [cuDeviceGetByPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetByPCIBusId
 func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
-	args := struct {
+	args := &struct {
 		device   *int32
 		pciBusId *byte
 		ret      CudaError_t
 	}{device: device, pciBusId: pciBusId}
-	if err := call(symCudaDeviceGetByPCIBusId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetByPCIBusId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -214,13 +220,13 @@ func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 //
 // [cuDeviceGetPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetPCIBusId
 func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
-	args := struct {
+	args := &struct {
 		pciBusId *byte
 		len      int32
 		device   int32
 		ret      CudaError_t
 	}{pciBusId: pciBusId, len: len, device: device}
-	if err := call(symCudaDeviceGetPCIBusId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetPCIBusId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -243,12 +249,12 @@ func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 //
 // [cuIpcGetEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcGetEventHandle
 func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		handle *CudaIpcEventHandle_t
 		event  CudaEvent_t
 		ret    CudaError_t
 	}{handle: handle, event: event}
-	if err := call(symCudaIpcGetEventHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaIpcGetEventHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -270,12 +276,12 @@ func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) erro
 //
 // [cuIpcOpenEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcOpenEventHandle
 func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) error {
-	args := struct {
+	args := &struct {
 		event  *CudaEvent_t
 		handle CudaIpcEventHandle_t
 		ret    CudaError_t
 	}{event: event, handle: handle}
-	if err := call(symCudaIpcOpenEventHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaIpcOpenEventHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -296,12 +302,12 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 //
 // [cuIpcGetMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcGetMemHandle
 func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		handle *CudaIpcMemHandle_t
 		devPtr unsafe.Pointer
 		ret    CudaError_t
 	}{handle: handle, devPtr: devPtr}
-	if err := call(symCudaIpcGetMemHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaIpcGetMemHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -324,13 +330,13 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 //
 // [cuIpcOpenMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcOpenMemHandle
 func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		handle CudaIpcMemHandle_t
 		flags  uint32
 		ret    CudaError_t
 	}{devPtr: devPtr, handle: handle, flags: flags}
-	if err := call(symCudaIpcOpenMemHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaIpcOpenMemHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -351,35 +357,51 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 //
 // [cuIpcCloseMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcCloseMemHandle
 func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		ret    CudaError_t
 	}{devPtr: devPtr}
-	if err := call(symCudaIpcCloseMemHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaIpcCloseMemHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaDeviceFlushGPUDirectRDMAWrites calls cudaDeviceFlushGPUDirectRDMAWrites.
+// CudaDeviceFlushGPUDirectRDMAWrites blocks until what other devices, network cards mostly, have
+// written into GPU memory by GPUDirect RDMA can be seen.
 //
 //	cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target, enum cudaFlushGPUDirectRDMAWritesScope scope)
 //
-// Returns nil, [CudaErrorNotSupported], or the error of earlier work.
+// It is for the thread that learns of a finished transfer on the CPU and then launches a kernel
+// that reads the data. Where the device's attribute for the ordering of RDMA writes names as wide a
+// scope already, there is nothing to do and the call may be left out. Not every platform has it:
+// see the attribute for the flush options.
+//
+// Parameters:
+//   - target: the current context or device, the only target there is
+//   - scope: to whom the writes must be visible: [CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER] for the
+//     context itself, [CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES] for other devices too
+//
+// From Go: it means the current context of the OS thread, so set that under runtime.LockOSThread.
+//
+// Errors:
+//   - [CudaErrorNotSupported]: this platform flushes in another way, by a stream memory operation
 //
 // See also, in the driver API, [cuFlushGPUDirectRDMAWrites].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
+// [CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES
+// [CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER
 // [cuFlushGPUDirectRDMAWrites]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFlushGPUDirectRDMAWrites
 func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarget, scope CudaFlushGPUDirectRDMAWritesScope) error {
-	args := struct {
+	args := &struct {
 		target CudaFlushGPUDirectRDMAWritesTarget
 		scope  CudaFlushGPUDirectRDMAWritesScope
 		ret    CudaError_t
 	}{target: target, scope: scope}
-	if err := call(symCudaDeviceFlushGPUDirectRDMAWrites, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceFlushGPUDirectRDMAWrites, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -400,14 +422,14 @@ func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarge
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCallback, userData uintptr, callback *CudaAsyncCallbackHandle_t) error {
-	args := struct {
+	args := &struct {
 		device       int32
 		callbackFunc CudaAsyncCallback
 		userData     uintptr
 		callback     *CudaAsyncCallbackHandle_t
 		ret          CudaError_t
 	}{device: device, callbackFunc: callbackFunc, userData: userData, callback: callback}
-	if err := call(symCudaDeviceRegisterAsyncNotification, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceRegisterAsyncNotification, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -425,20 +447,31 @@ func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCal
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallbackHandle_t) error {
-	args := struct {
+	args := &struct {
 		device   int32
 		callback CudaAsyncCallbackHandle_t
 		ret      CudaError_t
 	}{device: device, callback: callback}
-	if err := call(symCudaDeviceUnregisterAsyncNotification, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceUnregisterAsyncNotification, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaGetDeviceCount calls cudaGetDeviceCount.
+// CudaGetDeviceCount counts the devices that this process may use.
 //
 //	cudaError_t cudaGetDeviceCount(int *count)
+//
+// CUDA_VISIBLE_DEVICES is what limits them, as it was when CUDA was initialized. Under MIG an
+// instance counts as a device, and a process sees a single one. The devices may differ, and may be
+// set to be used exclusively by another process: that shows up only when a context is created.
+//
+// Parameters:
+//   - count: receives the number
+//
+// Errors:
+//   - [CudaErrorNoDevice]: there is none, and count is set to 0
+//   - [CudaErrorInsufficientDriver]: there is no driver, or one that is older than the runtime
 //
 // See also [CudaGetDevice], [CudaSetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuDeviceGetCount].
@@ -448,21 +481,31 @@ func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallb
 //
 // [cuDeviceGetCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetCount
 func CudaGetDeviceCount(count *int32) error {
-	args := struct {
+	args := &struct {
 		count *int32
 		ret   CudaError_t
 	}{count: count}
-	if err := call(symCudaGetDeviceCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDeviceCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaGetDeviceProperties calls cudaGetDeviceProperties_v2.
+// CudaGetDeviceProperties fills a struct with everything the runtime knows about a device.
 //
 //	cudaError_t cudaGetDeviceProperties_v2(struct cudaDeviceProp *prop, int device)
 //
-// Returns nil, [CudaErrorInvalidDevice], or the error of earlier work.
+// It takes far longer than a single [CudaDeviceGetAttribute]; keep the result. In CUDA 13 the
+// struct lost some fields, among them clock rates, compute mode and the launch timeout, which
+// remain as attributes.
+//
+// Parameters:
+//   - prop: receives the properties; each major version of CUDA has a struct of another size, and
+//     this package has the one that its library writes
+//   - device: the device's number
+//
+// Errors:
+//   - [CudaErrorInvalidDevice]: no device has this number
 //
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaSetDevice], [CudaChooseDevice],
 // [CudaDeviceGetAttribute], [CudaInitDevice]; in the driver API [cuDeviceGetAttribute],
@@ -477,7 +520,7 @@ func CudaGetDeviceProperties(prop *CudaDeviceProp, device int32) error {
 	return CudaGetDeviceProperties_v2(prop, device)
 }
 
-// CudaGetDeviceProperties_v2 calls cudaGetDeviceProperties_v2.
+// CudaGetDeviceProperties_v2 fills a struct with everything the runtime knows about a device.
 //
 //	cudaError_t cudaGetDeviceProperties_v2(struct cudaDeviceProp *prop, int device)
 //
@@ -486,22 +529,36 @@ func CudaGetDeviceProperties(prop *CudaDeviceProp, device int32) error {
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaGetDeviceProperties_v2(prop *CudaDeviceProp, device int32) error {
-	args := struct {
+	args := &struct {
 		prop   *CudaDeviceProp
 		device int32
 		ret    CudaError_t
 	}{prop: prop, device: device}
-	if err := call(symCudaGetDeviceProperties_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDeviceProperties_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaDeviceGetAttribute calls cudaDeviceGetAttribute.
+// CudaDeviceGetAttribute reads one property of a device as a 32-bit integer.
 //
 //	cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
 //
-// Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidValue], or the error of earlier work.
+// What is true or false comes as 1 or 0. No context is needed or created, and most attributes are
+// answered from memory in well under a microsecond, which makes this the call to prefer over
+// [CudaGetDeviceProperties], which collects everything. Few attributes change while the process
+// runs; clock rates and the compute mode can.
+//
+// Parameters:
+//   - value: receives the value
+//   - attr: which property
+//   - device: the device's number
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: also when the driver is older than the attribute: for "is X
+//     supported" take that as no
+//
+// Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaSetDevice], [CudaChooseDevice],
 // [CudaGetDeviceProperties], [CudaInitDevice]; in the driver API [cuDeviceGetAttribute].
@@ -511,24 +568,37 @@ func CudaGetDeviceProperties_v2(prop *CudaDeviceProp, device int32) error {
 //
 // [cuDeviceGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetAttribute
 func CudaDeviceGetAttribute(value *int32, attr CudaDeviceAttr, device int32) error {
-	args := struct {
+	args := &struct {
 		value  *int32
 		attr   CudaDeviceAttr
 		device int32
 		ret    CudaError_t
 	}{value: value, attr: attr, device: device}
-	if err := call(symCudaDeviceGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaDeviceGetDefaultMemPool calls cudaDeviceGetDefaultMemPool.
+// CudaDeviceGetDefaultMemPool gives the pool that a device has from the start, which cannot be
+// destroyed.
 //
 //	cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *memPool, int device)
 //
-// Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidValue], [CudaErrorNotSupported], or the
-// error of earlier work.
+// Its release threshold is 0: unused memory goes back to the system at each synchronization, and
+// the next allocation pays for it again. A program that allocates and frees in a loop raises
+// [CudaMemPoolAttrReleaseThreshold] on this pool first of all. Its memory cannot be shared with
+// other processes; that takes a pool of one's own.
+//
+// Parameters:
+//   - memPool: receives the pool
+//   - device: the device's number
+//
+// Errors:
+//   - [CudaErrorNotSupported]: the device has no memory pools
+//     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
+//
+// Also [CudaErrorInvalidDevice], [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMallocAsync], [CudaMemPoolTrimTo], [CudaMemPoolGetAttribute],
 // [CudaDeviceSetMemPool], [CudaMemPoolSetAttribute], [CudaMemPoolSetAccess]; in the driver API
@@ -537,25 +607,40 @@ func CudaDeviceGetAttribute(value *int32, attr CudaDeviceAttr, device int32) err
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
+// [CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 // [cuDeviceGetDefaultMemPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetDefaultMemPool
 func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
-	args := struct {
+	args := &struct {
 		memPool *CudaMemPool_t
 		device  int32
 		ret     CudaError_t
 	}{memPool: memPool, device: device}
-	if err := call(symCudaDeviceGetDefaultMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaDeviceSetMemPool calls cudaDeviceSetMemPool.
+// CudaDeviceSetMemPool makes a pool the one from which [cuMemAllocAsync] takes memory on this
+// device.
 //
 //	cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], [CudaErrorNotSupported], or the
-// error of earlier work.
+// It holds for the whole process, in every context and stream of the device, from the next
+// allocation on; memory that was allocated before stays in its pool. Destroying the pool puts the
+// default one back.
+//
+// Parameters:
+//   - device: the device's number
+//   - memPool: a pool whose memory lies on this device
+//
+// From Go: other packages of the process allocate from the new pool too; to use one for a single
+// purpose, name it with [cuMemAllocFromPoolAsync] instead.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the pool is on another device, or on the host
+//
+// Also [CudaErrorInvalidDevice], [CudaErrorNotSupported], or the error of earlier work.
 //
 // See also [CudaDeviceGetMemPool], [CudaDeviceGetDefaultMemPool], [CudaMemPoolCreate],
 // [CudaMemPoolDestroy], [CudaMallocFromPoolAsync]; in the driver API [cuDeviceSetMemPool].
@@ -564,23 +649,37 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceSetMemPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceSetMemPool
+// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
+// [cuMemAllocFromPoolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocFromPoolAsync
 func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
-	args := struct {
+	args := &struct {
 		device  int32
 		memPool CudaMemPool_t
 		ret     CudaError_t
 	}{device: device, memPool: memPool}
-	if err := call(symCudaDeviceSetMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceSetMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaDeviceGetMemPool calls cudaDeviceGetMemPool.
+// CudaDeviceGetMemPool tells which pool stream-ordered allocations on this device come from at
+// present.
 //
 //	cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// That is the one last given to [CudaDeviceSetMemPool], or the default pool. The handle is
+// borrowed: whoever created the pool destroys it.
+//
+// Parameters:
+//   - memPool: receives the pool
+//   - device: the device's number
+//
+// Errors:
+//   - [CudaErrorNotSupported]: the device has no memory pools
+//     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaDeviceGetDefaultMemPool], [CudaDeviceSetMemPool]; in the driver API
 // [cuDeviceGetMemPool].
@@ -588,39 +687,56 @@ func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
+// [CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 // [cuDeviceGetMemPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetMemPool
 func CudaDeviceGetMemPool(memPool *CudaMemPool_t, device int32) error {
-	args := struct {
+	args := &struct {
 		memPool *CudaMemPool_t
 		device  int32
 		ret     CudaError_t
 	}{memPool: memPool, device: device}
-	if err := call(symCudaDeviceGetMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaDeviceGetNvSciSyncAttributes calls cudaDeviceGetNvSciSyncAttributes.
+// CudaDeviceGetNvSciSyncAttributes fills an NvSciSync attribute list with what a synchronization
+// object needs for this device.
 //
 //	cudaError_t cudaDeviceGetNvSciSyncAttributes(void *nvSciSyncAttrList, int device, int flags)
 //
-// Returns nil, [CudaErrorDeviceUninitialized], [CudaErrorInvalidValue], [CudaErrorInvalidDevice],
-// [CudaErrorNotSupported], [CudaErrorMemoryAllocation], or the error of earlier work.
+// For programs that share fences with cameras, displays and other engines through NVIDIA's NvSci
+// libraries (Tegra, QNX). The list comes from NvSciSyncAttrListCreate, and what is made from it is
+// imported by [cuImportExternalSemaphore].
+//
+// Parameters:
+//   - nvSciSyncAttrList: an NvSciSyncAttrList in which the required permission is not set yet
+//   - device: the device's number
+//   - flags: cudaNvSciSyncAttrSignal (1), cudaNvSciSyncAttrWait (2) or both: what this device will
+//     do with the object
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no flag, no list, or a permission that was set already
+//
+// Also [CudaErrorDeviceUninitialized], [CudaErrorInvalidDevice], [CudaErrorNotSupported],
+// [CudaErrorMemoryAllocation], or the error of earlier work.
 //
 // See also [CudaImportExternalSemaphore], [CudaDestroyExternalSemaphore],
 // [CudaSignalExternalSemaphoresAsync], [CudaWaitExternalSemaphoresAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
+//
+// [cuImportExternalSemaphore]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuImportExternalSemaphore
 func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device int32, flags int32) error {
-	args := struct {
+	args := &struct {
 		nvSciSyncAttrList unsafe.Pointer
 		device            int32
 		flags             int32
 		ret               CudaError_t
 	}{nvSciSyncAttrList: nvSciSyncAttrList, device: device, flags: flags}
-	if err := call(symCudaDeviceGetNvSciSyncAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetNvSciSyncAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -640,22 +756,30 @@ func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device i
 //
 // [cuDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetP2PAttribute
 func CudaDeviceGetP2PAttribute(value *int32, attr CudaDeviceP2PAttr, srcDevice int32, dstDevice int32) error {
-	args := struct {
+	args := &struct {
 		value     *int32
 		attr      CudaDeviceP2PAttr
 		srcDevice int32
 		dstDevice int32
 		ret       CudaError_t
 	}{value: value, attr: attr, srcDevice: srcDevice, dstDevice: dstDevice}
-	if err := call(symCudaDeviceGetP2PAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetP2PAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaChooseDevice calls cudaChooseDevice.
+// CudaChooseDevice picks the device that comes nearest to wished-for properties, without making it
+// current.
 //
 //	cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop)
+//
+// How the properties are weighed is not specified. A program with real requirements does better to
+// go through the devices and read their attributes.
+//
+// Parameters:
+//   - device: receives the number of the device
+//   - prop: the wishes
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -665,22 +789,37 @@ func CudaDeviceGetP2PAttribute(value *int32, attr CudaDeviceP2PAttr, srcDevice i
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaChooseDevice(device *int32, prop *CudaDeviceProp) error {
-	args := struct {
+	args := &struct {
 		device *int32
 		prop   *CudaDeviceProp
 		ret    CudaError_t
 	}{device: device, prop: prop}
-	if err := call(symCudaChooseDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaChooseDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaInitDevice calls cudaInitDevice.
+// CudaInitDevice creates the primary context of a device now instead of at the first call that
+// needs it, and leaves the calling thread's current device as it is.
 //
 //	cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidDevice], or the error of earlier work.
+// Creation takes a tenth of a second and more and holds some hundred MiB of device memory, so this
+// is the way to choose when that happens.
+//
+// Parameters:
+//   - device: the device's number
+//   - deviceFlags: as for [CudaSetDeviceFlags]; looked at only if flags says so
+//   - flags: 0, or [CudaInitDeviceFlagsAreValid] (1) to apply deviceFlags
+//
+// From Go: any goroutine may call it; nothing of the calling thread changes.
+//
+// Errors:
+//   - [CudaErrorDevicesUnavailable]: another process uses the device exclusively, or its compute
+//     mode forbids contexts
+//
+// Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaSetDevice]; in the driver API [cuCtxSetCurrent].
@@ -690,23 +829,38 @@ func CudaChooseDevice(device *int32, prop *CudaDeviceProp) error {
 //
 // [cuCtxSetCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetCurrent
 func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		device      int32
 		deviceFlags uint32
 		flags       uint32
 		ret         CudaError_t
 	}{device: device, deviceFlags: deviceFlags, flags: flags}
-	if err := call(symCudaInitDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaInitDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaSetDevice calls cudaSetDevice.
+// CudaSetDevice makes a device the current one of the calling OS thread.
 //
 //	cudaError_t cudaSetDevice(int device)
 //
-// Returns nil, [CudaErrorInvalidDevice], or the error of earlier work.
+// Memory, streams, events, modules and everything else that names no device belong to the current
+// one. A thread that never called it uses device 0. The primary context is created at once if it
+// does not exist yet; before CUDA 12 that waited for the first call that needed it, as older texts
+// describe. Nothing is synchronized, and setting the device that is current costs little.
+//
+// Parameters:
+//   - device: the device's number, from 0
+//
+// From Go: the setting belongs to the OS thread and goroutines move between threads: call it under
+// runtime.LockOSThread together with the calls that it is meant for, or another goroutine inherits
+// it and this one loses it. A driver context that was current on the thread is replaced.
+//
+// Errors:
+//   - [CudaErrorInvalidDevice]: no device has this number
+//   - [CudaErrorDevicesUnavailable]: another process uses the device exclusively, or its compute
+//     mode forbids contexts
 //
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuCtxSetCurrent].
@@ -716,19 +870,27 @@ func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 //
 // [cuCtxSetCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetCurrent
 func CudaSetDevice(device int32) error {
-	args := struct {
+	args := &struct {
 		device int32
 		ret    CudaError_t
 	}{device: device}
-	if err := call(symCudaSetDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSetDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaGetDevice calls cudaGetDevice.
+// CudaGetDevice tells which device is the current one of the calling OS thread.
 //
 //	cudaError_t cudaGetDevice(int *device)
+//
+// It is 0 on a thread that has set none. If a context of the driver API is current, it is that
+// context's device. Nothing is initialized.
+//
+// Parameters:
+//   - device: receives the number
+//
+// From Go: the answer is about the OS thread on which the goroutine happens to run.
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -740,19 +902,30 @@ func CudaSetDevice(device int32) error {
 //
 // [cuCtxGetCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetCurrent
 func CudaGetDevice(device *int32) error {
-	args := struct {
+	args := &struct {
 		device *int32
 		ret    CudaError_t
 	}{device: device}
-	if err := call(symCudaGetDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaSetValidDevices calls cudaSetValidDevices.
+// CudaSetValidDevices lists the devices that the runtime tries, in that order, for a thread that
+// has set none.
 //
 //	cudaError_t cudaSetValidDevices(int *device_arr, int len)
+//
+// It matters where devices are in exclusive mode and the first may be taken. CUDA_VISIBLE_DEVICES
+// does the same from outside of the program, and for the driver API too.
+//
+// Parameters:
+//   - device_arr: the numbers; nil with a len of 0 for all devices in their own order
+//   - len: how many there are, at most [CudaGetDeviceCount]
+//
+// From Go: it belongs to the calling OS thread, and a goroutine may leave that thread at any time:
+// [CudaSetDevice] under runtime.LockOSThread is the clearer way.
 //
 // Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
 //
@@ -762,20 +935,33 @@ func CudaGetDevice(device *int32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaSetValidDevices(device_arr *int32, len int32) error {
-	args := struct {
+	args := &struct {
 		device_arr *int32
 		len        int32
 		ret        CudaError_t
 	}{device_arr: device_arr, len: len}
-	if err := call(symCudaSetValidDevices, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSetValidDevices, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaSetDeviceFlags calls cudaSetDeviceFlags.
+// CudaSetDeviceFlags sets how threads wait for the current device, and creates its primary context
+// if there is none yet.
 //
 //	cudaError_t cudaSetDeviceFlags(unsigned int flags)
+//
+// On an existing context it changes the setting from then on. That was an error,
+// [CudaErrorSetOnActiveProcess], in versions long gone, and many texts still say so.
+//
+// Parameters:
+//   - flags: one of [CudaDeviceScheduleAuto] (0), [CudaDeviceScheduleSpin],
+//     [CudaDeviceScheduleYield] and [CudaDeviceScheduleBlockingSync], perhaps with
+//     [CudaDeviceSyncMemops], which makes synchronous copies and memsets wait in every case
+//
+// From Go: spinning burns a core for every goroutine that waits inside CUDA, so with many of them
+// [CudaDeviceScheduleBlockingSync] is the better choice; each still holds an OS thread. The current
+// device is the OS thread's.
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -788,19 +974,25 @@ func CudaSetValidDevices(device_arr *int32, len int32) error {
 //
 // [cuDevicePrimaryCtxSetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevicePrimaryCtxSetFlags
 func CudaSetDeviceFlags(flags uint32) error {
-	args := struct {
+	args := &struct {
 		flags uint32
 		ret   CudaError_t
 	}{flags: flags}
-	if err := call(symCudaSetDeviceFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSetDeviceFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaGetDeviceFlags calls cudaGetDeviceFlags.
+// CudaGetDeviceFlags tells how threads wait for the current device, and what else was set for it.
 //
 //	cudaError_t cudaGetDeviceFlags(unsigned int *flags)
+//
+// If a context of the driver API is current on the thread, its flags are what is told. Contrary to
+// [CudaSetDeviceFlags] it initializes nothing: without a current device it speaks of device 0.
+//
+// Parameters:
+//   - flags: receives the bits; [CudaDeviceMapHost] may be among them although it need not be set
 //
 // Returns nil, [CudaErrorInvalidDevice], or the error of earlier work.
 //
@@ -813,17 +1005,17 @@ func CudaSetDeviceFlags(flags uint32) error {
 // [cuCtxGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetFlags
 // [cuDevicePrimaryCtxGetState]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevicePrimaryCtxGetState
 func CudaGetDeviceFlags(flags *uint32) error {
-	args := struct {
+	args := &struct {
 		flags *uint32
 		ret   CudaError_t
 	}{flags: flags}
-	if err := call(symCudaGetDeviceFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDeviceFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaGetDeviceProperties_v1 calls cudaGetDeviceProperties.
+// CudaGetDeviceProperties_v1 fills a struct with everything the runtime knows about a device.
 //
 //	cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 //
@@ -832,12 +1024,12 @@ func CudaGetDeviceFlags(flags *uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaGetDeviceProperties_v1(prop *CudaDeviceProp, device int32) error {
-	args := struct {
+	args := &struct {
 		prop   *CudaDeviceProp
 		device int32
 		ret    CudaError_t
 	}{prop: prop, device: device}
-	if err := call(symCudaGetDeviceProperties_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDeviceProperties_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

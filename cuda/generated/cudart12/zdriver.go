@@ -11,12 +11,12 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER.html.
 func CudaGetFuncBySymbol(functionPtr *CudaFunction_t, symbolPtr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		functionPtr *CudaFunction_t
 		symbolPtr   unsafe.Pointer
 		ret         CudaError_t
 	}{functionPtr: functionPtr, symbolPtr: symbolPtr}
-	if err := call(symCudaGetFuncBySymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetFuncBySymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -29,12 +29,12 @@ func CudaGetFuncBySymbol(functionPtr *CudaFunction_t, symbolPtr unsafe.Pointer) 
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER.html.
 func CudaGetKernel(kernelPtr *CudaKernel_t, entryFuncAddr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		kernelPtr     *CudaKernel_t
 		entryFuncAddr unsafe.Pointer
 		ret           CudaError_t
 	}{kernelPtr: kernelPtr, entryFuncAddr: entryFuncAddr}
-	if err := call(symCudaGetKernel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetKernel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -33,140 +33,274 @@ func (v CudaRoundMode) String() string {
 type CudaError_t uint32
 
 const (
-	CudaSuccess                             CudaError_t = 0
-	CudaErrorInvalidValue                   CudaError_t = 1
-	CudaErrorMemoryAllocation               CudaError_t = 2
-	CudaErrorInitializationError            CudaError_t = 3
-	CudaErrorCudartUnloading                CudaError_t = 4
-	CudaErrorProfilerDisabled               CudaError_t = 5
-	CudaErrorProfilerNotInitialized         CudaError_t = 6
-	CudaErrorProfilerAlreadyStarted         CudaError_t = 7
-	CudaErrorProfilerAlreadyStopped         CudaError_t = 8
-	CudaErrorInvalidConfiguration           CudaError_t = 9
-	CudaErrorInvalidPitchValue              CudaError_t = 12
-	CudaErrorInvalidSymbol                  CudaError_t = 13
-	CudaErrorInvalidHostPointer             CudaError_t = 16
-	CudaErrorInvalidDevicePointer           CudaError_t = 17
-	CudaErrorInvalidTexture                 CudaError_t = 18
-	CudaErrorInvalidTextureBinding          CudaError_t = 19
-	CudaErrorInvalidChannelDescriptor       CudaError_t = 20
-	CudaErrorInvalidMemcpyDirection         CudaError_t = 21
-	CudaErrorAddressOfConstant              CudaError_t = 22
-	CudaErrorTextureFetchFailed             CudaError_t = 23
-	CudaErrorTextureNotBound                CudaError_t = 24
-	CudaErrorSynchronizationError           CudaError_t = 25
-	CudaErrorInvalidFilterSetting           CudaError_t = 26
-	CudaErrorInvalidNormSetting             CudaError_t = 27
-	CudaErrorMixedDeviceExecution           CudaError_t = 28
-	CudaErrorNotYetImplemented              CudaError_t = 31
-	CudaErrorMemoryValueTooLarge            CudaError_t = 32
-	CudaErrorStubLibrary                    CudaError_t = 34
-	CudaErrorInsufficientDriver             CudaError_t = 35
-	CudaErrorCallRequiresNewerDriver        CudaError_t = 36
-	CudaErrorInvalidSurface                 CudaError_t = 37
-	CudaErrorDuplicateVariableName          CudaError_t = 43
-	CudaErrorDuplicateTextureName           CudaError_t = 44
-	CudaErrorDuplicateSurfaceName           CudaError_t = 45
-	CudaErrorDevicesUnavailable             CudaError_t = 46
-	CudaErrorIncompatibleDriverContext      CudaError_t = 49
-	CudaErrorMissingConfiguration           CudaError_t = 52
-	CudaErrorPriorLaunchFailure             CudaError_t = 53
-	CudaErrorLaunchMaxDepthExceeded         CudaError_t = 65
-	CudaErrorLaunchFileScopedTex            CudaError_t = 66
-	CudaErrorLaunchFileScopedSurf           CudaError_t = 67
-	CudaErrorSyncDepthExceeded              CudaError_t = 68
-	CudaErrorLaunchPendingCountExceeded     CudaError_t = 69
-	CudaErrorInvalidDeviceFunction          CudaError_t = 98
-	CudaErrorNoDevice                       CudaError_t = 100
-	CudaErrorInvalidDevice                  CudaError_t = 101
-	CudaErrorDeviceNotLicensed              CudaError_t = 102
+	// The call succeeded.
+	CudaSuccess CudaError_t = 0
+	// An argument is out of range or nil.
+	CudaErrorInvalidValue CudaError_t = 1
+	// The allocation failed, there is not enough memory.
+	CudaErrorMemoryAllocation CudaError_t = 2
+	// CUDA could not be initialized.
+	CudaErrorInitializationError CudaError_t = 3
+	// The runtime is shutting down with the process.
+	CudaErrorCudartUnloading CudaError_t = 4
+	// Profiling is switched off for this process.
+	CudaErrorProfilerDisabled CudaError_t = 5
+	// Profiler start and stop need no initialization any more.
+	CudaErrorProfilerNotInitialized CudaError_t = 6
+	// The profiler is running already.
+	CudaErrorProfilerAlreadyStarted CudaError_t = 7
+	// The profiler is not running.
+	CudaErrorProfilerAlreadyStopped CudaError_t = 8
+	// Block, grid or shared memory exceeds what the device allows.
+	CudaErrorInvalidConfiguration CudaError_t = 9
+	// The pitch exceeds the device's limit or is misaligned.
+	CudaErrorInvalidPitchValue CudaError_t = 12
+	// No such variable or constant symbol on the device.
+	CudaErrorInvalidSymbol CudaError_t = 13
+	// This is not a valid host pointer.
+	CudaErrorInvalidHostPointer CudaError_t = 16
+	// This is not a valid device pointer.
+	CudaErrorInvalidDevicePointer CudaError_t = 17
+	// No such texture reference, or one that cannot be used.
+	CudaErrorInvalidTexture CudaError_t = 18
+	// Nothing usable is bound to the texture.
+	CudaErrorInvalidTextureBinding CudaError_t = 19
+	// The channel format is not one that textures have.
+	CudaErrorInvalidChannelDescriptor CudaError_t = 20
+	// The direction of the copy is no known kind.
+	CudaErrorInvalidMemcpyDirection CudaError_t = 21
+	// The address of a device constant was taken.
+	CudaErrorAddressOfConstant CudaError_t = 22
+	// A texture fetch failed, only device emulation reported this.
+	CudaErrorTextureFetchFailed CudaError_t = 23
+	// The texture was not bound when it was needed.
+	CudaErrorTextureNotBound CudaError_t = 24
+	// A synchronization failed, only device emulation reported this.
+	CudaErrorSynchronizationError CudaError_t = 25
+	// Linear filtering of values that are not floating point.
+	CudaErrorInvalidFilterSetting CudaError_t = 26
+	// A format that cannot be read as normalized float.
+	CudaErrorInvalidNormSetting CudaError_t = 27
+	// Device code and emulated code were mixed.
+	CudaErrorMixedDeviceExecution CudaError_t = 28
+	// This call exists but does nothing yet.
+	CudaErrorNotYetImplemented CudaError_t = 31
+	// An emulated device pointer lies beyond 32 bits.
+	CudaErrorMemoryValueTooLarge CudaError_t = 32
+	// The toolkit's stub was loaded instead of the driver.
+	CudaErrorStubLibrary CudaError_t = 34
+	// The installed driver is older than this runtime needs.
+	CudaErrorInsufficientDriver CudaError_t = 35
+	// The installed driver is too old for this call.
+	CudaErrorCallRequiresNewerDriver CudaError_t = 36
+	// No such surface reference, or one that cannot be used.
+	CudaErrorInvalidSurface CudaError_t = 37
+	// Two variables of the loaded modules have the same name.
+	CudaErrorDuplicateVariableName CudaError_t = 43
+	// Two textures of the loaded modules have the same name.
+	CudaErrorDuplicateTextureName CudaError_t = 44
+	// Two surfaces of the loaded modules have the same name.
+	CudaErrorDuplicateSurfaceName CudaError_t = 45
+	// All devices are busy, exclusively used or prohibited.
+	CudaErrorDevicesUnavailable CudaError_t = 46
+	// The current context was made by the driver API incompatibly.
+	CudaErrorIncompatibleDriverContext CudaError_t = 49
+	// A kernel was launched without a configuration for its launch.
+	CudaErrorMissingConfiguration CudaError_t = 52
+	// An earlier kernel failed, only device emulation reported this.
+	CudaErrorPriorLaunchFailure CudaError_t = 53
+	// Kernels launched kernels too many levels deep.
+	CudaErrorLaunchMaxDepthExceeded CudaError_t = 65
+	// A child kernel uses a texture reference of file scope.
+	CudaErrorLaunchFileScopedTex CudaError_t = 66
+	// A child kernel uses a surface reference of file scope.
+	CudaErrorLaunchFileScopedSurf CudaError_t = 67
+	// A child kernel synchronizes deeper than the configured limit.
+	CudaErrorSyncDepthExceeded CudaError_t = 68
+	// Too many kernels launched by kernels are outstanding.
+	CudaErrorLaunchPendingCountExceeded CudaError_t = 69
+	// This is no kernel, or none for this device.
+	CudaErrorInvalidDeviceFunction CudaError_t = 98
+	// No CUDA device is present or visible.
+	CudaErrorNoDevice CudaError_t = 100
+	// There is no device of this number.
+	CudaErrorInvalidDevice CudaError_t = 101
+	// This device lacks a license for the operation.
+	CudaErrorDeviceNotLicensed CudaError_t = 102
+	// A self-test of runtime or driver failed.
 	CudaErrorSoftwareValidityNotEstablished CudaError_t = 103
-	CudaErrorStartupFailure                 CudaError_t = 127
-	CudaErrorInvalidKernelImage             CudaError_t = 200
-	CudaErrorDeviceUninitialized            CudaError_t = 201
-	CudaErrorMapBufferObjectFailed          CudaError_t = 205
-	CudaErrorUnmapBufferObjectFailed        CudaError_t = 206
-	CudaErrorArrayIsMapped                  CudaError_t = 207
-	CudaErrorAlreadyMapped                  CudaError_t = 208
-	CudaErrorNoKernelImageForDevice         CudaError_t = 209
-	CudaErrorAlreadyAcquired                CudaError_t = 210
-	CudaErrorNotMapped                      CudaError_t = 211
-	CudaErrorNotMappedAsArray               CudaError_t = 212
-	CudaErrorNotMappedAsPointer             CudaError_t = 213
-	CudaErrorECCUncorrectable               CudaError_t = 214
-	CudaErrorUnsupportedLimit               CudaError_t = 215
-	CudaErrorDeviceAlreadyInUse             CudaError_t = 216
-	CudaErrorPeerAccessUnsupported          CudaError_t = 217
-	CudaErrorInvalidPtx                     CudaError_t = 218
-	CudaErrorInvalidGraphicsContext         CudaError_t = 219
-	CudaErrorNvlinkUncorrectable            CudaError_t = 220
-	CudaErrorJitCompilerNotFound            CudaError_t = 221
-	CudaErrorUnsupportedPtxVersion          CudaError_t = 222
-	CudaErrorJitCompilationDisabled         CudaError_t = 223
-	CudaErrorUnsupportedExecAffinity        CudaError_t = 224
-	CudaErrorUnsupportedDevSideSync         CudaError_t = 225
-	CudaErrorContained                      CudaError_t = 226
-	CudaErrorInvalidSource                  CudaError_t = 300
-	CudaErrorFileNotFound                   CudaError_t = 301
-	CudaErrorSharedObjectSymbolNotFound     CudaError_t = 302
-	CudaErrorSharedObjectInitFailed         CudaError_t = 303
-	CudaErrorOperatingSystem                CudaError_t = 304
-	CudaErrorInvalidResourceHandle          CudaError_t = 400
-	CudaErrorIllegalState                   CudaError_t = 401
-	CudaErrorLossyQuery                     CudaError_t = 402
-	CudaErrorSymbolNotFound                 CudaError_t = 500
-	CudaErrorNotReady                       CudaError_t = 600
-	CudaErrorIllegalAddress                 CudaError_t = 700
-	CudaErrorLaunchOutOfResources           CudaError_t = 701
-	CudaErrorLaunchTimeout                  CudaError_t = 702
-	CudaErrorLaunchIncompatibleTexturing    CudaError_t = 703
-	CudaErrorPeerAccessAlreadyEnabled       CudaError_t = 704
-	CudaErrorPeerAccessNotEnabled           CudaError_t = 705
-	CudaErrorSetOnActiveProcess             CudaError_t = 708
-	CudaErrorContextIsDestroyed             CudaError_t = 709
-	CudaErrorAssert                         CudaError_t = 710
-	CudaErrorTooManyPeers                   CudaError_t = 711
-	CudaErrorHostMemoryAlreadyRegistered    CudaError_t = 712
-	CudaErrorHostMemoryNotRegistered        CudaError_t = 713
-	CudaErrorHardwareStackError             CudaError_t = 714
-	CudaErrorIllegalInstruction             CudaError_t = 715
-	CudaErrorMisalignedAddress              CudaError_t = 716
-	CudaErrorInvalidAddressSpace            CudaError_t = 717
-	CudaErrorInvalidPc                      CudaError_t = 718
-	CudaErrorLaunchFailure                  CudaError_t = 719
-	CudaErrorCooperativeLaunchTooLarge      CudaError_t = 720
-	CudaErrorTensorMemoryLeak               CudaError_t = 721
-	CudaErrorNotPermitted                   CudaError_t = 800
-	CudaErrorNotSupported                   CudaError_t = 801
-	CudaErrorSystemNotReady                 CudaError_t = 802
-	CudaErrorSystemDriverMismatch           CudaError_t = 803
-	CudaErrorCompatNotSupportedOnDevice     CudaError_t = 804
-	CudaErrorMpsConnectionFailed            CudaError_t = 805
-	CudaErrorMpsRpcFailure                  CudaError_t = 806
-	CudaErrorMpsServerNotReady              CudaError_t = 807
-	CudaErrorMpsMaxClientsReached           CudaError_t = 808
-	CudaErrorMpsMaxConnectionsReached       CudaError_t = 809
-	CudaErrorMpsClientTerminated            CudaError_t = 810
-	CudaErrorCdpNotSupported                CudaError_t = 811
-	CudaErrorCdpVersionMismatch             CudaError_t = 812
-	CudaErrorStreamCaptureUnsupported       CudaError_t = 900
-	CudaErrorStreamCaptureInvalidated       CudaError_t = 901
-	CudaErrorStreamCaptureMerge             CudaError_t = 902
-	CudaErrorStreamCaptureUnmatched         CudaError_t = 903
-	CudaErrorStreamCaptureUnjoined          CudaError_t = 904
-	CudaErrorStreamCaptureIsolation         CudaError_t = 905
-	CudaErrorStreamCaptureImplicit          CudaError_t = 906
-	CudaErrorCapturedEvent                  CudaError_t = 907
-	CudaErrorStreamCaptureWrongThread       CudaError_t = 908
-	CudaErrorTimeout                        CudaError_t = 909
-	CudaErrorGraphExecUpdateFailure         CudaError_t = 910
-	CudaErrorExternalDevice                 CudaError_t = 911
-	CudaErrorInvalidClusterSize             CudaError_t = 912
-	CudaErrorFunctionNotLoaded              CudaError_t = 913
-	CudaErrorInvalidResourceType            CudaError_t = 914
-	CudaErrorInvalidResourceConfiguration   CudaError_t = 915
-	CudaErrorUnknown                        CudaError_t = 999
-	CudaErrorApiFailureBase                 CudaError_t = 10000
+	// The runtime could not start, for reasons of its own.
+	CudaErrorStartupFailure CudaError_t = 127
+	// The module image is malformed or no device code.
+	CudaErrorInvalidKernelImage CudaError_t = 200
+	// No usable context for the current device.
+	CudaErrorDeviceUninitialized CudaError_t = 201
+	// Mapping the buffer or resource failed.
+	CudaErrorMapBufferObjectFailed CudaError_t = 205
+	// Unmapping the buffer or resource failed.
+	CudaErrorUnmapBufferObjectFailed CudaError_t = 206
+	// The array is mapped and cannot be destroyed.
+	CudaErrorArrayIsMapped CudaError_t = 207
+	// The resource is mapped already.
+	CudaErrorAlreadyMapped CudaError_t = 208
+	// No code in the image fits this device.
+	CudaErrorNoKernelImageForDevice CudaError_t = 209
+	// The resource has been acquired already.
+	CudaErrorAlreadyAcquired CudaError_t = 210
+	// The resource is not mapped.
+	CudaErrorNotMapped CudaError_t = 211
+	// The resource is not mapped for access as an array.
+	CudaErrorNotMappedAsArray CudaError_t = 212
+	// The resource is not mapped for access as a pointer.
+	CudaErrorNotMappedAsPointer CudaError_t = 213
+	// Device memory had an error that ECC could not correct.
+	CudaErrorECCUncorrectable CudaError_t = 214
+	// This device has no such limit.
+	CudaErrorUnsupportedLimit CudaError_t = 215
+	// The context is bound to another thread already.
+	CudaErrorDeviceAlreadyInUse CudaError_t = 216
+	// These two devices cannot reach each other's memory.
+	CudaErrorPeerAccessUnsupported CudaError_t = 217
+	// The PTX could not be compiled.
+	CudaErrorInvalidPtx CudaError_t = 218
+	// The OpenGL or Direct3D context is not usable.
+	CudaErrorInvalidGraphicsContext CudaError_t = 219
+	// An NVLink transfer had an error that cannot be corrected.
+	CudaErrorNvlinkUncorrectable CudaError_t = 220
+	// The PTX compiler library of the driver was not found.
+	CudaErrorJitCompilerNotFound CudaError_t = 221
+	// The PTX is newer than this driver's compiler.
+	CudaErrorUnsupportedPtxVersion CudaError_t = 222
+	// Compiling PTX at run time is switched off.
+	CudaErrorJitCompilationDisabled CudaError_t = 223
+	// The device cannot restrict a context to some processors.
+	CudaErrorUnsupportedExecAffinity CudaError_t = 224
+	// The PTX calls cudaDeviceSynchronize, which is gone.
+	CudaErrorUnsupportedDevSideSync CudaError_t = 225
+	// A device fault was contained, the process must restart.
+	CudaErrorContained CudaError_t = 226
+	// The device source is invalid.
+	CudaErrorInvalidSource CudaError_t = 300
+	// No such file.
+	CudaErrorFileNotFound CudaError_t = 301
+	// A shared library lacks a symbol that is needed.
+	CudaErrorSharedObjectSymbolNotFound CudaError_t = 302
+	// A shared library could not be initialized.
+	CudaErrorSharedObjectInitFailed CudaError_t = 303
+	// A call to the operating system failed.
+	CudaErrorOperatingSystem CudaError_t = 304
+	// No such object, or its handle is no longer valid.
+	CudaErrorInvalidResourceHandle CudaError_t = 400
+	// Something involved is in the wrong state for this.
+	CudaErrorIllegalState CudaError_t = 401
+	// The answer would lose data, ask the newer variant.
+	CudaErrorLossyQuery CudaError_t = 402
+	// There is nothing of this name.
+	CudaErrorSymbolNotFound CudaError_t = 500
+	// Work is still running.
+	CudaErrorNotReady CudaError_t = 600
+	// A kernel accessed memory that is not mapped.
+	CudaErrorIllegalAddress CudaError_t = 700
+	// The launch needs more registers or threads than exist.
+	CudaErrorLaunchOutOfResources CudaError_t = 701
+	// A kernel ran longer than the system's watchdog allows.
+	CudaErrorLaunchTimeout CudaError_t = 702
+	// A launch disagrees with the texturing mode in use.
+	CudaErrorLaunchIncompatibleTexturing CudaError_t = 703
+	// This context can access that peer already.
+	CudaErrorPeerAccessAlreadyEnabled CudaError_t = 704
+	// Access to this peer was not enabled.
+	CudaErrorPeerAccessNotEnabled CudaError_t = 705
+	// CUDA is in use already, too late for this setting.
+	CudaErrorSetOnActiveProcess CudaError_t = 708
+	// The current context has been destroyed.
+	CudaErrorContextIsDestroyed CudaError_t = 709
+	// An assert in a kernel failed.
+	CudaErrorAssert CudaError_t = 710
+	// Too many devices have peer access enabled.
+	CudaErrorTooManyPeers CudaError_t = 711
+	// This host memory is registered already.
+	CudaErrorHostMemoryAlreadyRegistered CudaError_t = 712
+	// This host memory is not registered.
+	CudaErrorHostMemoryNotRegistered CudaError_t = 713
+	// The stack of a kernel overflowed or was corrupted.
+	CudaErrorHardwareStackError CudaError_t = 714
+	// A kernel reached an instruction that the device cannot execute.
+	CudaErrorIllegalInstruction CudaError_t = 715
+	// A kernel accessed an address that is not aligned.
+	CudaErrorMisalignedAddress CudaError_t = 716
+	// A kernel accessed an address outside the space it named.
+	CudaErrorInvalidAddressSpace CudaError_t = 717
+	// The program counter of a kernel went astray.
+	CudaErrorInvalidPc CudaError_t = 718
+	// A kernel failed for a reason not known more closely.
+	CudaErrorLaunchFailure CudaError_t = 719
+	// A cooperative launch does not fit on the device at once.
+	CudaErrorCooperativeLaunchTooLarge CudaError_t = 720
+	// A kernel ended without freeing its tensor memory.
+	CudaErrorTensorMemoryLeak CudaError_t = 721
+	// This is not allowed here or for this user.
+	CudaErrorNotPermitted CudaError_t = 800
+	// This device, driver or system cannot do this.
+	CudaErrorNotSupported CudaError_t = 801
+	// The system is not ready, a service may be missing.
+	CudaErrorSystemNotReady CudaError_t = 802
+	// The driver's kernel and user parts do not match.
+	CudaErrorSystemDriverMismatch CudaError_t = 803
+	// The forward compatibility package does not support this device.
+	CudaErrorCompatNotSupportedOnDevice CudaError_t = 804
+	// The client could not connect to the MPS server.
+	CudaErrorMpsConnectionFailed CudaError_t = 805
+	// The exchange with the MPS server failed.
+	CudaErrorMpsRpcFailure CudaError_t = 806
+	// The MPS server takes no new clients now.
+	CudaErrorMpsServerNotReady CudaError_t = 807
+	// The MPS server has all the clients it can have.
+	CudaErrorMpsMaxClientsReached CudaError_t = 808
+	// The MPS server has all the device connections it can have.
+	CudaErrorMpsMaxConnectionsReached CudaError_t = 809
+	// The MPS server ended this client.
+	CudaErrorMpsClientTerminated CudaError_t = 810
+	// This module launches kernels from kernels, unsupported here.
+	CudaErrorCdpNotSupported CudaError_t = 811
+	// Parts with different versions of device-side launch do not mix.
+	CudaErrorCdpVersionMismatch CudaError_t = 812
+	// Not allowed while a stream captures.
+	CudaErrorStreamCaptureUnsupported CudaError_t = 900
+	// An earlier error has spoilt this capture.
+	CudaErrorStreamCaptureInvalidated CudaError_t = 901
+	// This would join two separate captures.
+	CudaErrorStreamCaptureMerge CudaError_t = 902
+	// The capture did not begin in this stream.
+	CudaErrorStreamCaptureUnmatched CudaError_t = 903
+	// A forked stream was not joined before the capture ended.
+	CudaErrorStreamCaptureUnjoined CudaError_t = 904
+	// A dependency would cross out of the capture.
+	CudaErrorStreamCaptureIsolation CudaError_t = 905
+	// Implicit synchronization with the legacy stream during a capture.
+	CudaErrorStreamCaptureImplicit CudaError_t = 906
+	// The event belongs to a capture and has no state.
+	CudaErrorCapturedEvent CudaError_t = 907
+	// Another thread began this capture.
+	CudaErrorStreamCaptureWrongThread CudaError_t = 908
+	// The wait ended before what it waited for.
+	CudaErrorTimeout CudaError_t = 909
+	// This change cannot be applied to the executable graph.
+	CudaErrorGraphExecUpdateFailure CudaError_t = 910
+	// A device outside CUDA failed, the process must restart.
+	CudaErrorExternalDevice CudaError_t = 911
+	// The cluster is too large or does not fit.
+	CudaErrorInvalidClusterSize CudaError_t = 912
+	// The function is not loaded yet on this device.
+	CudaErrorFunctionNotLoaded CudaError_t = 913
+	// A resource is of the wrong type for this.
+	CudaErrorInvalidResourceType CudaError_t = 914
+	// A resource is too small or does not apply here.
+	CudaErrorInvalidResourceConfiguration CudaError_t = 915
+	// The driver gives no reason for this failure.
+	CudaErrorUnknown CudaError_t = 999
+	// Start of a range of codes no longer in use.
+	CudaErrorApiFailureBase CudaError_t = 10000
 )
 
 // String is the C name of the value, or its number.
@@ -606,12 +740,16 @@ func (v CudaMemcpyKind) String() string {
 	return "CudaMemcpyKind(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaAccessProperty is the enum cudaAccessProperty.
+// CudaAccessProperty is how long the L2 cache should hold on to a line after an access.
 type CudaAccessProperty uint32
 
 const (
-	CudaAccessPropertyNormal     CudaAccessProperty = 0
-	CudaAccessPropertyStreaming  CudaAccessProperty = 1
+	// the usual way; also takes earlier persistence away from the line
+	CudaAccessPropertyNormal CudaAccessProperty = 0
+	// among the first lines to be given up: for data that is touched once
+	CudaAccessPropertyStreaming CudaAccessProperty = 1
+	// kept in the part of the cache that is set aside by [CudaLimitPersistingL2CacheSize], as far as it
+	// goes
 	CudaAccessPropertyPersisting CudaAccessProperty = 2
 )
 
@@ -628,12 +766,19 @@ func (v CudaAccessProperty) String() string {
 	return "CudaAccessProperty(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaStreamCaptureStatus is the enum cudaStreamCaptureStatus.
+// CudaStreamCaptureStatus is whether a stream executes what it is given or records it into a graph.
 type CudaStreamCaptureStatus uint32
 
 const (
-	CudaStreamCaptureStatusNone        CudaStreamCaptureStatus = 0
-	CudaStreamCaptureStatusActive      CudaStreamCaptureStatus = 1
+	// work is executed
+	CudaStreamCaptureStatusNone CudaStreamCaptureStatus = 0
+	// work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
+	// capture
+	CudaStreamCaptureStatusActive CudaStreamCaptureStatus = 1
+	// the capture was broken by a forbidden call and not ended yet. Only [cuStreamEndCapture] leads
+	// out; it returns [CudaErrorStreamCaptureInvalidated] and no graph
+	//
+	// [cuStreamEndCapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamEndCapture
 	CudaStreamCaptureStatusInvalidated CudaStreamCaptureStatus = 2
 )
 
@@ -650,13 +795,35 @@ func (v CudaStreamCaptureStatus) String() string {
 	return "CudaStreamCaptureStatus(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaStreamCaptureMode is the enum cudaStreamCaptureMode.
+// CudaStreamCaptureMode is how far a capture forbids calls that could mix up its order, such as
+// allocations and synchronizations.
+//
+// A stream captures in one of these modes, and every OS thread has one of its own, which
+// [cuThreadExchangeStreamCaptureMode] changes. A potentially unsafe call is refused, and the
+// capture is lost, when the calling thread's mode says that it respects captures which the mode of
+// some capture extends to it. That hits innocent threads: while anybody captures in the global
+// mode, measured, another thread in its default mode breaks the capture by querying or
+// synchronizing unrelated streams and events, allocating or freeing memory, registering host memory
+// or unloading a module.
+//
+// From Go: a goroutine that captures, or that has changed its thread's mode, must be locked to its
+// OS thread until it is done. Prefer the thread-local mode: with the global one, an allocation
+// anywhere in the program kills the capture.
+//
+// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
 type CudaStreamCaptureMode uint32
 
 const (
-	CudaStreamCaptureModeGlobal      CudaStreamCaptureMode = 0
+	// for a capture: it is protected from unsafe calls of all threads. For a thread: it is held back by
+	// its own captures and by every global capture in the process; this is the mode a thread begins
+	// with
+	CudaStreamCaptureModeGlobal CudaStreamCaptureMode = 0
+	// for a capture: only the thread that began it is held back. For a thread: other threads' captures
+	// do not concern it
 	CudaStreamCaptureModeThreadLocal CudaStreamCaptureMode = 1
-	CudaStreamCaptureModeRelaxed     CudaStreamCaptureMode = 2
+	// nobody is held back, and the capture may end on another thread than it began on. Calls on the
+	// capturing stream itself stay forbidden, as do those that wait for the whole context
+	CudaStreamCaptureModeRelaxed CudaStreamCaptureMode = 2
 )
 
 // String is the C name of the value, or its number.
@@ -672,13 +839,20 @@ func (v CudaStreamCaptureMode) String() string {
 	return "CudaStreamCaptureMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaSynchronizationPolicy is the enum cudaSynchronizationPolicy.
+// CudaSynchronizationPolicy is how a host thread spends its time while it waits for a stream.
+//
+// It is an attribute of the stream, [CudaLaunchAttributeSynchronizationPolicy], and overrides the
+// context's scheduling flags for waits on that stream.
 type CudaSynchronizationPolicy uint32
 
 const (
-	CudaSyncPolicyAuto         CudaSynchronizationPolicy = 1
-	CudaSyncPolicySpin         CudaSynchronizationPolicy = 2
-	CudaSyncPolicyYield        CudaSynchronizationPolicy = 3
+	// what the context's flags say
+	CudaSyncPolicyAuto CudaSynchronizationPolicy = 1
+	// polls on a full core; the shortest delay
+	CudaSyncPolicySpin CudaSynchronizationPolicy = 2
+	// polls, offering the core to other threads between polls; the delay grows with their number
+	CudaSyncPolicyYield CudaSynchronizationPolicy = 3
+	// sleeps until the device interrupts; no CPU time, at the price of the wake-up
 	CudaSyncPolicyBlockingSync CudaSynchronizationPolicy = 4
 )
 
@@ -697,12 +871,16 @@ func (v CudaSynchronizationPolicy) String() string {
 	return "CudaSynchronizationPolicy(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaClusterSchedulingPolicy is the enum cudaClusterSchedulingPolicy.
+// CudaClusterSchedulingPolicy is a wish for how the blocks of one thread block cluster are placed
+// on multiprocessors.
 type CudaClusterSchedulingPolicy uint32
 
 const (
-	CudaClusterSchedulingPolicyDefault       CudaClusterSchedulingPolicy = 0
-	CudaClusterSchedulingPolicySpread        CudaClusterSchedulingPolicy = 1
+	// the driver chooses
+	CudaClusterSchedulingPolicyDefault CudaClusterSchedulingPolicy = 0
+	// each block on a multiprocessor of its own, if it can be
+	CudaClusterSchedulingPolicySpread CudaClusterSchedulingPolicy = 1
+	// where there is room, several on one if that fills the device better
 	CudaClusterSchedulingPolicyLoadBalancing CudaClusterSchedulingPolicy = 2
 )
 
@@ -719,11 +897,16 @@ func (v CudaClusterSchedulingPolicy) String() string {
 	return "CudaClusterSchedulingPolicy(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaStreamUpdateCaptureDependenciesFlags is the enum cudaStreamUpdateCaptureDependenciesFlags.
+// CudaStreamUpdateCaptureDependenciesFlags is what [cuStreamUpdateCaptureDependencies] does with
+// the nodes that the capturing stream's next node will depend on.
+//
+// [cuStreamUpdateCaptureDependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamUpdateCaptureDependencies
 type CudaStreamUpdateCaptureDependenciesFlags uint32
 
 const (
+	// the given nodes join those that are there
 	CudaStreamAddCaptureDependencies CudaStreamUpdateCaptureDependenciesFlags = 0
+	// the given nodes replace them; with none, the stream's next node is a root
 	CudaStreamSetCaptureDependencies CudaStreamUpdateCaptureDependenciesFlags = 1
 )
 
@@ -994,19 +1177,37 @@ func (v CudaResourceViewFormat) String() string {
 	return "CudaResourceViewFormat(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFuncAttribute is the enum cudaFuncAttribute.
+// CudaFuncAttribute is a property of a kernel, as it was compiled for the device or as it is to be
+// launched.
+//
+// The first eight are facts and can be read only. The others are settings: they belong to the
+// function handle, or to a kernel on one device, and stay until they are changed; launches already
+// enqueued keep what they had.
 type CudaFuncAttribute uint32
 
 const (
-	CudaFuncAttributeMaxDynamicSharedMemorySize        CudaFuncAttribute = 8
-	CudaFuncAttributePreferredSharedMemoryCarveout     CudaFuncAttribute = 9
-	CudaFuncAttributeClusterDimMustBeSet               CudaFuncAttribute = 10
-	CudaFuncAttributeRequiredClusterWidth              CudaFuncAttribute = 11
-	CudaFuncAttributeRequiredClusterHeight             CudaFuncAttribute = 12
-	CudaFuncAttributeRequiredClusterDepth              CudaFuncAttribute = 13
-	CudaFuncAttributeNonPortableClusterSizeAllowed     CudaFuncAttribute = 14
+	// bytes of dynamic shared memory that a launch may ask for. At first 48 KiB less what the kernel
+	// declares; it must be raised, up to [CudaDevAttrMaxSharedMemoryPerBlockOptin] less that, before a
+	// launch asks for more
+	CudaFuncAttributeMaxDynamicSharedMemorySize CudaFuncAttribute = 8
+	// wish for the share of shared memory in what it has in common with L1, in percent, or a
+	// [CudaSharedCarveout]; rounded up to what the hardware offers
+	CudaFuncAttributePreferredSharedMemoryCarveout CudaFuncAttribute = 9
+	// 1 if it can be launched with a cluster size only
+	CudaFuncAttributeClusterDimMustBeSet CudaFuncAttribute = 10
+	// blocks of a cluster in x that every launch must have; 0 leaves it open. Compiled in
+	// (__cluster_dims__), it cannot be changed: [CudaErrorNotPermitted]
+	CudaFuncAttributeRequiredClusterWidth CudaFuncAttribute = 11
+	// the same in y; the three are 0 together or positive together
+	CudaFuncAttributeRequiredClusterHeight CudaFuncAttribute = 12
+	// the same in z
+	CudaFuncAttributeRequiredClusterDepth CudaFuncAttribute = 13
+	// 1 permits clusters of more than 8 blocks, which another model of GPU may be unable to run
+	CudaFuncAttributeNonPortableClusterSizeAllowed CudaFuncAttribute = 14
+	// how the blocks of a cluster should be placed, a [CudaClusterSchedulingPolicy]
 	CudaFuncAttributeClusterSchedulingPolicyPreference CudaFuncAttribute = 15
-	CudaFuncAttributeMax                               CudaFuncAttribute = 16
+	// one more than the highest attribute
+	CudaFuncAttributeMax CudaFuncAttribute = 16
 )
 
 // String is the C name of the value, or its number.
@@ -1034,14 +1235,21 @@ func (v CudaFuncAttribute) String() string {
 	return "CudaFuncAttribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFuncCache is the enum cudaFuncCache.
+// CudaFuncCache is a wish for how L1 cache and shared memory divide the memory they have in common.
+//
+// The division in percent, [CudaSharedCarveout], is the finer and newer way. The driver takes what
+// the kernel needs in any case.
 type CudaFuncCache uint32
 
 const (
-	CudaFuncCachePreferNone   CudaFuncCache = 0
+	// no wish; for a kernel: the device's
+	CudaFuncCachePreferNone CudaFuncCache = 0
+	// as much shared memory as there can be
 	CudaFuncCachePreferShared CudaFuncCache = 1
-	CudaFuncCachePreferL1     CudaFuncCache = 2
-	CudaFuncCachePreferEqual  CudaFuncCache = 3
+	// as much cache as there can be
+	CudaFuncCachePreferL1 CudaFuncCache = 2
+	// half and half
+	CudaFuncCachePreferEqual CudaFuncCache = 3
 )
 
 // String is the C name of the value, or its number.
@@ -1059,12 +1267,18 @@ func (v CudaFuncCache) String() string {
 	return "CudaFuncCache(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaSharedMemConfig is the enum cudaSharedMemConfig.
+// CudaSharedMemConfig is the width of shared memory's banks, which only GPUs of compute capability
+// 3.x could change.
+//
+// Everything since has banks of four bytes: calls that set it succeed and do nothing.
 type CudaSharedMemConfig uint32
 
 const (
-	CudaSharedMemBankSizeDefault   CudaSharedMemConfig = 0
-	CudaSharedMemBankSizeFourByte  CudaSharedMemConfig = 1
+	// the device's own
+	CudaSharedMemBankSizeDefault CudaSharedMemConfig = 0
+	// successive 32-bit words in successive banks
+	CudaSharedMemBankSizeFourByte CudaSharedMemConfig = 1
+	// successive 64-bit words in successive banks
 	CudaSharedMemBankSizeEightByte CudaSharedMemConfig = 2
 )
 
@@ -1081,13 +1295,17 @@ func (v CudaSharedMemConfig) String() string {
 	return "CudaSharedMemConfig(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaSharedCarveout is the enum cudaSharedCarveout.
+// CudaSharedCarveout is a name for certain percentages of shared memory in what it shares with the
+// L1 cache; any number from 0 to 100 will do as well.
 type CudaSharedCarveout int32
 
 const (
-	CudaSharedmemCarveoutDefault   CudaSharedCarveout = -1
+	// the driver decides by what the kernel uses
+	CudaSharedmemCarveoutDefault CudaSharedCarveout = -1
+	// all that can be
 	CudaSharedmemCarveoutMaxShared CudaSharedCarveout = 100
-	CudaSharedmemCarveoutMaxL1     CudaSharedCarveout = 0
+	// as little as can be
+	CudaSharedmemCarveoutMaxL1 CudaSharedCarveout = 0
 )
 
 // String is the C name of the value, or its number.
@@ -1103,13 +1321,18 @@ func (v CudaSharedCarveout) String() string {
 	return "CudaSharedCarveout(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaComputeMode is the enum cudaComputeMode.
+// CudaComputeMode is the administrator's rule for who may have contexts on a device, set with
+// nvidia-smi -c.
 type CudaComputeMode uint32
 
 const (
-	CudaComputeModeDefault          CudaComputeMode = 0
-	CudaComputeModeExclusive        CudaComputeMode = 1
-	CudaComputeModeProhibited       CudaComputeMode = 2
+	// any number of processes
+	CudaComputeModeDefault CudaComputeMode = 0
+	// one context by one thread; a rule that drivers no longer have
+	CudaComputeModeExclusive CudaComputeMode = 1
+	// nobody: creating a context fails with [CudaErrorDevicesUnavailable]
+	CudaComputeModeProhibited CudaComputeMode = 2
+	// one process at a time, with as many threads as it likes; a second process is refused
 	CudaComputeModeExclusiveProcess CudaComputeMode = 3
 )
 
@@ -1128,17 +1351,37 @@ func (v CudaComputeMode) String() string {
 	return "CudaComputeMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaLimit is the enum cudaLimit.
+// CudaLimit is a size that can be set for a device, mostly of memory that kernels use without
+// allocating it.
+//
+// The driver rounds and clamps what is asked for: read the value back. One that the device does not
+// have gives [CudaErrorUnsupportedLimit].
 type CudaLimit uint32
 
 const (
-	CudaLimitStackSize                    CudaLimit = 0
-	CudaLimitPrintfFifoSize               CudaLimit = 1
-	CudaLimitMallocHeapSize               CudaLimit = 2
-	CudaLimitDevRuntimeSyncDepth          CudaLimit = 3
+	// bytes of stack of each GPU thread, 1024 at first. It is raised by itself for kernels whose need
+	// is known; recursion and calls through pointers need it set. The memory is taken for all threads
+	// that can be resident, so large values cost gigabytes
+	CudaLimitStackSize CudaLimit = 0
+	// bytes of the ring buffer for printf in kernels, 1 MiB at first. It is printed when the host
+	// synchronizes; what does not fit overwrites the oldest. To be set before the first kernel with
+	// printf
+	CudaLimitPrintfFifoSize CudaLimit = 1
+	// bytes of the heap for malloc and new in kernels, 8 MiB at first; to be set before the first
+	// kernel that uses them
+	CudaLimitMallocHeapSize CudaLimit = 2
+	// how deep kernels that launch kernels may nest and still wait for them; below compute capability
+	// 9.0 only
+	CudaLimitDevRuntimeSyncDepth CudaLimit = 3
+	// launches by kernels that may be waiting or running at once, 2048 at first; memory for them is
+	// taken in advance
 	CudaLimitDevRuntimePendingLaunchCount CudaLimit = 4
-	CudaLimitMaxL2FetchGranularity        CudaLimit = 5
-	CudaLimitPersistingL2CacheSize        CudaLimit = 6
+	// bytes that a miss in the L2 cache fetches, from 0 to 128; a hint. Small values help scattered
+	// reads
+	CudaLimitMaxL2FetchGranularity CudaLimit = 5
+	// bytes of the L2 cache set aside for persisting accesses, 0 at first; without it an access policy
+	// window does nothing
+	CudaLimitPersistingL2CacheSize CudaLimit = 6
 )
 
 // String is the C name of the value, or its number.
@@ -1230,11 +1473,17 @@ func (v CudaMemRangeAttribute) String() string {
 	return "CudaMemRangeAttribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFlushGPUDirectRDMAWritesOptions is the enum cudaFlushGPUDirectRDMAWritesOptions.
+// CudaFlushGPUDirectRDMAWritesOptions is a set of ways to make writes that other hardware sent to
+// device memory visible to the device.
 type CudaFlushGPUDirectRDMAWritesOptions uint32
 
 const (
-	CudaFlushGPUDirectRDMAWritesOptionHost   CudaFlushGPUDirectRDMAWritesOptions = 1
+	// the host can: [CudaDeviceFlushGPUDirectRDMAWrites] works
+	CudaFlushGPUDirectRDMAWritesOptionHost CudaFlushGPUDirectRDMAWritesOptions = 1
+	// a stream can: [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work
+	//
+	// [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES
+	// [CU_STREAM_WAIT_VALUE_FLUSH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_WAIT_VALUE_FLUSH
 	CudaFlushGPUDirectRDMAWritesOptionMemOps CudaFlushGPUDirectRDMAWritesOptions = 2
 )
 
@@ -1249,12 +1498,18 @@ func (v CudaFlushGPUDirectRDMAWritesOptions) String() string {
 	return "CudaFlushGPUDirectRDMAWritesOptions(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGPUDirectRDMAWritesOrdering is the enum cudaGPUDirectRDMAWritesOrdering.
+// CudaGPUDirectRDMAWritesOrdering is who sees writes of other hardware to this device in a
+// consistent order without a flush.
+//
+// The numbers rise with the circle of those who do, so compare with >=.
 type CudaGPUDirectRDMAWritesOrdering uint32
 
 const (
-	CudaGPUDirectRDMAWritesOrderingNone       CudaGPUDirectRDMAWritesOrdering = 0
-	CudaGPUDirectRDMAWritesOrderingOwner      CudaGPUDirectRDMAWritesOrdering = 100
+	// nobody: flush before the data is used
+	CudaGPUDirectRDMAWritesOrderingNone CudaGPUDirectRDMAWritesOrdering = 0
+	// the device whose memory it is
+	CudaGPUDirectRDMAWritesOrderingOwner CudaGPUDirectRDMAWritesOrdering = 100
+	// all CUDA devices of the machine
 	CudaGPUDirectRDMAWritesOrderingAllDevices CudaGPUDirectRDMAWritesOrdering = 200
 )
 
@@ -1271,11 +1526,16 @@ func (v CudaGPUDirectRDMAWritesOrdering) String() string {
 	return "CudaGPUDirectRDMAWritesOrdering(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFlushGPUDirectRDMAWritesScope is the enum cudaFlushGPUDirectRDMAWritesScope.
+// CudaFlushGPUDirectRDMAWritesScope is to whom a flush of remote writes makes them visible.
+//
+// The values can be compared with those of [CudaGPUDirectRDMAWritesOrdering]: a scope that is not
+// larger needs no flush.
 type CudaFlushGPUDirectRDMAWritesScope uint32
 
 const (
-	CudaFlushGPUDirectRDMAWritesToOwner      CudaFlushGPUDirectRDMAWritesScope = 100
+	// to the device that owns the memory
+	CudaFlushGPUDirectRDMAWritesToOwner CudaFlushGPUDirectRDMAWritesScope = 100
+	// to every CUDA device
 	CudaFlushGPUDirectRDMAWritesToAllDevices CudaFlushGPUDirectRDMAWritesScope = 200
 )
 
@@ -1290,10 +1550,12 @@ func (v CudaFlushGPUDirectRDMAWritesScope) String() string {
 	return "CudaFlushGPUDirectRDMAWritesScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFlushGPUDirectRDMAWritesTarget is the enum cudaFlushGPUDirectRDMAWritesTarget.
+// CudaFlushGPUDirectRDMAWritesTarget is whose memory a flush of remote writes is about; there is
+// one choice so far.
 type CudaFlushGPUDirectRDMAWritesTarget uint32
 
 const (
+	// that of the calling thread's current device
 	CudaFlushGPUDirectRDMAWritesTargetCurrentDevice CudaFlushGPUDirectRDMAWritesTarget = 0
 )
 
@@ -1306,146 +1568,355 @@ func (v CudaFlushGPUDirectRDMAWritesTarget) String() string {
 	return "CudaFlushGPUDirectRDMAWritesTarget(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDeviceAttr is the enum cudaDeviceAttr.
+// CudaDeviceAttr is a question about a device that [CudaDeviceGetAttribute] answers with one int.
+//
+// The answers do not change while the process runs, a few settings of the administrator aside, so
+// they may be asked once and kept. Asking is cheap and needs no context. A driver that is older
+// than the attribute answers with [CudaErrorInvalidValue]: read that as "not supported". The
+// numbers are the same for driver and runtime.
 type CudaDeviceAttr uint32
 
 const (
-	CudaDevAttrMaxThreadsPerBlock                     CudaDeviceAttr = 1
-	CudaDevAttrMaxBlockDimX                           CudaDeviceAttr = 2
-	CudaDevAttrMaxBlockDimY                           CudaDeviceAttr = 3
-	CudaDevAttrMaxBlockDimZ                           CudaDeviceAttr = 4
-	CudaDevAttrMaxGridDimX                            CudaDeviceAttr = 5
-	CudaDevAttrMaxGridDimY                            CudaDeviceAttr = 6
-	CudaDevAttrMaxGridDimZ                            CudaDeviceAttr = 7
-	CudaDevAttrMaxSharedMemoryPerBlock                CudaDeviceAttr = 8
-	CudaDevAttrTotalConstantMemory                    CudaDeviceAttr = 9
-	CudaDevAttrWarpSize                               CudaDeviceAttr = 10
-	CudaDevAttrMaxPitch                               CudaDeviceAttr = 11
-	CudaDevAttrMaxRegistersPerBlock                   CudaDeviceAttr = 12
-	CudaDevAttrClockRate                              CudaDeviceAttr = 13
-	CudaDevAttrTextureAlignment                       CudaDeviceAttr = 14
-	CudaDevAttrGpuOverlap                             CudaDeviceAttr = 15
-	CudaDevAttrMultiProcessorCount                    CudaDeviceAttr = 16
-	CudaDevAttrKernelExecTimeout                      CudaDeviceAttr = 17
-	CudaDevAttrIntegrated                             CudaDeviceAttr = 18
-	CudaDevAttrCanMapHostMemory                       CudaDeviceAttr = 19
-	CudaDevAttrComputeMode                            CudaDeviceAttr = 20
-	CudaDevAttrMaxTexture1DWidth                      CudaDeviceAttr = 21
-	CudaDevAttrMaxTexture2DWidth                      CudaDeviceAttr = 22
-	CudaDevAttrMaxTexture2DHeight                     CudaDeviceAttr = 23
-	CudaDevAttrMaxTexture3DWidth                      CudaDeviceAttr = 24
-	CudaDevAttrMaxTexture3DHeight                     CudaDeviceAttr = 25
-	CudaDevAttrMaxTexture3DDepth                      CudaDeviceAttr = 26
-	CudaDevAttrMaxTexture2DLayeredWidth               CudaDeviceAttr = 27
-	CudaDevAttrMaxTexture2DLayeredHeight              CudaDeviceAttr = 28
-	CudaDevAttrMaxTexture2DLayeredLayers              CudaDeviceAttr = 29
-	CudaDevAttrSurfaceAlignment                       CudaDeviceAttr = 30
-	CudaDevAttrConcurrentKernels                      CudaDeviceAttr = 31
-	CudaDevAttrEccEnabled                             CudaDeviceAttr = 32
-	CudaDevAttrPciBusId                               CudaDeviceAttr = 33
-	CudaDevAttrPciDeviceId                            CudaDeviceAttr = 34
-	CudaDevAttrTccDriver                              CudaDeviceAttr = 35
-	CudaDevAttrMemoryClockRate                        CudaDeviceAttr = 36
-	CudaDevAttrGlobalMemoryBusWidth                   CudaDeviceAttr = 37
-	CudaDevAttrL2CacheSize                            CudaDeviceAttr = 38
-	CudaDevAttrMaxThreadsPerMultiProcessor            CudaDeviceAttr = 39
-	CudaDevAttrAsyncEngineCount                       CudaDeviceAttr = 40
-	CudaDevAttrUnifiedAddressing                      CudaDeviceAttr = 41
-	CudaDevAttrMaxTexture1DLayeredWidth               CudaDeviceAttr = 42
-	CudaDevAttrMaxTexture1DLayeredLayers              CudaDeviceAttr = 43
-	CudaDevAttrMaxTexture2DGatherWidth                CudaDeviceAttr = 45
-	CudaDevAttrMaxTexture2DGatherHeight               CudaDeviceAttr = 46
-	CudaDevAttrMaxTexture3DWidthAlt                   CudaDeviceAttr = 47
-	CudaDevAttrMaxTexture3DHeightAlt                  CudaDeviceAttr = 48
-	CudaDevAttrMaxTexture3DDepthAlt                   CudaDeviceAttr = 49
-	CudaDevAttrPciDomainId                            CudaDeviceAttr = 50
-	CudaDevAttrTexturePitchAlignment                  CudaDeviceAttr = 51
-	CudaDevAttrMaxTextureCubemapWidth                 CudaDeviceAttr = 52
-	CudaDevAttrMaxTextureCubemapLayeredWidth          CudaDeviceAttr = 53
-	CudaDevAttrMaxTextureCubemapLayeredLayers         CudaDeviceAttr = 54
-	CudaDevAttrMaxSurface1DWidth                      CudaDeviceAttr = 55
-	CudaDevAttrMaxSurface2DWidth                      CudaDeviceAttr = 56
-	CudaDevAttrMaxSurface2DHeight                     CudaDeviceAttr = 57
-	CudaDevAttrMaxSurface3DWidth                      CudaDeviceAttr = 58
-	CudaDevAttrMaxSurface3DHeight                     CudaDeviceAttr = 59
-	CudaDevAttrMaxSurface3DDepth                      CudaDeviceAttr = 60
-	CudaDevAttrMaxSurface1DLayeredWidth               CudaDeviceAttr = 61
-	CudaDevAttrMaxSurface1DLayeredLayers              CudaDeviceAttr = 62
-	CudaDevAttrMaxSurface2DLayeredWidth               CudaDeviceAttr = 63
-	CudaDevAttrMaxSurface2DLayeredHeight              CudaDeviceAttr = 64
-	CudaDevAttrMaxSurface2DLayeredLayers              CudaDeviceAttr = 65
-	CudaDevAttrMaxSurfaceCubemapWidth                 CudaDeviceAttr = 66
-	CudaDevAttrMaxSurfaceCubemapLayeredWidth          CudaDeviceAttr = 67
-	CudaDevAttrMaxSurfaceCubemapLayeredLayers         CudaDeviceAttr = 68
-	CudaDevAttrMaxTexture1DLinearWidth                CudaDeviceAttr = 69
-	CudaDevAttrMaxTexture2DLinearWidth                CudaDeviceAttr = 70
-	CudaDevAttrMaxTexture2DLinearHeight               CudaDeviceAttr = 71
-	CudaDevAttrMaxTexture2DLinearPitch                CudaDeviceAttr = 72
-	CudaDevAttrMaxTexture2DMipmappedWidth             CudaDeviceAttr = 73
-	CudaDevAttrMaxTexture2DMipmappedHeight            CudaDeviceAttr = 74
-	CudaDevAttrComputeCapabilityMajor                 CudaDeviceAttr = 75
-	CudaDevAttrComputeCapabilityMinor                 CudaDeviceAttr = 76
-	CudaDevAttrMaxTexture1DMipmappedWidth             CudaDeviceAttr = 77
-	CudaDevAttrStreamPrioritiesSupported              CudaDeviceAttr = 78
-	CudaDevAttrGlobalL1CacheSupported                 CudaDeviceAttr = 79
-	CudaDevAttrLocalL1CacheSupported                  CudaDeviceAttr = 80
-	CudaDevAttrMaxSharedMemoryPerMultiprocessor       CudaDeviceAttr = 81
-	CudaDevAttrMaxRegistersPerMultiprocessor          CudaDeviceAttr = 82
-	CudaDevAttrManagedMemory                          CudaDeviceAttr = 83
-	CudaDevAttrIsMultiGpuBoard                        CudaDeviceAttr = 84
-	CudaDevAttrMultiGpuBoardGroupID                   CudaDeviceAttr = 85
-	CudaDevAttrHostNativeAtomicSupported              CudaDeviceAttr = 86
-	CudaDevAttrSingleToDoublePrecisionPerfRatio       CudaDeviceAttr = 87
-	CudaDevAttrPageableMemoryAccess                   CudaDeviceAttr = 88
-	CudaDevAttrConcurrentManagedAccess                CudaDeviceAttr = 89
-	CudaDevAttrComputePreemptionSupported             CudaDeviceAttr = 90
-	CudaDevAttrCanUseHostPointerForRegisteredMem      CudaDeviceAttr = 91
-	CudaDevAttrReserved92                             CudaDeviceAttr = 92
-	CudaDevAttrReserved93                             CudaDeviceAttr = 93
-	CudaDevAttrReserved94                             CudaDeviceAttr = 94
-	CudaDevAttrCooperativeLaunch                      CudaDeviceAttr = 95
-	CudaDevAttrCooperativeMultiDeviceLaunch           CudaDeviceAttr = 96
-	CudaDevAttrMaxSharedMemoryPerBlockOptin           CudaDeviceAttr = 97
-	CudaDevAttrCanFlushRemoteWrites                   CudaDeviceAttr = 98
-	CudaDevAttrHostRegisterSupported                  CudaDeviceAttr = 99
+	// threads in a block over all its dimensions; 1024 on every device that CUDA still supports. A
+	// kernel may allow fewer, for its registers
+	CudaDevAttrMaxThreadsPerBlock CudaDeviceAttr = 1
+	// threads of a block in x (1024)
+	CudaDevAttrMaxBlockDimX CudaDeviceAttr = 2
+	// threads of a block in y (1024)
+	CudaDevAttrMaxBlockDimY CudaDeviceAttr = 3
+	// threads of a block in z (64)
+	CudaDevAttrMaxBlockDimZ CudaDeviceAttr = 4
+	// blocks of a grid in x (2147483647)
+	CudaDevAttrMaxGridDimX CudaDeviceAttr = 5
+	// blocks of a grid in y (65535)
+	CudaDevAttrMaxGridDimY CudaDeviceAttr = 6
+	// blocks of a grid in z (65535)
+	CudaDevAttrMaxGridDimZ CudaDeviceAttr = 7
+	// bytes of shared memory that a block gets without further ado, static and dynamic together (49152)
+	CudaDevAttrMaxSharedMemoryPerBlock CudaDeviceAttr = 8
+	// bytes of __constant__ variables that a module can have (65536)
+	CudaDevAttrTotalConstantMemory CudaDeviceAttr = 9
+	// threads that execute together (32)
+	CudaDevAttrWarpSize CudaDeviceAttr = 10
+	// bytes between rows that the copy functions accept (2147483647)
+	CudaDevAttrMaxPitch CudaDeviceAttr = 11
+	// 32-bit registers that one block can have (65536)
+	CudaDevAttrMaxRegistersPerBlock CudaDeviceAttr = 12
+	// the highest clock of the multiprocessors, in kHz; not the clock at which they run just now
+	CudaDevAttrClockRate CudaDeviceAttr = 13
+	// the address of linear memory that a texture reads must be a multiple of so many bytes (512)
+	CudaDevAttrTextureAlignment CudaDeviceAttr = 14
+	// 1 if a copy can run beside a kernel; superseded by the number of copy engines,
+	// [CudaDevAttrAsyncEngineCount]
+	CudaDevAttrGpuOverlap CudaDeviceAttr = 15
+	// multiprocessors of the device or, with MIG, of the instance
+	CudaDevAttrMultiProcessorCount CudaDeviceAttr = 16
+	// 1 if the display driver's watchdog ends a kernel that runs for seconds, with
+	// [CudaErrorLaunchTimeout]: usually so on a device that drives a screen
+	CudaDevAttrKernelExecTimeout CudaDeviceAttr = 17
+	// 1 if the GPU is part of the processor and uses its memory
+	CudaDevAttrIntegrated CudaDeviceAttr = 18
+	// 1 if kernels can read and write pinned host memory in place
+	CudaDevAttrCanMapHostMemory CudaDeviceAttr = 19
+	// who may have contexts on the device, a [CudaComputeMode]; an administrator changes it with
+	// nvidia-smi
+	CudaDevAttrComputeMode CudaDeviceAttr = 20
+	// elements of a 1D texture on an array
+	CudaDevAttrMaxTexture1DWidth CudaDeviceAttr = 21
+	// elements in x of a 2D texture on an array
+	CudaDevAttrMaxTexture2DWidth CudaDeviceAttr = 22
+	// elements in y of a 2D texture on an array
+	CudaDevAttrMaxTexture2DHeight CudaDeviceAttr = 23
+	// elements in x of a 3D texture
+	CudaDevAttrMaxTexture3DWidth CudaDeviceAttr = 24
+	// elements in y of a 3D texture
+	CudaDevAttrMaxTexture3DHeight CudaDeviceAttr = 25
+	// elements in z of a 3D texture
+	CudaDevAttrMaxTexture3DDepth CudaDeviceAttr = 26
+	// elements in x of each layer of a layered 2D texture
+	CudaDevAttrMaxTexture2DLayeredWidth CudaDeviceAttr = 27
+	// elements in y of each layer of a layered 2D texture
+	CudaDevAttrMaxTexture2DLayeredHeight CudaDeviceAttr = 28
+	// layers of a layered 2D texture
+	CudaDevAttrMaxTexture2DLayeredLayers CudaDeviceAttr = 29
+	// alignment, in bytes, that surfaces require
+	CudaDevAttrSurfaceAlignment CudaDeviceAttr = 30
+	// 1 if kernels of different streams can run at once; a permission of the hardware, no promise for
+	// two given kernels
+	CudaDevAttrConcurrentKernels CudaDeviceAttr = 31
+	// 1 if memory errors are corrected; switched with nvidia-smi, effective after a reset of the device
+	CudaDevAttrEccEnabled CudaDeviceAttr = 32
+	// the bus part of the PCI address
+	CudaDevAttrPciBusId CudaDeviceAttr = 33
+	// the slot part of the PCI address (not the model number: that is [CudaDevAttrGpuPciDeviceId])
+	CudaDevAttrPciDeviceId CudaDeviceAttr = 34
+	// 1 if a Windows driver without graphics serves the device; 0 on Linux
+	CudaDevAttrTccDriver CudaDeviceAttr = 35
+	// the highest clock of the memory, in kHz. Bandwidth is twice this times the bus width, for memory
+	// with two transfers a clock
+	CudaDevAttrMemoryClockRate CudaDeviceAttr = 36
+	// width of the bus to device memory, in bits
+	CudaDevAttrGlobalMemoryBusWidth CudaDeviceAttr = 37
+	// bytes of L2 cache
+	CudaDevAttrL2CacheSize CudaDeviceAttr = 38
+	// threads resident on a multiprocessor at once, over all its blocks
+	CudaDevAttrMaxThreadsPerMultiProcessor CudaDeviceAttr = 39
+	// copy engines: 2 or more let copies to and from the device run beside each other and beside
+	// kernels
+	CudaDevAttrAsyncEngineCount CudaDeviceAttr = 40
+	// 1 if host and device pointers share one address space, as they do in every 64-bit program on
+	// Linux
+	CudaDevAttrUnifiedAddressing CudaDeviceAttr = 41
+	// elements of each layer of a layered 1D texture
+	CudaDevAttrMaxTexture1DLayeredWidth CudaDeviceAttr = 42
+	// layers of a layered 1D texture
+	CudaDevAttrMaxTexture1DLayeredLayers CudaDeviceAttr = 43
+	// elements in x of a 2D texture on an array made for texture gather
+	CudaDevAttrMaxTexture2DGatherWidth CudaDeviceAttr = 45
+	// elements in y of a 2D texture on an array made for texture gather
+	CudaDevAttrMaxTexture2DGatherHeight CudaDeviceAttr = 46
+	// the other permitted shape of a 3D texture: elements in x. 0 if there is none
+	CudaDevAttrMaxTexture3DWidthAlt CudaDeviceAttr = 47
+	// elements in y of that other shape
+	CudaDevAttrMaxTexture3DHeightAlt CudaDeviceAttr = 48
+	// elements in z of that other shape, larger than the usual depth
+	CudaDevAttrMaxTexture3DDepthAlt CudaDeviceAttr = 49
+	// the domain part of the PCI address
+	CudaDevAttrPciDomainId CudaDeviceAttr = 50
+	// the pitch of pitched memory that a texture reads must be a multiple of so many bytes (32)
+	CudaDevAttrTexturePitchAlignment CudaDeviceAttr = 51
+	// edge of a cube map texture, in elements; width and height are equal
+	CudaDevAttrMaxTextureCubemapWidth CudaDeviceAttr = 52
+	// edge of a layered cube map texture, in elements
+	CudaDevAttrMaxTextureCubemapLayeredWidth CudaDeviceAttr = 53
+	// layers of a layered cube map texture, six for each cube
+	CudaDevAttrMaxTextureCubemapLayeredLayers CudaDeviceAttr = 54
+	// elements of a 1D surface
+	CudaDevAttrMaxSurface1DWidth CudaDeviceAttr = 55
+	// elements in x of a 2D surface
+	CudaDevAttrMaxSurface2DWidth CudaDeviceAttr = 56
+	// elements in y of a 2D surface
+	CudaDevAttrMaxSurface2DHeight CudaDeviceAttr = 57
+	// elements in x of a 3D surface
+	CudaDevAttrMaxSurface3DWidth CudaDeviceAttr = 58
+	// elements in y of a 3D surface
+	CudaDevAttrMaxSurface3DHeight CudaDeviceAttr = 59
+	// elements in z of a 3D surface
+	CudaDevAttrMaxSurface3DDepth CudaDeviceAttr = 60
+	// elements of each layer of a layered 1D surface
+	CudaDevAttrMaxSurface1DLayeredWidth CudaDeviceAttr = 61
+	// layers of a layered 1D surface
+	CudaDevAttrMaxSurface1DLayeredLayers CudaDeviceAttr = 62
+	// elements in x of each layer of a layered 2D surface
+	CudaDevAttrMaxSurface2DLayeredWidth CudaDeviceAttr = 63
+	// elements in y of each layer of a layered 2D surface
+	CudaDevAttrMaxSurface2DLayeredHeight CudaDeviceAttr = 64
+	// layers of a layered 2D surface
+	CudaDevAttrMaxSurface2DLayeredLayers CudaDeviceAttr = 65
+	// edge of a cube map surface, in elements
+	CudaDevAttrMaxSurfaceCubemapWidth CudaDeviceAttr = 66
+	// edge of a layered cube map surface, in elements
+	CudaDevAttrMaxSurfaceCubemapLayeredWidth CudaDeviceAttr = 67
+	// layers of a layered cube map surface, six for each cube
+	CudaDevAttrMaxSurfaceCubemapLayeredLayers CudaDeviceAttr = 68
+	// of no use: the limit of a 1D texture on linear memory depends on the element. Ask
+	// [CudaDeviceGetTexture1DLinearMaxWidth]
+	CudaDevAttrMaxTexture1DLinearWidth CudaDeviceAttr = 69
+	// elements in x of a 2D texture on pitched linear memory
+	CudaDevAttrMaxTexture2DLinearWidth CudaDeviceAttr = 70
+	// rows of a 2D texture on pitched linear memory
+	CudaDevAttrMaxTexture2DLinearHeight CudaDeviceAttr = 71
+	// bytes between rows of a 2D texture on pitched linear memory
+	CudaDevAttrMaxTexture2DLinearPitch CudaDeviceAttr = 72
+	// elements in x of the largest level of a mipmapped 2D texture
+	CudaDevAttrMaxTexture2DMipmappedWidth CudaDeviceAttr = 73
+	// elements in y of the largest level of a mipmapped 2D texture
+	CudaDevAttrMaxTexture2DMipmappedHeight CudaDeviceAttr = 74
+	// compute capability, before the point: 9 for Hopper, 10 and 12 for Blackwell
+	CudaDevAttrComputeCapabilityMajor CudaDeviceAttr = 75
+	// compute capability, behind the point
+	CudaDevAttrComputeCapabilityMinor CudaDeviceAttr = 76
+	// elements of the largest level of a mipmapped 1D texture
+	CudaDevAttrMaxTexture1DMipmappedWidth CudaDeviceAttr = 77
+	// 1 if streams of different priority are told apart; else all have priority 0
+	CudaDevAttrStreamPrioritiesSupported CudaDeviceAttr = 78
+	// 1 if reads of global memory can go through the L1 cache
+	CudaDevAttrGlobalL1CacheSupported CudaDeviceAttr = 79
+	// 1 if local memory (spilled registers, stack) can go through the L1 cache
+	CudaDevAttrLocalL1CacheSupported CudaDeviceAttr = 80
+	// bytes of shared memory that the blocks resident on one multiprocessor share
+	CudaDevAttrMaxSharedMemoryPerMultiprocessor CudaDeviceAttr = 81
+	// 32-bit registers that the blocks resident on one multiprocessor share
+	CudaDevAttrMaxRegistersPerMultiprocessor CudaDeviceAttr = 82
+	// 1 if [cuMemAllocManaged] works on the device. Whether host and device may use such memory at the
+	// same time says [CudaDevAttrConcurrentManagedAccess]
+	//
+	// [cuMemAllocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocManaged
+	CudaDevAttrManagedMemory CudaDeviceAttr = 83
+	// 1 if other GPUs sit on the same board
+	CudaDevAttrIsMultiGpuBoard CudaDeviceAttr = 84
+	// a number that the GPUs of one board have in common; meaningless on other boards
+	CudaDevAttrMultiGpuBoardGroupID CudaDeviceAttr = 85
+	// 1 if the link to the host carries atomic operations, as NVLink to some CPUs does and PCI Express
+	// does not
+	CudaDevAttrHostNativeAtomicSupported CudaDeviceAttr = 86
+	// how many times faster single precision is than double: 2 on GPUs built for double precision, 32
+	// or 64 on most others
+	CudaDevAttrSingleToDoublePrecisionPerfRatio CudaDeviceAttr = 87
+	// 1 if kernels may use ordinary host memory (malloc, a Go heap) directly, without registering it
+	CudaDevAttrPageableMemoryAccess CudaDeviceAttr = 88
+	// 1 if the host may touch managed memory while kernels run. 0 (Windows, some embedded systems): the
+	// host's access to any of it is a segmentation fault until the device was synchronized
+	CudaDevAttrConcurrentManagedAccess CudaDeviceAttr = 89
+	// 1 if a running kernel can be put aside for another context or for a debugger
+	CudaDevAttrComputePreemptionSupported CudaDeviceAttr = 90
+	// 1 if registered host memory has the same address on the device, so that
+	// [cuMemHostGetDevicePointer] can be left out
+	//
+	// [cuMemHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetDevicePointer
+	CudaDevAttrCanUseHostPointerForRegisteredMem CudaDeviceAttr = 91
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1]
+	//
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1
+	CudaDevAttrReserved92 CudaDeviceAttr = 92
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1]
+	//
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+	CudaDevAttrReserved93 CudaDeviceAttr = 93
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1]
+	//
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1
+	CudaDevAttrReserved94 CudaDeviceAttr = 94
+	// 1 if a grid can be launched so that all its blocks may wait for each other
+	CudaDevAttrCooperativeLaunch CudaDeviceAttr = 95
+	// 1 if one cooperative launch can span devices: a way of launching that has been given up
+	CudaDevAttrCooperativeMultiDeviceLaunch CudaDeviceAttr = 96
+	// bytes of shared memory that a block can have after the kernel was allowed more than the usual 48
+	// KiB: 166912 on compute capability 8.0, 232448 on 9.0
+	CudaDevAttrMaxSharedMemoryPerBlockOptin CudaDeviceAttr = 97
+	// 1 if [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work
+	//
+	// [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES
+	// [CU_STREAM_WAIT_VALUE_FLUSH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_WAIT_VALUE_FLUSH
+	CudaDevAttrCanFlushRemoteWrites CudaDeviceAttr = 98
+	// 1 if [cuMemHostRegister] works
+	//
+	// [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
+	CudaDevAttrHostRegisterSupported CudaDeviceAttr = 99
+	// 1 if the device reaches ordinary host memory through the page tables of the CPU (a Grace Hopper,
+	// say), not by faults that the driver serves
 	CudaDevAttrPageableMemoryAccessUsesHostPageTables CudaDeviceAttr = 100
-	CudaDevAttrDirectManagedMemAccessFromHost         CudaDeviceAttr = 101
-	CudaDevAttrMaxBlocksPerMultiprocessor             CudaDeviceAttr = 106
-	CudaDevAttrMaxPersistingL2CacheSize               CudaDeviceAttr = 108
-	CudaDevAttrMaxAccessPolicyWindowSize              CudaDeviceAttr = 109
-	CudaDevAttrReservedSharedMemoryPerBlock           CudaDeviceAttr = 111
-	CudaDevAttrSparseCudaArraySupported               CudaDeviceAttr = 112
-	CudaDevAttrHostRegisterReadOnlySupported          CudaDeviceAttr = 113
-	CudaDevAttrTimelineSemaphoreInteropSupported      CudaDeviceAttr = 114
-	CudaDevAttrMaxTimelineSemaphoreInteropSupported   CudaDeviceAttr = 114
-	CudaDevAttrMemoryPoolsSupported                   CudaDeviceAttr = 115
-	CudaDevAttrGPUDirectRDMASupported                 CudaDeviceAttr = 116
-	CudaDevAttrGPUDirectRDMAFlushWritesOptions        CudaDeviceAttr = 117
-	CudaDevAttrGPUDirectRDMAWritesOrdering            CudaDeviceAttr = 118
-	CudaDevAttrMemoryPoolSupportedHandleTypes         CudaDeviceAttr = 119
-	CudaDevAttrClusterLaunch                          CudaDeviceAttr = 120
-	CudaDevAttrDeferredMappingCudaArraySupported      CudaDeviceAttr = 121
-	CudaDevAttrReserved122                            CudaDeviceAttr = 122
-	CudaDevAttrReserved123                            CudaDeviceAttr = 123
-	CudaDevAttrReserved124                            CudaDeviceAttr = 124
-	CudaDevAttrIpcEventSupport                        CudaDeviceAttr = 125
-	CudaDevAttrMemSyncDomainCount                     CudaDeviceAttr = 126
-	CudaDevAttrReserved127                            CudaDeviceAttr = 127
-	CudaDevAttrReserved128                            CudaDeviceAttr = 128
-	CudaDevAttrReserved129                            CudaDeviceAttr = 129
-	CudaDevAttrNumaConfig                             CudaDeviceAttr = 130
-	CudaDevAttrNumaId                                 CudaDeviceAttr = 131
-	CudaDevAttrReserved132                            CudaDeviceAttr = 132
-	CudaDevAttrMpsEnabled                             CudaDeviceAttr = 133
-	CudaDevAttrHostNumaId                             CudaDeviceAttr = 134
-	CudaDevAttrD3D12CigSupported                      CudaDeviceAttr = 135
-	CudaDevAttrVulkanCigSupported                     CudaDeviceAttr = 138
-	CudaDevAttrGpuPciDeviceId                         CudaDeviceAttr = 139
-	CudaDevAttrGpuPciSubsystemId                      CudaDeviceAttr = 140
-	CudaDevAttrReserved141                            CudaDeviceAttr = 141
-	CudaDevAttrHostNumaMemoryPoolsSupported           CudaDeviceAttr = 142
-	CudaDevAttrHostNumaMultinodeIpcSupported          CudaDeviceAttr = 143
-	CudaDevAttrMax                                    CudaDeviceAttr = 144
+	// 1 if the CPU can use managed memory that resides on the device in place, without moving it
+	CudaDevAttrDirectManagedMemAccessFromHost CudaDeviceAttr = 101
+	// blocks resident on a multiprocessor at once: 16, 24 or 32
+	CudaDevAttrMaxBlocksPerMultiprocessor CudaDeviceAttr = 106
+	// bytes of the L2 cache that can be set aside for persisting accesses; 0 if none can
+	CudaDevAttrMaxPersistingL2CacheSize CudaDeviceAttr = 108
+	// bytes that one access policy window may cover, [CudaAccessPolicyWindow]
+	CudaDevAttrMaxAccessPolicyWindowSize CudaDeviceAttr = 109
+	// bytes of shared memory that the system takes from every block (1024 from compute capability 8.0
+	// on): count them when computing how many blocks fit
+	CudaDevAttrReservedSharedMemoryPerBlock CudaDeviceAttr = 111
+	// 1 if arrays can exist with only some tiles backed by memory
+	CudaDevAttrSparseCudaArraySupported CudaDeviceAttr = 112
+	// 1 if [cuMemHostRegister] can register memory that the process itself may only read, such as a
+	// file mapped read-only
+	//
+	// [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
+	CudaDevAttrHostRegisterReadOnlySupported CudaDeviceAttr = 113
+	// 1 if timeline semaphores of Vulkan can be imported
+	CudaDevAttrTimelineSemaphoreInteropSupported CudaDeviceAttr = 114
+	// a misnomer for [CudaDevAttrTimelineSemaphoreInteropSupported], gone since 13.0
+	CudaDevAttrMaxTimelineSemaphoreInteropSupported CudaDeviceAttr = 114
+	// 1 if stream-ordered allocation works: [cuMemAllocAsync] and memory pools
+	//
+	// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
+	CudaDevAttrMemoryPoolsSupported CudaDeviceAttr = 115
+	// 1 if kernel drivers of other hardware can obtain the device's pages (nvidia_p2p_get_pages)
+	CudaDevAttrGPUDirectRDMASupported CudaDeviceAttr = 116
+	// how writes of other hardware can be made visible, bits of [CudaFlushGPUDirectRDMAWritesOptions]
+	CudaDevAttrGPUDirectRDMAFlushWritesOptions CudaDeviceAttr = 117
+	// who sees such writes in order without a flush, a [CudaGPUDirectRDMAWritesOrdering]
+	CudaDevAttrGPUDirectRDMAWritesOrdering CudaDeviceAttr = 118
+	// in which forms a memory pool can be exported, bits of [CUmemAllocationHandleType]; 0 if in none
+	//
+	// [CUmemAllocationHandleType]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CUmemAllocationHandleType
+	CudaDevAttrMemoryPoolSupportedHandleTypes CudaDeviceAttr = 119
+	// 1 if blocks can be launched in clusters: compute capability 9.0 and up
+	CudaDevAttrClusterLaunch CudaDeviceAttr = 120
+	// 1 if an array can be created first and given memory later
+	CudaDevAttrDeferredMappingCudaArraySupported CudaDeviceAttr = 121
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]
+	//
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+	CudaDevAttrReserved122 CudaDeviceAttr = 122
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR]
+	//
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
+	CudaDevAttrReserved123 CudaDeviceAttr = 123
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED]
+	//
+	// [CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
+	CudaDevAttrReserved124 CudaDeviceAttr = 124
+	// 1 if events can be shared between processes
+	CudaDevAttrIpcEventSupport CudaDeviceAttr = 125
+	// hardware domains of memory fences: 4 on compute capability 9.0, 1 where there is no choice
+	CudaDevAttrMemSyncDomainCount CudaDeviceAttr = 126
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED]
+	//
+	// [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
+	CudaDevAttrReserved127 CudaDeviceAttr = 127
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED]
+	//
+	// [CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED
+	CudaDevAttrReserved128 CudaDeviceAttr = 128
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS]
+	//
+	// [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS
+	CudaDevAttrReserved129 CudaDeviceAttr = 129
+	// whether device memory is a NUMA node of the operating system, a [CudaDeviceNumaConfig]
+	CudaDevAttrNumaConfig CudaDeviceAttr = 130
+	// the number of that node; only if [CudaDevAttrNumaConfig] says that there is one
+	CudaDevAttrNumaId CudaDeviceAttr = 131
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED]
+	//
+	// [CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
+	CudaDevAttrReserved132 CudaDeviceAttr = 132
+	// 1 if contexts on the device are clients of the Multi-Process Service
+	CudaDevAttrMpsEnabled CudaDeviceAttr = 133
+	// the host's NUMA node nearest to the device, for pinned memory and threads; -1 without NUMA
+	CudaDevAttrHostNumaId CudaDeviceAttr = 134
+	// 1 if a context can share the device with a Direct3D 12 queue, [CUctxCigParam]
+	//
+	// [CUctxCigParam]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CUctxCigParam
+	CudaDevAttrD3D12CigSupported CudaDeviceAttr = 135
+	// 1 if a context can share the device with a Vulkan queue
+	CudaDevAttrVulkanCigSupported CudaDeviceAttr = 138
+	// the PCI model number in the upper and the maker (0x10de) in the lower 16 bits
+	CudaDevAttrGpuPciDeviceId CudaDeviceAttr = 139
+	// model and maker of the board, packed in the same way
+	CudaDevAttrGpuPciSubsystemId CudaDeviceAttr = 140
+	// no attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED]
+	//
+	// [CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+	CudaDevAttrReserved141 CudaDeviceAttr = 141
+	// 1 if a memory pool can lie on a chosen NUMA node of the host
+	CudaDevAttrHostNumaMemoryPoolsSupported CudaDeviceAttr = 142
+	// 1 if such host memory can be shared with another node of a multi-node NVLink system
+	CudaDevAttrHostNumaMultinodeIpcSupported CudaDeviceAttr = 143
+	// one more than the highest attribute of the header; grows with every version
+	CudaDevAttrMax CudaDeviceAttr = 144
 )
 
 // String is the C name of the value, or its number.
@@ -1956,13 +2427,19 @@ func (v CudaMemcpy3DOperandType) String() string {
 	return "CudaMemcpy3DOperandType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDeviceP2PAttr is the enum cudaDeviceP2PAttr.
+// CudaDeviceP2PAttr is a question about the way from one device to another, which need not have the
+// same answer in both directions.
 type CudaDeviceP2PAttr uint32
 
 const (
-	CudaDevP2PAttrPerformanceRank          CudaDeviceP2PAttr = 1
-	CudaDevP2PAttrAccessSupported          CudaDeviceP2PAttr = 2
-	CudaDevP2PAttrNativeAtomicSupported    CudaDeviceP2PAttr = 3
+	// quality of the link; 0 is the best there is in this machine, larger is worse, and numbers of
+	// different machines do not compare
+	CudaDevP2PAttrPerformanceRank CudaDeviceP2PAttr = 1
+	// 1 if kernels on the first device can use memory of the second
+	CudaDevP2PAttrAccessSupported CudaDeviceP2PAttr = 2
+	// 1 if every atomic operation works across the link, as over NVLink
+	CudaDevP2PAttrNativeAtomicSupported CudaDeviceP2PAttr = 3
+	// 1 if arrays of the second device can be read and written across the link
 	CudaDevP2PAttrCudaArrayAccessSupported CudaDeviceP2PAttr = 4
 )
 
@@ -2125,12 +2602,15 @@ func (v CudaJitOption) String() string {
 	return "CudaJitOption(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaLibraryOption is the enum cudaLibraryOption.
+// CudaLibraryOption is an option for loading a library.
 type CudaLibraryOption uint32
 
 const (
+	// the value is the address of a [CudalibraryHostUniversalFunctionAndDataTable]
 	CudaLibraryHostUniversalFunctionAndDataTable CudaLibraryOption = 0
-	CudaLibraryBinaryIsPreserved                 CudaLibraryOption = 1
+	// the value is not 0 if the image in memory stays where it is until the library is unloaded, so
+	// that the driver need not copy it. Not for Go memory, and refused when loading from a file
+	CudaLibraryBinaryIsPreserved CudaLibraryOption = 1
 )
 
 // String is the C name of the value, or its number.
@@ -2185,12 +2665,16 @@ func (v CudaJit_Fallback) String() string {
 	return "CudaJit_Fallback(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaCGScope is the enum cudaCGScope.
+// CudaCGScope is what a handle of the device runtime's cooperative groups spans; host programs have
+// no call that takes it.
 type CudaCGScope uint32
 
 const (
-	CudaCGScopeInvalid   CudaCGScope = 0
-	CudaCGScopeGrid      CudaCGScope = 1
+	// none
+	CudaCGScopeInvalid CudaCGScope = 0
+	// the blocks of one grid, that was launched cooperatively
+	CudaCGScopeGrid CudaCGScope = 1
+	// grids on several devices; gone since 13.0 together with that way of launching
 	CudaCGScopeMultiGrid CudaCGScope = 2
 )
 
@@ -2549,12 +3033,19 @@ func (v CudaGraphInstantiateFlags) String() string {
 	return "CudaGraphInstantiateFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaLaunchMemSyncDomain is the enum cudaLaunchMemSyncDomain.
+// CudaLaunchMemSyncDomain is the logical domain in which a kernel's memory fences count.
+//
+// A fence waits for all earlier writes of its domain. A kernel that writes to other GPUs over a
+// slow link can make every fence on the device slow; in a domain of its own it disturbs itself
+// only. The price: a write seen from another domain is ordered by fences of system scope, no longer
+// by those of device scope. The usual use is to put communication kernels into the remote domain.
 type CudaLaunchMemSyncDomain uint32
 
 const (
+	// the one that computing kernels share
 	CudaLaunchMemSyncDomainDefault CudaLaunchMemSyncDomain = 0
-	CudaLaunchMemSyncDomainRemote  CudaLaunchMemSyncDomain = 1
+	// the one for kernels with traffic to other devices
+	CudaLaunchMemSyncDomainRemote CudaLaunchMemSyncDomain = 1
 )
 
 // String is the C name of the value, or its number.
@@ -2568,25 +3059,59 @@ func (v CudaLaunchMemSyncDomain) String() string {
 	return "CudaLaunchMemSyncDomain(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaLaunchAttributeID is the enum cudaLaunchAttributeID.
+// CudaLaunchAttributeID is the name of one property of a launch, of a stream or of a kernel node;
+// it selects the member of [CudaLaunchAttributeValue] that counts.
+//
+// Not every property fits everywhere. A stream's attributes are defaults for the kernels that are
+// launched into it later; a launch's own attribute wins. One that does not fit gives
+// [CudaErrorInvalidValue].
 type CudaLaunchAttributeID uint32
 
 const (
-	CudaLaunchAttributeIgnore                            CudaLaunchAttributeID = 0
-	CudaLaunchAttributeAccessPolicyWindow                CudaLaunchAttributeID = 1
-	CudaLaunchAttributeCooperative                       CudaLaunchAttributeID = 2
-	CudaLaunchAttributeSynchronizationPolicy             CudaLaunchAttributeID = 3
-	CudaLaunchAttributeClusterDimension                  CudaLaunchAttributeID = 4
+	// nothing: the entry is skipped, so that an array of fixed length can be filled as needed
+	CudaLaunchAttributeIgnore CudaLaunchAttributeID = 0
+	// streams, nodes and launches: a range of addresses whose lines the L2 cache treats in a special
+	// way, [CudaAccessPolicyWindow]
+	CudaLaunchAttributeAccessPolicyWindow CudaLaunchAttributeID = 1
+	// nodes and launches: all blocks are resident at once, so that they can wait for each other. A grid
+	// that does not fit is refused with [CudaErrorCooperativeLaunchTooLarge]
+	CudaLaunchAttributeCooperative CudaLaunchAttributeID = 2
+	// streams only: how host threads wait for the stream, [CudaSynchronizationPolicy]
+	CudaLaunchAttributeSynchronizationPolicy CudaLaunchAttributeID = 3
+	// nodes and launches: how many blocks form a cluster, in each dimension; compute capability 9.0 and
+	// up
+	CudaLaunchAttributeClusterDimension CudaLaunchAttributeID = 4
+	// nodes and launches: how the blocks of a cluster are spread over multiprocessors; a hint
 	CudaLaunchAttributeClusterSchedulingPolicyPreference CudaLaunchAttributeID = 5
-	CudaLaunchAttributeProgrammaticStreamSerialization   CudaLaunchAttributeID = 6
-	CudaLaunchAttributeProgrammaticEvent                 CudaLaunchAttributeID = 7
-	CudaLaunchAttributePriority                          CudaLaunchAttributeID = 8
-	CudaLaunchAttributeMemSyncDomainMap                  CudaLaunchAttributeID = 9
-	CudaLaunchAttributeMemSyncDomain                     CudaLaunchAttributeID = 10
-	CudaLaunchAttributePreferredClusterDimension         CudaLaunchAttributeID = 11
-	CudaLaunchAttributeLaunchCompletionEvent             CudaLaunchAttributeID = 12
-	CudaLaunchAttributeDeviceUpdatableKernelNode         CudaLaunchAttributeID = 13
-	CudaLaunchAttributePreferredSharedMemoryCarveout     CudaLaunchAttributeID = 14
+	// launches: the kernel may start before the previous kernel of the stream has ended, as soon as all
+	// blocks of that one have allowed it or exited. It must itself wait, by griddepcontrol.wait, before
+	// it touches that kernel's results. Compute capability 9.0 and up; on others the order stays
+	// complete
+	CudaLaunchAttributeProgrammaticStreamSerialization CudaLaunchAttributeID = 6
+	// launches: records an event that fires once every block has triggered it, which kernels that wait
+	// for the event see before this one has ended. A host thread that waits may see it much later
+	CudaLaunchAttributeProgrammaticEvent CudaLaunchAttributeID = 7
+	// streams, nodes and launches: which waiting blocks go first; lower numbers win, nothing that runs
+	// is interrupted
+	CudaLaunchAttributePriority CudaLaunchAttributeID = 8
+	// streams, nodes and launches: which hardware domains the two logical ones stand for
+	CudaLaunchAttributeMemSyncDomainMap CudaLaunchAttributeID = 9
+	// streams, nodes and launches: the logical domain whose memory fences the kernel shares
+	CudaLaunchAttributeMemSyncDomain CudaLaunchAttributeID = 10
+	// nodes and launches: a larger cluster that the device uses where it has room, beside the regular
+	// one that must be given too. Indices inside the grid are counted as if all clusters were of the
+	// kind at hand
+	CudaLaunchAttributePreferredClusterDimension CudaLaunchAttributeID = 11
+	// launches: records an event that fires about when the last block has begun. It is best effort in
+	// both directions: a waiting kernel may start earlier than that or wait for the end
+	CudaLaunchAttributeLaunchCompletionEvent CudaLaunchAttributeID = 12
+	// nodes, and launches into a capturing stream: kernels may change the node's parameters on the
+	// device. It cannot be undone, and a graph with such a node can be instantiated once and not
+	// updated as a whole
+	CudaLaunchAttributeDeviceUpdatableKernelNode CudaLaunchAttributeID = 13
+	// launches: how much of the memory that L1 and shared memory divide should be shared memory, in
+	// percent; a hint that beats the kernel's own
+	CudaLaunchAttributePreferredSharedMemoryCarveout CudaLaunchAttributeID = 14
 )
 
 // String is the C name of the value, or its number.
@@ -2626,11 +3151,14 @@ func (v CudaLaunchAttributeID) String() string {
 	return "CudaLaunchAttributeID(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDeviceNumaConfig is the enum cudaDeviceNumaConfig.
+// CudaDeviceNumaConfig is whether the operating system manages a GPU's memory as a NUMA node.
 type CudaDeviceNumaConfig uint32
 
 const (
-	CudaDeviceNumaConfigNone     CudaDeviceNumaConfig = 0
+	// it does not; only CUDA allocates there
+	CudaDeviceNumaConfigNone CudaDeviceNumaConfig = 0
+	// it does, as on Grace Hopper: ordinary host allocations can be placed there, on node
+	// [CudaDevAttrNumaId]
 	CudaDeviceNumaConfigNumaNode CudaDeviceNumaConfig = 1
 )
 
@@ -2645,10 +3173,11 @@ func (v CudaDeviceNumaConfig) String() string {
 	return "CudaDeviceNumaConfig(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaAsyncNotificationType is the enum cudaAsyncNotificationType.
+// CudaAsyncNotificationType is the reason for which a device's notification callback is called.
 type CudaAsyncNotificationType uint32
 
 const (
+	// the process has allocated more device memory than its budget. Free or trim what can be spared
 	CudaAsyncNotificationTypeOverBudget CudaAsyncNotificationType = 1
 )
 

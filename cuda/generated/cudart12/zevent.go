@@ -20,11 +20,11 @@ import "unsafe"
 //
 // [cuEventCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventCreate
 func CudaEventCreate(event *CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		event *CudaEvent_t
 		ret   CudaError_t
 	}{event: event}
-	if err := call(symCudaEventCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -45,12 +45,12 @@ func CudaEventCreate(event *CudaEvent_t) error {
 //
 // [cuEventCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventCreate
 func CudaEventCreateWithFlags(event *CudaEvent_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		event *CudaEvent_t
 		flags uint32
 		ret   CudaError_t
 	}{event: event, flags: flags}
-	if err := call(symCudaEventCreateWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventCreateWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -66,12 +66,12 @@ func CudaEventCreateWithFlags(event *CudaEvent_t, flags uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 func CudaEventRecord_ptsz(event CudaEvent_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		event  CudaEvent_t
 		stream CudaStream_t
 		ret    CudaError_t
 	}{event: event, stream: stream}
-	if err := call(symCudaEventRecord_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventRecord_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -87,13 +87,13 @@ func CudaEventRecord_ptsz(event CudaEvent_t, stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		event  CudaEvent_t
 		stream CudaStream_t
 		flags  uint32
 		ret    CudaError_t
 	}{event: event, stream: stream, flags: flags}
-	if err := call(symCudaEventRecordWithFlags_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventRecordWithFlags_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -115,11 +115,11 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 //
 // [cuEventQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventQuery
 func CudaEventQuery(event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		event CudaEvent_t
 		ret   CudaError_t
 	}{event: event}
-	if err := call(symCudaEventQuery, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventQuery, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -141,11 +141,11 @@ func CudaEventQuery(event CudaEvent_t) error {
 //
 // [cuEventSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventSynchronize
 func CudaEventSynchronize(event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		event CudaEvent_t
 		ret   CudaError_t
 	}{event: event}
-	if err := call(symCudaEventSynchronize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventSynchronize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -167,11 +167,11 @@ func CudaEventSynchronize(event CudaEvent_t) error {
 //
 // [cuEventDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventDestroy
 func CudaEventDestroy(event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		event CudaEvent_t
 		ret   CudaError_t
 	}{event: event}
-	if err := call(symCudaEventDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -193,13 +193,13 @@ func CudaEventDestroy(event CudaEvent_t) error {
 //
 // [cuEventElapsedTime]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventElapsedTime
 func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		ms    *float32
 		start CudaEvent_t
 		end   CudaEvent_t
 		ret   CudaError_t
 	}{ms: ms, start: start, end: end}
-	if err := call(symCudaEventElapsedTime, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventElapsedTime, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -214,13 +214,13 @@ func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 func CudaEventElapsedTime_v2(ms *float32, start CudaEvent_t, end CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		ms    *float32
 		start CudaEvent_t
 		end   CudaEvent_t
 		ret   CudaError_t
 	}{ms: ms, start: start, end: end}
-	if err := call(symCudaEventElapsedTime_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventElapsedTime_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -242,12 +242,12 @@ func CudaEventElapsedTime_v2(ms *float32, start CudaEvent_t, end CudaEvent_t) er
 //
 // [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
 func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		event  CudaEvent_t
 		stream CudaStream_t
 		ret    CudaError_t
 	}{event: event, stream: stream}
-	if err := call(symCudaEventRecord, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventRecord, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -269,13 +269,13 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 //
 // [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
 func CudaEventRecordWithFlags(event CudaEvent_t, stream CudaStream_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		event  CudaEvent_t
 		stream CudaStream_t
 		flags  uint32
 		ret    CudaError_t
 	}{event: event, stream: stream, flags: flags}
-	if err := call(symCudaEventRecordWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaEventRecordWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

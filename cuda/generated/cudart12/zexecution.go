@@ -14,7 +14,7 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaLaunchKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
 		blockDim  Dim3
@@ -23,7 +23,7 @@ func CudaLaunchKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, ar
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
-	if err := call(symCudaLaunchKernel_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchKernel_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -39,13 +39,13 @@ func CudaLaunchKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, ar
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaLaunchKernelExC_ptsz(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_ *unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		config *CudaLaunchConfig_t
 		func_  unsafe.Pointer
 		args_  *unsafe.Pointer
 		ret    CudaError_t
 	}{config: config, func_: func_, args_: args_}
-	if err := call(symCudaLaunchKernelExC_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchKernelExC_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -61,7 +61,7 @@ func CudaLaunchKernelExC_ptsz(config *CudaLaunchConfig_t, func_ unsafe.Pointer, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
 		blockDim  Dim3
@@ -70,7 +70,7 @@ func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockD
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
-	if err := call(symCudaLaunchCooperativeKernel_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchCooperativeKernel_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -90,13 +90,13 @@ func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockD
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, numDevices uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		launchParamsList *CudaLaunchParams
 		numDevices       uint32
 		flags            uint32
 		ret              CudaError_t
 	}{launchParamsList: launchParamsList, numDevices: numDevices, flags: flags}
-	if err := call(symCudaLaunchCooperativeKernelMultiDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -111,12 +111,12 @@ func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) error {
-	args := struct {
+	args := &struct {
 		func_       unsafe.Pointer
 		cacheConfig CudaFuncCache
 		ret         CudaError_t
 	}{func_: func_, cacheConfig: cacheConfig}
-	if err := call(symCudaFuncSetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFuncSetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -131,12 +131,12 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		attr  *CudaFuncAttributes
 		func_ unsafe.Pointer
 		ret   CudaError_t
 	}{attr: attr, func_: func_}
-	if err := call(symCudaFuncGetAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFuncGetAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -152,13 +152,13 @@ func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value int32) error {
-	args := struct {
+	args := &struct {
 		func_ unsafe.Pointer
 		attr  CudaFuncAttribute
 		value int32
 		ret   CudaError_t
 	}{func_: func_, attr: attr, value: value}
-	if err := call(symCudaFuncSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFuncSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -174,12 +174,12 @@ func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value in
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaFuncGetName(name **byte, func_ unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		name  **byte
 		func_ unsafe.Pointer
 		ret   CudaError_t
 	}{name: name, func_: func_}
-	if err := call(symCudaFuncGetName, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFuncGetName, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -192,14 +192,14 @@ func CudaFuncGetName(name **byte, func_ unsafe.Pointer) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *uint64, paramSize *uint64) error {
-	args := struct {
+	args := &struct {
 		func_       unsafe.Pointer
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
 		ret         CudaError_t
 	}{func_: func_, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
-	if err := call(symCudaFuncGetParamInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFuncGetParamInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -214,11 +214,11 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaSetDoubleForDevice(d *float64) error {
-	args := struct {
+	args := &struct {
 		d   *float64
 		ret CudaError_t
 	}{d: d}
-	if err := call(symCudaSetDoubleForDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSetDoubleForDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -233,11 +233,11 @@ func CudaSetDoubleForDevice(d *float64) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaSetDoubleForHost(d *float64) error {
-	args := struct {
+	args := &struct {
 		d   *float64
 		ret CudaError_t
 	}{d: d}
-	if err := call(symCudaSetDoubleForHost, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSetDoubleForHost, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -253,13 +253,13 @@ func CudaSetDoubleForHost(d *float64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaLaunchHostFunc_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData uintptr) error {
-	args := struct {
+	args := &struct {
 		stream   CudaStream_t
 		fn       CudaHostFn_t
 		userData uintptr
 		ret      CudaError_t
 	}{stream: stream, fn: fn, userData: userData}
-	if err := call(symCudaLaunchHostFunc_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchHostFunc_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -278,7 +278,7 @@ func CudaLaunchHostFunc_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData uint
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
 		blockDim  Dim3
@@ -287,7 +287,7 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
-	if err := call(symCudaLaunchKernel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchKernel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -306,13 +306,13 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_ *unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		config *CudaLaunchConfig_t
 		func_  unsafe.Pointer
 		args_  *unsafe.Pointer
 		ret    CudaError_t
 	}{config: config, func_: func_, args_: args_}
-	if err := call(symCudaLaunchKernelExC, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchKernelExC, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -330,7 +330,7 @@ func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
 		blockDim  Dim3
@@ -339,7 +339,7 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{func_: func_, gridDim: gridDim, blockDim: blockDim, args_: args_, sharedMem: sharedMem, stream: stream}
-	if err := call(symCudaLaunchCooperativeKernel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchCooperativeKernel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -365,13 +365,13 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 //
 // [cuLaunchHostFunc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchHostFunc
 func CudaLaunchHostFunc(stream CudaStream_t, fn CudaHostFn_t, userData uintptr) error {
-	args := struct {
+	args := &struct {
 		stream   CudaStream_t
 		fn       CudaHostFn_t
 		userData uintptr
 		ret      CudaError_t
 	}{stream: stream, fn: fn, userData: userData}
-	if err := call(symCudaLaunchHostFunc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLaunchHostFunc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -17,12 +17,12 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *CudaExternalMemoryHandleDesc) error {
-	args := struct {
+	args := &struct {
 		extMem_out    *CudaExternalMemory_t
 		memHandleDesc *CudaExternalMemoryHandleDesc
 		ret           CudaError_t
 	}{extMem_out: extMem_out, memHandleDesc: memHandleDesc}
-	if err := call(symCudaImportExternalMemory, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaImportExternalMemory, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -41,13 +41,13 @@ func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExternalMemory_t, bufferDesc *CudaExternalMemoryBufferDesc) error {
-	args := struct {
+	args := &struct {
 		devPtr     *unsafe.Pointer
 		extMem     CudaExternalMemory_t
 		bufferDesc *CudaExternalMemoryBufferDesc
 		ret        CudaError_t
 	}{devPtr: devPtr, extMem: extMem, bufferDesc: bufferDesc}
-	if err := call(symCudaExternalMemoryGetMappedBuffer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExternalMemoryGetMappedBuffer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -66,13 +66,13 @@ func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExtern
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, extMem CudaExternalMemory_t, mipmapDesc *CudaExternalMemoryMipmappedArrayDesc) error {
-	args := struct {
+	args := &struct {
 		mipmap     *CudaMipmappedArray_t
 		extMem     CudaExternalMemory_t
 		mipmapDesc *CudaExternalMemoryMipmappedArrayDesc
 		ret        CudaError_t
 	}{mipmap: mipmap, extMem: extMem, mipmapDesc: mipmapDesc}
-	if err := call(symCudaExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -90,11 +90,11 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
-	args := struct {
+	args := &struct {
 		extMem CudaExternalMemory_t
 		ret    CudaError_t
 	}{extMem: extMem}
-	if err := call(symCudaDestroyExternalMemory, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDestroyExternalMemory, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -113,12 +113,12 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleDesc *CudaExternalSemaphoreHandleDesc) error {
-	args := struct {
+	args := &struct {
 		extSem_out    *CudaExternalSemaphore_t
 		semHandleDesc *CudaExternalSemaphoreHandleDesc
 		ret           CudaError_t
 	}{extSem_out: extSem_out, semHandleDesc: semHandleDesc}
-	if err := call(symCudaImportExternalSemaphore, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaImportExternalSemaphore, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -134,14 +134,14 @@ func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleD
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaSignalExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreSignalParams, numExtSems uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams
 		numExtSems  uint32
 		stream      CudaStream_t
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaSignalExternalSemaphoresAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSignalExternalSemaphoresAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -157,14 +157,14 @@ func CudaSignalExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphor
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaWaitExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreWaitParams, numExtSems uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams
 		numExtSems  uint32
 		stream      CudaStream_t
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaWaitExternalSemaphoresAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaWaitExternalSemaphoresAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -182,11 +182,11 @@ func CudaWaitExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphore_
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
-	args := struct {
+	args := &struct {
 		extSem CudaExternalSemaphore_t
 		ret    CudaError_t
 	}{extSem: extSem}
-	if err := call(symCudaDestroyExternalSemaphore, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDestroyExternalSemaphore, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -201,14 +201,14 @@ func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaSignalExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreSignalParams_v1, numExtSems uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams_v1
 		numExtSems  uint32
 		stream      CudaStream_t
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaSignalExternalSemaphoresAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSignalExternalSemaphoresAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -224,14 +224,14 @@ func CudaSignalExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaSignalExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreSignalParams_v1, numExtSems uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams_v1
 		numExtSems  uint32
 		stream      CudaStream_t
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -262,14 +262,14 @@ func CudaSignalExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, par
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaSignalExternalSemaphoresAsync_v2(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreSignalParams, numExtSems uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams
 		numExtSems  uint32
 		stream      CudaStream_t
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaSignalExternalSemaphoresAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaSignalExternalSemaphoresAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -284,14 +284,14 @@ func CudaSignalExternalSemaphoresAsync_v2(extSemArray *CudaExternalSemaphore_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaWaitExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreWaitParams_v1, numExtSems uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams_v1
 		numExtSems  uint32
 		stream      CudaStream_t
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaWaitExternalSemaphoresAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaWaitExternalSemaphoresAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -307,14 +307,14 @@ func CudaWaitExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, pa
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreWaitParams_v1, numExtSems uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams_v1
 		numExtSems  uint32
 		stream      CudaStream_t
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -344,14 +344,14 @@ func CudaWaitExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, param
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
 func CudaWaitExternalSemaphoresAsync_v2(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreWaitParams, numExtSems uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams
 		numExtSems  uint32
 		stream      CudaStream_t
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCudaWaitExternalSemaphoresAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaWaitExternalSemaphoresAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

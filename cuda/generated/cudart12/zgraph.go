@@ -18,12 +18,12 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pGraph *CudaGraph_t
 		flags  uint32
 		ret    CudaError_t
 	}{pGraph: pGraph, flags: flags}
-	if err := call(symCudaGraphCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -44,7 +44,7 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaKernelNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -52,7 +52,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pNodeParams     *CudaKernelNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphAddKernelNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddKernelNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -70,12 +70,12 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphKernelNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -94,12 +94,12 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphKernelNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -114,12 +114,12 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeCopyAttributes(hSrc CudaGraphNode_t, hDst CudaGraphNode_t) error {
-	args := struct {
+	args := &struct {
 		hSrc CudaGraphNode_t
 		hDst CudaGraphNode_t
 		ret  CudaError_t
 	}{hSrc: hSrc, hDst: hDst}
-	if err := call(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -137,13 +137,13 @@ func CudaGraphKernelNodeCopyAttributes(hSrc CudaGraphNode_t, hDst CudaGraphNode_
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttributeID, value_out *CudaLaunchAttributeValue) error {
-	args := struct {
+	args := &struct {
 		hNode     CudaGraphNode_t
 		attr      CudaLaunchAttributeID
 		value_out *CudaLaunchAttributeValue
 		ret       CudaError_t
 	}{hNode: hNode, attr: attr, value_out: value_out}
-	if err := call(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -161,13 +161,13 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
-	args := struct {
+	args := &struct {
 		hNode CudaGraphNode_t
 		attr  CudaLaunchAttributeID
 		value *CudaLaunchAttributeValue
 		ret   CudaError_t
 	}{hNode: hNode, attr: attr, value: value}
-	if err := call(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -188,7 +188,7 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pCopyParams *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -196,7 +196,7 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pCopyParams     *CudaMemcpy3DParms
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pCopyParams: pCopyParams}
-	if err := call(symCudaGraphAddMemcpyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -217,7 +217,7 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -229,7 +229,7 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 		kind            CudaMemcpyKind
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -250,7 +250,7 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -262,7 +262,7 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 		kind            CudaMemcpyKind
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -282,7 +282,7 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -293,7 +293,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		kind            CudaMemcpyKind
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -310,12 +310,12 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -334,12 +334,12 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -358,7 +358,7 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		node   CudaGraphNode_t
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
@@ -367,7 +367,7 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -385,7 +385,7 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		node   CudaGraphNode_t
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
@@ -394,7 +394,7 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -412,7 +412,7 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		node  CudaGraphNode_t
 		dst   unsafe.Pointer
 		src   unsafe.Pointer
@@ -420,7 +420,7 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 		kind  CudaMemcpyKind
 		ret   CudaError_t
 	}{node: node, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -440,7 +440,7 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pMemsetParams *CudaMemsetParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -448,7 +448,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pMemsetParams   *CudaMemsetParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pMemsetParams: pMemsetParams}
-	if err := call(symCudaGraphAddMemsetNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -465,12 +465,12 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -488,12 +488,12 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -513,7 +513,7 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaHostNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -521,7 +521,7 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 		pNodeParams     *CudaHostNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphAddHostNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddHostNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -538,12 +538,12 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphHostNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -561,12 +561,12 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphHostNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -585,7 +585,7 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, childGraph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -593,7 +593,7 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 		childGraph      CudaGraph_t
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, childGraph: childGraph}
-	if err := call(symCudaGraphAddChildGraphNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -610,12 +610,12 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		node   CudaGraphNode_t
 		pGraph *CudaGraph_t
 		ret    CudaError_t
 	}{node: node, pGraph: pGraph}
-	if err := call(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -634,14 +634,14 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddEmptyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -661,7 +661,7 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -669,7 +669,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 		event           CudaEvent_t
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCudaGraphAddEventRecordNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -687,12 +687,12 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
 		ret       CudaError_t
 	}{node: node, event_out: event_out}
-	if err := call(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -711,12 +711,12 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
 		ret   CudaError_t
 	}{node: node, event: event}
-	if err := call(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -736,7 +736,7 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -744,7 +744,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 		event           CudaEvent_t
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCudaGraphAddEventWaitNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -762,12 +762,12 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
 		ret       CudaError_t
 	}{node: node, event_out: event_out}
-	if err := call(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -785,12 +785,12 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
 		ret   CudaError_t
 	}{node: node, event: event}
-	if err := call(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -814,7 +814,7 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -822,7 +822,7 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 		nodeParams      *CudaExternalSemaphoreSignalNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -842,12 +842,12 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, params_out *CudaExternalSemaphoreSignalNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreSignalNodeParams
 		ret        CudaError_t
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -867,12 +867,12 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
 		ret        CudaError_t
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -896,7 +896,7 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -904,7 +904,7 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 		nodeParams      *CudaExternalSemaphoreWaitNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -923,12 +923,12 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_out *CudaExternalSemaphoreWaitNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreWaitNodeParams
 		ret        CudaError_t
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -946,12 +946,12 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
 		ret        CudaError_t
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -975,7 +975,7 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaMemAllocNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -983,7 +983,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		nodeParams      *CudaMemAllocNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddMemAllocNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1000,12 +1000,12 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
-	args := struct {
+	args := &struct {
 		node       CudaGraphNode_t
 		params_out *CudaMemAllocNodeParams
 		ret        CudaError_t
 	}{node: node, params_out: params_out}
-	if err := call(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1029,7 +1029,7 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dptr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -1037,7 +1037,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 		dptr            unsafe.Pointer
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dptr: dptr}
-	if err := call(symCudaGraphAddMemFreeNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1054,12 +1054,12 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		node     CudaGraphNode_t
 		dptr_out unsafe.Pointer
 		ret      CudaError_t
 	}{node: node, dptr_out: dptr_out}
-	if err := call(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1077,11 +1077,11 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaDeviceGraphMemTrim(device int32) error {
-	args := struct {
+	args := &struct {
 		device int32
 		ret    CudaError_t
 	}{device: device}
-	if err := call(symCudaDeviceGraphMemTrim, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1099,13 +1099,13 @@ func CudaDeviceGraphMemTrim(device int32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		device int32
 		attr   CudaGraphMemAttributeType
 		value  unsafe.Pointer
 		ret    CudaError_t
 	}{device: device, attr: attr, value: value}
-	if err := call(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1123,13 +1123,13 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		device int32
 		attr   CudaGraphMemAttributeType
 		value  unsafe.Pointer
 		ret    CudaError_t
 	}{device: device, attr: attr, value: value}
-	if err := call(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1146,12 +1146,12 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		pGraphClone   *CudaGraph_t
 		originalGraph CudaGraph_t
 		ret           CudaError_t
 	}{pGraphClone: pGraphClone, originalGraph: originalGraph}
-	if err := call(symCudaGraphClone, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphClone, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1168,13 +1168,13 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode_t, clonedGraph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		pNode        *CudaGraphNode_t
 		originalNode CudaGraphNode_t
 		clonedGraph  CudaGraph_t
 		ret          CudaError_t
 	}{pNode: pNode, originalNode: originalNode, clonedGraph: clonedGraph}
-	if err := call(symCudaGraphNodeFindInClone, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1194,12 +1194,12 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error {
-	args := struct {
+	args := &struct {
 		node  CudaGraphNode_t
 		pType *CudaGraphNodeType
 		ret   CudaError_t
 	}{node: node, pType: pType}
-	if err := call(symCudaGraphNodeGetType, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetType, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1217,13 +1217,13 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		graph    CudaGraph_t
 		nodes    *CudaGraphNode_t
 		numNodes *uint64
 		ret      CudaError_t
 	}{graph: graph, nodes: nodes, numNodes: numNodes}
-	if err := call(symCudaGraphGetNodes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphGetNodes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1241,13 +1241,13 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumRootNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		graph         CudaGraph_t
 		pRootNodes    *CudaGraphNode_t
 		pNumRootNodes *uint64
 		ret           CudaError_t
 	}{graph: graph, pRootNodes: pRootNodes, pNumRootNodes: pNumRootNodes}
-	if err := call(symCudaGraphGetRootNodes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1265,14 +1265,14 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, numEdges *uint64) error {
-	args := struct {
+	args := &struct {
 		graph    CudaGraph_t
 		from     *CudaGraphNode_t
 		to       *CudaGraphNode_t
 		numEdges *uint64
 		ret      CudaError_t
 	}{graph: graph, from: from, to: to, numEdges: numEdges}
-	if err := call(symCudaGraphGetEdges, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphGetEdges, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1287,7 +1287,7 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numEdges *uint64) error {
-	args := struct {
+	args := &struct {
 		graph    CudaGraph_t
 		from     *CudaGraphNode_t
 		to       *CudaGraphNode_t
@@ -1295,7 +1295,7 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 		numEdges *uint64
 		ret      CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
-	if err := call(symCudaGraphGetEdges_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphGetEdges_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1313,13 +1313,13 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraphNode_t, pNumDependencies *uint64) error {
-	args := struct {
+	args := &struct {
 		node             CudaGraphNode_t
 		pDependencies    *CudaGraphNode_t
 		pNumDependencies *uint64
 		ret              CudaError_t
 	}{node: node, pDependencies: pDependencies, pNumDependencies: pNumDependencies}
-	if err := call(symCudaGraphNodeGetDependencies, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetDependencies, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1334,14 +1334,14 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGraphNode_t, edgeData *CudaGraphEdgeData, pNumDependencies *uint64) error {
-	args := struct {
+	args := &struct {
 		node             CudaGraphNode_t
 		pDependencies    *CudaGraphNode_t
 		edgeData         *CudaGraphEdgeData
 		pNumDependencies *uint64
 		ret              CudaError_t
 	}{node: node, pDependencies: pDependencies, edgeData: edgeData, pNumDependencies: pNumDependencies}
-	if err := call(symCudaGraphNodeGetDependencies_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetDependencies_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1359,13 +1359,13 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaGraphNode_t, pNumDependentNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		node               CudaGraphNode_t
 		pDependentNodes    *CudaGraphNode_t
 		pNumDependentNodes *uint64
 		ret                CudaError_t
 	}{node: node, pDependentNodes: pDependentNodes, pNumDependentNodes: pNumDependentNodes}
-	if err := call(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1380,14 +1380,14 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetDependentNodes_v2(node CudaGraphNode_t, pDependentNodes *CudaGraphNode_t, edgeData *CudaGraphEdgeData, pNumDependentNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		node               CudaGraphNode_t
 		pDependentNodes    *CudaGraphNode_t
 		edgeData           *CudaGraphEdgeData
 		pNumDependentNodes *uint64
 		ret                CudaError_t
 	}{node: node, pDependentNodes: pDependentNodes, edgeData: edgeData, pNumDependentNodes: pNumDependentNodes}
-	if err := call(symCudaGraphNodeGetDependentNodes_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetDependentNodes_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1405,14 +1405,14 @@ func CudaGraphNodeGetDependentNodes_v2(node CudaGraphNode_t, pDependentNodes *Cu
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		graph           CudaGraph_t
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
 		numDependencies uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddDependencies, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddDependencies, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1427,7 +1427,7 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		graph           CudaGraph_t
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
@@ -1435,7 +1435,7 @@ func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		numDependencies uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddDependencies_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddDependencies_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1453,14 +1453,14 @@ func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		graph           CudaGraph_t
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
 		numDependencies uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCudaGraphRemoveDependencies, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphRemoveDependencies, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1475,7 +1475,7 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		graph           CudaGraph_t
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
@@ -1483,7 +1483,7 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 		numDependencies uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCudaGraphRemoveDependencies_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphRemoveDependencies_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1501,11 +1501,11 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphDestroyNode(node CudaGraphNode_t) error {
-	args := struct {
+	args := &struct {
 		node CudaGraphNode_t
 		ret  CudaError_t
 	}{node: node}
-	if err := call(symCudaGraphDestroyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphDestroyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1523,13 +1523,13 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
-	args := struct {
+	args := &struct {
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
 		ret        CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
-	if err := call(symCudaGraphInstantiate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphInstantiate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1547,13 +1547,13 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
-	args := struct {
+	args := &struct {
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
 		ret        CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
-	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1569,13 +1569,13 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, instantiateParams *CudaGraphInstantiateParams) error {
-	args := struct {
+	args := &struct {
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
 		ret               CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
-	if err := call(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1593,12 +1593,12 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		flags     *uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, flags: flags}
-	if err := call(symCudaGraphExecGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1621,13 +1621,13 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1651,13 +1651,13 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1682,7 +1682,7 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		symbol     unsafe.Pointer
@@ -1692,7 +1692,7 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1717,7 +1717,7 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		dst        unsafe.Pointer
@@ -1727,7 +1727,7 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1751,7 +1751,7 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		dst        unsafe.Pointer
@@ -1760,7 +1760,7 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1783,13 +1783,13 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1812,13 +1812,13 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1841,13 +1841,13 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, childGraph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		childGraph CudaGraph_t
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, childGraph: childGraph}
-	if err := call(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1871,13 +1871,13 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1901,13 +1901,13 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1932,13 +1932,13 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1963,13 +1963,13 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1987,13 +1987,13 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled uint32) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  uint32
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCudaGraphNodeSetEnabled, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2011,13 +2011,13 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled *uint32) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  *uint32
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCudaGraphNodeGetEnabled, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2034,13 +2034,13 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultInfo *CudaGraphExecUpdateResultInfo) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hGraph     CudaGraph_t
 		resultInfo *CudaGraphExecUpdateResultInfo
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
-	if err := call(symCudaGraphExecUpdate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecUpdate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2056,12 +2056,12 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphUpload_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2077,12 +2077,12 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphLaunch_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2099,11 +2099,11 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		ret       CudaError_t
 	}{graphExec: graphExec}
-	if err := call(symCudaGraphExecDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2120,11 +2120,11 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphDestroy(graph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		graph CudaGraph_t
 		ret   CudaError_t
 	}{graph: graph}
-	if err := call(symCudaGraphDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2139,13 +2139,13 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
-	args := struct {
+	args := &struct {
 		graph CudaGraph_t
 		path  *byte
 		flags uint32
 		ret   CudaError_t
 	}{graph: graph, path: path, flags: flags}
-	if err := call(symCudaGraphDebugDotPrint, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2167,7 +2167,7 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy CudaHostFn_t, initialRefcount uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		object_out      *CudaUserObject_t
 		ptr             uintptr
 		destroy         CudaHostFn_t
@@ -2175,7 +2175,7 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 		flags           uint32
 		ret             CudaError_t
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
-	if err := call(symCudaUserObjectCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaUserObjectCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2193,12 +2193,12 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
-	args := struct {
+	args := &struct {
 		object CudaUserObject_t
 		count  uint32
 		ret    CudaError_t
 	}{object: object, count: count}
-	if err := call(symCudaUserObjectRetain, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaUserObjectRetain, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2216,12 +2216,12 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
-	args := struct {
+	args := &struct {
 		object CudaUserObject_t
 		count  uint32
 		ret    CudaError_t
 	}{object: object, count: count}
-	if err := call(symCudaUserObjectRelease, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaUserObjectRelease, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2239,14 +2239,14 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
 		flags  uint32
 		ret    CudaError_t
 	}{graph: graph, object: object, count: count, flags: flags}
-	if err := call(symCudaGraphRetainUserObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2264,13 +2264,13 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32) error {
-	args := struct {
+	args := &struct {
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
 		ret    CudaError_t
 	}{graph: graph, object: object, count: count}
-	if err := call(symCudaGraphReleaseUserObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2288,7 +2288,7 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaGraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -2296,7 +2296,7 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 		nodeParams      *CudaGraphNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2311,7 +2311,7 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, nodeParams *CudaGraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -2320,7 +2320,7 @@ func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepend
 		nodeParams      *CudaGraphNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddNode_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddNode_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2338,12 +2338,12 @@ func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepend
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
 		ret        CudaError_t
 	}{node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2362,13 +2362,13 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		graphExec  CudaGraphExec_t
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
 		ret        CudaError_t
 	}{graphExec: graphExec, node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2385,14 +2385,14 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 //
 // [cuGraphAddNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddNode
 func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, defaultLaunchValue uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		defaultLaunchValue uint32
 		flags              uint32
 		ret                CudaError_t
 	}{pHandle_out: pHandle_out, graph: graph, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCudaGraphConditionalHandleCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2410,13 +2410,13 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, instantiateParams *CudaGraphInstantiateParams) error {
-	args := struct {
+	args := &struct {
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
 		ret               CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
-	if err := call(symCudaGraphInstantiateWithParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2433,12 +2433,12 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphUpload, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphUpload, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2455,12 +2455,12 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphLaunch, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphLaunch, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

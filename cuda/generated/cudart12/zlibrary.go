@@ -21,7 +21,7 @@ import "unsafe"
 //
 // [cuLibraryLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadData
 func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions *CudaJitOption, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CudaLibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
-	args := struct {
+	args := &struct {
 		library             *CudaLibrary_t
 		code                unsafe.Pointer
 		jitOptions          *CudaJitOption
@@ -32,7 +32,7 @@ func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions
 		numLibraryOptions   uint32
 		ret                 CudaError_t
 	}{library: library, code: code, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
-	if err := call(symCudaLibraryLoadData, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryLoadData, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -55,7 +55,7 @@ func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions
 //
 // [cuLibraryLoadFromFile]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadFromFile
 func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions *CudaJitOption, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CudaLibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
-	args := struct {
+	args := &struct {
 		library             *CudaLibrary_t
 		fileName            *byte
 		jitOptions          *CudaJitOption
@@ -66,7 +66,7 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 		numLibraryOptions   uint32
 		ret                 CudaError_t
 	}{library: library, fileName: fileName, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
-	if err := call(symCudaLibraryLoadFromFile, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryLoadFromFile, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -86,11 +86,11 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 //
 // [cuLibraryUnload]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryUnload
 func CudaLibraryUnload(library CudaLibrary_t) error {
-	args := struct {
+	args := &struct {
 		library CudaLibrary_t
 		ret     CudaError_t
 	}{library: library}
-	if err := call(symCudaLibraryUnload, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryUnload, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -111,13 +111,13 @@ func CudaLibraryUnload(library CudaLibrary_t) error {
 //
 // [cuLibraryGetKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetKernel
 func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *byte) error {
-	args := struct {
+	args := &struct {
 		pKernel *CudaKernel_t
 		library CudaLibrary_t
 		name    *byte
 		ret     CudaError_t
 	}{pKernel: pKernel, library: library, name: name}
-	if err := call(symCudaLibraryGetKernel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryGetKernel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -139,14 +139,14 @@ func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *by
 //
 // [cuLibraryGetGlobal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetGlobal
 func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibrary_t, name *byte) error {
-	args := struct {
+	args := &struct {
 		dptr    *unsafe.Pointer
 		bytes   *uint64
 		library CudaLibrary_t
 		name    *byte
 		ret     CudaError_t
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
-	if err := call(symCudaLibraryGetGlobal, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryGetGlobal, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -167,14 +167,14 @@ func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibra
 //
 // [cuLibraryGetManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetManaged
 func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibrary_t, name *byte) error {
-	args := struct {
+	args := &struct {
 		dptr    *unsafe.Pointer
 		bytes   *uint64
 		library CudaLibrary_t
 		name    *byte
 		ret     CudaError_t
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
-	if err := call(symCudaLibraryGetManaged, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryGetManaged, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -195,13 +195,13 @@ func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibr
 //
 // [cuLibraryGetUnifiedFunction]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetUnifiedFunction
 func CudaLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CudaLibrary_t, symbol *byte) error {
-	args := struct {
+	args := &struct {
 		fptr    *unsafe.Pointer
 		library CudaLibrary_t
 		symbol  *byte
 		ret     CudaError_t
 	}{fptr: fptr, library: library, symbol: symbol}
-	if err := call(symCudaLibraryGetUnifiedFunction, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryGetUnifiedFunction, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -222,12 +222,12 @@ func CudaLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CudaLibrary_t, 
 //
 // [cuLibraryGetKernelCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetKernelCount
 func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
-	args := struct {
+	args := &struct {
 		count *uint32
 		lib   CudaLibrary_t
 		ret   CudaError_t
 	}{count: count, lib: lib}
-	if err := call(symCudaLibraryGetKernelCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryGetKernelCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -247,13 +247,13 @@ func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 //
 // [cuLibraryEnumerateKernels]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryEnumerateKernels
 func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib CudaLibrary_t) error {
-	args := struct {
+	args := &struct {
 		kernels    *CudaKernel_t
 		numKernels uint32
 		lib        CudaLibrary_t
 		ret        CudaError_t
 	}{kernels: kernels, numKernels: numKernels, lib: lib}
-	if err := call(symCudaLibraryEnumerateKernels, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLibraryEnumerateKernels, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -275,14 +275,14 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 //
 // [cuKernelSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelSetAttribute
 func CudaKernelSetAttributeForDevice(kernel CudaKernel_t, attr CudaFuncAttribute, value int32, device int32) error {
-	args := struct {
+	args := &struct {
 		kernel CudaKernel_t
 		attr   CudaFuncAttribute
 		value  int32
 		device int32
 		ret    CudaError_t
 	}{kernel: kernel, attr: attr, value: value, device: device}
-	if err := call(symCudaKernelSetAttributeForDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaKernelSetAttributeForDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

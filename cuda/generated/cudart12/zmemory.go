@@ -17,13 +17,13 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		size   uint64
 		flags  uint32
 		ret    CudaError_t
 	}{devPtr: devPtr, size: size, flags: flags}
-	if err := call(symCudaMallocManaged, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocManaged, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -41,12 +41,12 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		size   uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, size: size}
-	if err := call(symCudaMalloc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMalloc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -64,12 +64,12 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
-	args := struct {
+	args := &struct {
 		ptr  *unsafe.Pointer
 		size uint64
 		ret  CudaError_t
 	}{ptr: ptr, size: size}
-	if err := call(symCudaMallocHost, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocHost, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -86,14 +86,14 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		pitch  *uint64
 		width  uint64
 		height uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, width: width, height: height}
-	if err := call(symCudaMallocPitch, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocPitch, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -110,7 +110,7 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint64, height uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		array  *CudaArray_t
 		desc   *CudaChannelFormatDesc
 		width  uint64
@@ -118,7 +118,7 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 		flags  uint32
 		ret    CudaError_t
 	}{array: array, desc: desc, width: width, height: height, flags: flags}
-	if err := call(symCudaMallocArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -136,11 +136,11 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaFree(devPtr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		ret    CudaError_t
 	}{devPtr: devPtr}
-	if err := call(symCudaFree, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFree, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -157,11 +157,11 @@ func CudaFree(devPtr unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaFreeHost(ptr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		ptr unsafe.Pointer
 		ret CudaError_t
 	}{ptr: ptr}
-	if err := call(symCudaFreeHost, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFreeHost, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -178,11 +178,11 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaFreeArray(array CudaArray_t) error {
-	args := struct {
+	args := &struct {
 		array CudaArray_t
 		ret   CudaError_t
 	}{array: array}
-	if err := call(symCudaFreeArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFreeArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -199,11 +199,11 @@ func CudaFreeArray(array CudaArray_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
-	args := struct {
+	args := &struct {
 		mipmappedArray CudaMipmappedArray_t
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray}
-	if err := call(symCudaFreeMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFreeMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -220,13 +220,13 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pHost *unsafe.Pointer
 		size  uint64
 		flags uint32
 		ret   CudaError_t
 	}{pHost: pHost, size: size, flags: flags}
-	if err := call(symCudaHostAlloc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostAlloc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -247,13 +247,13 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 //
 // [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
 func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		ptr   unsafe.Pointer
 		size  uint64
 		flags uint32
 		ret   CudaError_t
 	}{ptr: ptr, size: size, flags: flags}
-	if err := call(symCudaHostRegister, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostRegister, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -273,11 +273,11 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 //
 // [cuMemHostUnregister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostUnregister
 func CudaHostUnregister(ptr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		ptr unsafe.Pointer
 		ret CudaError_t
 	}{ptr: ptr}
-	if err := call(symCudaHostUnregister, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostUnregister, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -296,13 +296,13 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 //
 // [cuMemHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetDevicePointer
 func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pDevice *unsafe.Pointer
 		pHost   unsafe.Pointer
 		flags   uint32
 		ret     CudaError_t
 	}{pDevice: pDevice, pHost: pHost, flags: flags}
-	if err := call(symCudaHostGetDevicePointer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostGetDevicePointer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -321,12 +321,12 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 //
 // [cuMemHostGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetFlags
 func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		pFlags *uint32
 		pHost  unsafe.Pointer
 		ret    CudaError_t
 	}{pFlags: pFlags, pHost: pHost}
-	if err := call(symCudaHostGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -344,12 +344,12 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr *CudaPitchedPtr
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, extent: extent}
-	if err := call(symCudaMalloc3D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMalloc3D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -366,14 +366,14 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent CudaExtent, flags uint32) error {
-	args := struct {
+	args := &struct {
 		array  *CudaArray_t
 		desc   *CudaChannelFormatDesc
 		extent CudaExtent
 		flags  uint32
 		ret    CudaError_t
 	}{array: array, desc: desc, extent: extent, flags: flags}
-	if err := call(symCudaMalloc3DArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMalloc3DArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -390,7 +390,7 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaChannelFormatDesc, extent CudaExtent, numLevels uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		mipmappedArray *CudaMipmappedArray_t
 		desc           *CudaChannelFormatDesc
 		extent         CudaExtent
@@ -398,7 +398,7 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 		flags          uint32
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray, desc: desc, extent: extent, numLevels: numLevels, flags: flags}
-	if err := call(symCudaMallocMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -416,13 +416,13 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipmappedArray_const_t, level uint32) error {
-	args := struct {
+	args := &struct {
 		levelArray     *CudaArray_t
 		mipmappedArray CudaMipmappedArray_const_t
 		level          uint32
 		ret            CudaError_t
 	}{levelArray: levelArray, mipmappedArray: mipmappedArray, level: level}
-	if err := call(symCudaGetMipmappedArrayLevel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetMipmappedArrayLevel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -438,11 +438,11 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		p   *CudaMemcpy3DParms
 		ret CudaError_t
 	}{p: p}
-	if err := call(symCudaMemcpy3D_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3D_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -458,11 +458,11 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
-	args := struct {
+	args := &struct {
 		p   *CudaMemcpy3DPeerParms
 		ret CudaError_t
 	}{p: p}
-	if err := call(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -478,12 +478,12 @@ func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
 		ret    CudaError_t
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -499,12 +499,12 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
 		ret    CudaError_t
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -523,12 +523,12 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 //
 // [cuMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemGetInfo
 func CudaMemGetInfo(free *uint64, total *uint64) error {
-	args := struct {
+	args := &struct {
 		free  *uint64
 		total *uint64
 		ret   CudaError_t
 	}{free: free, total: total}
-	if err := call(symCudaMemGetInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemGetInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -548,14 +548,14 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 // [cuArray3DGetDescriptor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArray3DGetDescriptor
 // [cuArrayGetDescriptor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArrayGetDescriptor
 func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *uint32, array CudaArray_t) error {
-	args := struct {
+	args := &struct {
 		desc   *CudaChannelFormatDesc
 		extent *CudaExtent
 		flags  *uint32
 		array  CudaArray_t
 		ret    CudaError_t
 	}{desc: desc, extent: extent, flags: flags, array: array}
-	if err := call(symCudaArrayGetInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaArrayGetInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -575,13 +575,13 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 //
 // [cuArrayGetPlane]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArrayGetPlane
 func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx uint32) error {
-	args := struct {
+	args := &struct {
 		pPlaneArray *CudaArray_t
 		hArray      CudaArray_t
 		planeIdx    uint32
 		ret         CudaError_t
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
-	if err := call(symCudaArrayGetPlane, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaArrayGetPlane, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -598,13 +598,13 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, array CudaArray_t, device int32) error {
-	args := struct {
+	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
 		array              CudaArray_t
 		device             int32
 		ret                CudaError_t
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
-	if err := call(symCudaArrayGetMemoryRequirements, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -621,13 +621,13 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, mipmap CudaMipmappedArray_t, device int32) error {
-	args := struct {
+	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
 		mipmap             CudaMipmappedArray_t
 		device             int32
 		ret                CudaError_t
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
-	if err := call(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -646,12 +646,12 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 //
 // [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
 func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, array CudaArray_t) error {
-	args := struct {
+	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		array            CudaArray_t
 		ret              CudaError_t
 	}{sparseProperties: sparseProperties, array: array}
-	if err := call(symCudaArrayGetSparseProperties, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -670,12 +670,12 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 //
 // [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
 func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, mipmap CudaMipmappedArray_t) error {
-	args := struct {
+	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		mipmap           CudaMipmappedArray_t
 		ret              CudaError_t
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
-	if err := call(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -691,14 +691,14 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst   unsafe.Pointer
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
 		ret   CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpy_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -718,7 +718,7 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 //
 // [cuMemcpyPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyPeer
 func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, srcDevice int32, count uint64) error {
-	args := struct {
+	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
 		src       unsafe.Pointer
@@ -726,7 +726,7 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 		count     uint64
 		ret       CudaError_t
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count}
-	if err := call(symCudaMemcpyPeer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyPeer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -742,7 +742,7 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		dpitch uint64
 		src    unsafe.Pointer
@@ -752,7 +752,7 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2D_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2D_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -768,7 +768,7 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -779,7 +779,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -795,7 +795,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray_const_t, wOffset uint64, hOffset uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		dpitch  uint64
 		src     CudaArray_const_t
@@ -806,7 +806,7 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -822,7 +822,7 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint64, src CudaArray_const_t, wOffsetSrc uint64, hOffsetSrc uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst        CudaArray_t
 		wOffsetDst uint64
 		hOffsetDst uint64
@@ -834,7 +834,7 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -850,7 +850,7 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -858,7 +858,7 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -874,7 +874,7 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
 		count  uint64
@@ -882,7 +882,7 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -898,7 +898,7 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -906,7 +906,7 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -926,7 +926,7 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 //
 // [cuMemcpyPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyPeerAsync
 func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, srcDevice int32, count uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
 		src       unsafe.Pointer
@@ -935,7 +935,7 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count, stream: stream}
-	if err := call(symCudaMemcpyPeerAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyPeerAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -951,7 +951,7 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uint64, count uint64, attrs *CudaMemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dsts      *unsafe.Pointer
 		srcs      *unsafe.Pointer
 		sizes     *uint64
@@ -963,7 +963,7 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, stream: stream}
-	if err := call(symCudaMemcpyBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -979,7 +979,7 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx *uint64, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		numOps  uint64
 		opList  *CudaMemcpy3DBatchOp
 		failIdx *uint64
@@ -987,7 +987,7 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fai
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, stream: stream}
-	if err := call(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1003,7 +1003,7 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fai
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		dpitch uint64
 		src    unsafe.Pointer
@@ -1014,7 +1014,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1030,7 +1030,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -1042,7 +1042,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DToArrayAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DToArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1058,7 +1058,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src CudaArray_const_t, wOffset uint64, hOffset uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		dpitch  uint64
 		src     CudaArray_const_t
@@ -1070,7 +1070,7 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DFromArrayAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DFromArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1086,7 +1086,7 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -1095,7 +1095,7 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 		stream CudaStream_t
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1111,7 +1111,7 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
 		count  uint64
@@ -1120,7 +1120,7 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1136,13 +1136,13 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
 		count  uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count}
-	if err := call(symCudaMemset_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1158,7 +1158,7 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
@@ -1166,7 +1166,7 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		height uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
-	if err := call(symCudaMemset2D_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset2D_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1182,13 +1182,13 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
-	if err := call(symCudaMemset3D_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset3D_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1204,14 +1204,14 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
 		count  uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
-	if err := call(symCudaMemsetAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemsetAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1227,7 +1227,7 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
@@ -1236,7 +1236,7 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 		stream CudaStream_t
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
-	if err := call(symCudaMemset2DAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset2DAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1252,14 +1252,14 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
-	if err := call(symCudaMemset3DAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset3DAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1275,12 +1275,12 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		symbol unsafe.Pointer
 		ret    CudaError_t
 	}{devPtr: devPtr, symbol: symbol}
-	if err := call(symCudaGetSymbolAddress, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetSymbolAddress, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1296,12 +1296,12 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		size   *uint64
 		symbol unsafe.Pointer
 		ret    CudaError_t
 	}{size: size, symbol: symbol}
-	if err := call(symCudaGetSymbolSize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetSymbolSize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1317,14 +1317,14 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, dstDevice int32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr    unsafe.Pointer
 		count     uint64
 		dstDevice int32
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, stream: stream}
-	if err := call(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1340,7 +1340,7 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, dstDevice in
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location CudaMemLocation, flags uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr   unsafe.Pointer
 		count    uint64
 		location CudaMemLocation
@@ -1348,7 +1348,7 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 		stream   CudaStream_t
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
-	if err := call(symCudaMemPrefetchAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1368,14 +1368,14 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 //
 // [cuMemAdvise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAdvise
 func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise, device int32) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		count  uint64
 		advice CudaMemoryAdvise
 		device int32
 		ret    CudaError_t
 	}{devPtr: devPtr, count: count, advice: advice, device: device}
-	if err := call(symCudaMemAdvise, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemAdvise, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1390,14 +1390,14 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise, location CudaMemLocation) error {
-	args := struct {
+	args := &struct {
 		devPtr   unsafe.Pointer
 		count    uint64
 		advice   CudaMemoryAdvise
 		location CudaMemLocation
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
-	if err := call(symCudaMemAdvise_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemAdvise_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1417,7 +1417,7 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 //
 // [cuMemRangeGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemRangeGetAttribute
 func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CudaMemRangeAttribute, devPtr unsafe.Pointer, count uint64) error {
-	args := struct {
+	args := &struct {
 		data      unsafe.Pointer
 		dataSize  uint64
 		attribute CudaMemRangeAttribute
@@ -1425,7 +1425,7 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 		count     uint64
 		ret       CudaError_t
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
-	if err := call(symCudaMemRangeGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemRangeGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1445,7 +1445,7 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 //
 // [cuMemRangeGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemRangeGetAttributes
 func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes *CudaMemRangeAttribute, numAttributes uint64, devPtr unsafe.Pointer, count uint64) error {
-	args := struct {
+	args := &struct {
 		data          *unsafe.Pointer
 		dataSizes     *uint64
 		attributes    *CudaMemRangeAttribute
@@ -1454,7 +1454,7 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 		count         uint64
 		ret           CudaError_t
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
-	if err := call(symCudaMemRangeGetAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemRangeGetAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1481,14 +1481,14 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 // [cuMemcpyDtoH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoH
 // [cuMemcpyHtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoD
 func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst   unsafe.Pointer
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
 		ret   CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1514,7 +1514,7 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 // [cuMemcpyDtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoD
 // [cuMemcpyHtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoD
 func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -1522,7 +1522,7 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyToSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1548,7 +1548,7 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 // [cuMemcpyDtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoD
 // [cuMemcpyDtoH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoH
 func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
 		count  uint64
@@ -1556,7 +1556,7 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyFromSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1581,7 +1581,7 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 // [cuMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2D
 // [cuMemcpy2DUnaligned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DUnaligned
 func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		dpitch uint64
 		src    unsafe.Pointer
@@ -1591,7 +1591,7 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1615,7 +1615,7 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 // [cuMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2D
 // [cuMemcpy2DUnaligned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DUnaligned
 func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -1626,7 +1626,7 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DToArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DToArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1650,7 +1650,7 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 // [cuMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2D
 // [cuMemcpy2DUnaligned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DUnaligned
 func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_const_t, wOffset uint64, hOffset uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		dpitch  uint64
 		src     CudaArray_const_t
@@ -1661,7 +1661,7 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DFromArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DFromArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1685,7 +1685,7 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 // [cuMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2D
 // [cuMemcpy2DUnaligned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DUnaligned
 func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint64, src CudaArray_const_t, wOffsetSrc uint64, hOffsetSrc uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst        CudaArray_t
 		wOffsetDst uint64
 		hOffsetDst uint64
@@ -1697,7 +1697,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DArrayToArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DArrayToArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1721,11 +1721,11 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 //
 // [cuMemcpy3D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3D
 func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		p   *CudaMemcpy3DParms
 		ret CudaError_t
 	}{p: p}
-	if err := call(symCudaMemcpy3D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1746,11 +1746,11 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 //
 // [cuMemcpy3DPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DPeer
 func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
-	args := struct {
+	args := &struct {
 		p   *CudaMemcpy3DPeerParms
 		ret CudaError_t
 	}{p: p}
-	if err := call(symCudaMemcpy3DPeer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DPeer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1765,7 +1765,7 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uint64, count uint64, attrs *CudaMemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dsts      *unsafe.Pointer
 		srcs      *unsafe.Pointer
 		sizes     *uint64
@@ -1777,7 +1777,7 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, stream: stream}
-	if err := call(symCudaMemcpyBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1792,7 +1792,7 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx *uint64, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		numOps  uint64
 		opList  *CudaMemcpy3DBatchOp
 		failIdx *uint64
@@ -1800,7 +1800,7 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, stream: stream}
-	if err := call(symCudaMemcpy3DBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1821,13 +1821,13 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 // [cuMemsetD32]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD32
 // [cuMemsetD8]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD8
 func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
 		count  uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count}
-	if err := call(symCudaMemset, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1849,7 +1849,7 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 // [cuMemsetD2D32]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D32
 // [cuMemsetD2D8]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D8
 func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
@@ -1857,7 +1857,7 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 		height uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
-	if err := call(symCudaMemset2D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset2D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1875,13 +1875,13 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
-	if err := call(symCudaMemset3D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset3D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1908,7 +1908,7 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 // [cuMemcpyDtoHAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoHAsync
 // [cuMemcpyHtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoDAsync
 func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -1916,7 +1916,7 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1943,7 +1943,7 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 // [cuMemcpyDtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoDAsync
 // [cuMemcpyHtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoDAsync
 func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -1952,7 +1952,7 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		stream CudaStream_t
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToSymbolAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToSymbolAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1979,7 +1979,7 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 // [cuMemcpyDtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoDAsync
 // [cuMemcpyDtoHAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoHAsync
 func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
 		count  uint64
@@ -1988,7 +1988,7 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2011,7 +2011,7 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 //
 // [cuMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DAsync
 func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		dpitch uint64
 		src    unsafe.Pointer
@@ -2022,7 +2022,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2045,7 +2045,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 //
 // [cuMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DAsync
 func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -2057,7 +2057,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DToArrayAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DToArrayAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2080,7 +2080,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 //
 // [cuMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DAsync
 func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray_const_t, wOffset uint64, hOffset uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		dpitch  uint64
 		src     CudaArray_const_t
@@ -2092,7 +2092,7 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DFromArrayAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DFromArrayAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2116,12 +2116,12 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 //
 // [cuMemcpy3DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DAsync
 func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
 		ret    CudaError_t
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2142,12 +2142,12 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 //
 // [cuMemcpy3DPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DPeerAsync
 func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
 		ret    CudaError_t
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DPeerAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DPeerAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2169,14 +2169,14 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 // [cuMemsetD32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD32Async
 // [cuMemsetD8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD8Async
 func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
 		count  uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
-	if err := call(symCudaMemsetAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemsetAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2198,7 +2198,7 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 // [cuMemsetD2D32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D32Async
 // [cuMemsetD2D8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D8Async
 func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
@@ -2207,7 +2207,7 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		stream CudaStream_t
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
-	if err := call(symCudaMemset2DAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset2DAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2225,14 +2225,14 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
-	if err := call(symCudaMemset3DAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset3DAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2252,14 +2252,14 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 //
 // [cuMemPrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPrefetchAsync
 func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr    unsafe.Pointer
 		count     uint64
 		dstDevice int32
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, stream: stream}
-	if err := call(symCudaMemPrefetchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPrefetchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2274,7 +2274,7 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, 
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemPrefetchAsync_v2(devPtr unsafe.Pointer, count uint64, location CudaMemLocation, flags uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr   unsafe.Pointer
 		count    uint64
 		location CudaMemLocation
@@ -2282,7 +2282,7 @@ func CudaMemPrefetchAsync_v2(devPtr unsafe.Pointer, count uint64, location CudaM
 		stream   CudaStream_t
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
-	if err := call(symCudaMemPrefetchAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPrefetchAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -16,7 +16,7 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaMemcpyToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -25,7 +25,7 @@ func CudaMemcpyToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpyToArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -43,7 +43,7 @@ func CudaMemcpyToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaMemcpyFromArray_ptds(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint64, hOffset uint64, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		src     CudaArray_const_t
 		wOffset uint64
@@ -52,7 +52,7 @@ func CudaMemcpyFromArray_ptds(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind}
-	if err := call(symCudaMemcpyFromArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -70,7 +70,7 @@ func CudaMemcpyFromArray_ptds(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaMemcpyArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint64, src CudaArray_const_t, wOffsetSrc uint64, hOffsetSrc uint64, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst        CudaArray_t
 		wOffsetDst uint64
 		hOffsetDst uint64
@@ -81,7 +81,7 @@ func CudaMemcpyArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst 
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, count: count, kind: kind}
-	if err := call(symCudaMemcpyArrayToArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyArrayToArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -99,7 +99,7 @@ func CudaMemcpyArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst 
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaMemcpyToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -109,7 +109,7 @@ func CudaMemcpyToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToArrayAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -127,7 +127,7 @@ func CudaMemcpyToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint64, hOffset uint64, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		src     CudaArray_const_t
 		wOffset uint64
@@ -137,7 +137,7 @@ func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wO
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromArrayAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -165,7 +165,7 @@ func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wO
 // [cuMemcpyDtoA]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoA
 // [cuMemcpyHtoA]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoA
 func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -174,7 +174,7 @@ func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsa
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpyToArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -202,7 +202,7 @@ func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsa
 // [cuMemcpyAtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyAtoD
 // [cuMemcpyAtoH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyAtoH
 func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint64, hOffset uint64, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		src     CudaArray_const_t
 		wOffset uint64
@@ -211,7 +211,7 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind}
-	if err := call(symCudaMemcpyFromArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -237,7 +237,7 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 //
 // [cuMemcpyAtoA]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyAtoA
 func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint64, src CudaArray_const_t, wOffsetSrc uint64, hOffsetSrc uint64, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst        CudaArray_t
 		wOffsetDst uint64
 		hOffsetDst uint64
@@ -248,7 +248,7 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, count: count, kind: kind}
-	if err := call(symCudaMemcpyArrayToArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyArrayToArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -276,7 +276,7 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 // [cuMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DAsync
 // [cuMemcpyHtoAAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoAAsync
 func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -286,7 +286,7 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToArrayAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToArrayAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -314,7 +314,7 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 // [cuMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DAsync
 // [cuMemcpyAtoHAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyAtoHAsync
 func CudaMemcpyFromArrayAsync(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint64, hOffset uint64, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		src     CudaArray_const_t
 		wOffset uint64
@@ -324,7 +324,7 @@ func CudaMemcpyFromArrayAsync(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromArrayAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromArrayAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

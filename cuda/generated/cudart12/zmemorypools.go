@@ -14,13 +14,13 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 func CudaMallocAsync_ptsz(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr  *unsafe.Pointer
 		size    uint64
 		hStream CudaStream_t
 		ret     CudaError_t
 	}{devPtr: devPtr, size: size, hStream: hStream}
-	if err := call(symCudaMallocAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -36,12 +36,12 @@ func CudaMallocAsync_ptsz(devPtr *unsafe.Pointer, size uint64, hStream CudaStrea
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr  unsafe.Pointer
 		hStream CudaStream_t
 		ret     CudaError_t
 	}{devPtr: devPtr, hStream: hStream}
-	if err := call(symCudaFreeAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFreeAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -61,12 +61,12 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 //
 // [cuMemPoolTrimTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolTrimTo
 func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
-	args := struct {
+	args := &struct {
 		memPool        CudaMemPool_t
 		minBytesToKeep uint64
 		ret            CudaError_t
 	}{memPool: memPool, minBytesToKeep: minBytesToKeep}
-	if err := call(symCudaMemPoolTrimTo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolTrimTo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -86,13 +86,13 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 //
 // [cuMemPoolSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolSetAttribute
 func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		memPool CudaMemPool_t
 		attr    CudaMemPoolAttr
 		value   unsafe.Pointer
 		ret     CudaError_t
 	}{memPool: memPool, attr: attr, value: value}
-	if err := call(symCudaMemPoolSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -112,13 +112,13 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 //
 // [cuMemPoolGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolGetAttribute
 func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		memPool CudaMemPool_t
 		attr    CudaMemPoolAttr
 		value   unsafe.Pointer
 		ret     CudaError_t
 	}{memPool: memPool, attr: attr, value: value}
-	if err := call(symCudaMemPoolGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -138,13 +138,13 @@ func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 //
 // [cuMemPoolSetAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolSetAccess
 func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, count uint64) error {
-	args := struct {
+	args := &struct {
 		memPool  CudaMemPool_t
 		descList *CudaMemAccessDesc
 		count    uint64
 		ret      CudaError_t
 	}{memPool: memPool, descList: descList, count: count}
-	if err := call(symCudaMemPoolSetAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolSetAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -161,13 +161,13 @@ func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, co
 //
 // [cuMemPoolGetAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolGetAccess
 func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, location *CudaMemLocation) error {
-	args := struct {
+	args := &struct {
 		flags    *CudaMemAccessFlags
 		memPool  CudaMemPool_t
 		location *CudaMemLocation
 		ret      CudaError_t
 	}{flags: flags, memPool: memPool, location: location}
-	if err := call(symCudaMemPoolGetAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolGetAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -187,12 +187,12 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 //
 // [cuMemPoolCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolCreate
 func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) error {
-	args := struct {
+	args := &struct {
 		memPool   *CudaMemPool_t
 		poolProps *CudaMemPoolProps
 		ret       CudaError_t
 	}{memPool: memPool, poolProps: poolProps}
-	if err := call(symCudaMemPoolCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -212,11 +212,11 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 //
 // [cuMemPoolDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolDestroy
 func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
-	args := struct {
+	args := &struct {
 		memPool CudaMemPool_t
 		ret     CudaError_t
 	}{memPool: memPool}
-	if err := call(symCudaMemPoolDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -232,14 +232,14 @@ func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 func CudaMallocFromPoolAsync_ptsz(ptr *unsafe.Pointer, size uint64, memPool CudaMemPool_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		ptr     *unsafe.Pointer
 		size    uint64
 		memPool CudaMemPool_t
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{ptr: ptr, size: size, memPool: memPool, stream: stream}
-	if err := call(symCudaMallocFromPoolAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocFromPoolAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -259,14 +259,14 @@ func CudaMallocFromPoolAsync_ptsz(ptr *unsafe.Pointer, size uint64, memPool Cuda
 //
 // [cuMemPoolExportToShareableHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolExportToShareableHandle
 func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool CudaMemPool_t, handleType CudaMemAllocationHandleType, flags uint32) error {
-	args := struct {
+	args := &struct {
 		shareableHandle unsafe.Pointer
 		memPool         CudaMemPool_t
 		handleType      CudaMemAllocationHandleType
 		flags           uint32
 		ret             CudaError_t
 	}{shareableHandle: shareableHandle, memPool: memPool, handleType: handleType, flags: flags}
-	if err := call(symCudaMemPoolExportToShareableHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolExportToShareableHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -286,14 +286,14 @@ func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool 
 //
 // [cuMemPoolImportFromShareableHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolImportFromShareableHandle
 func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandle unsafe.Pointer, handleType CudaMemAllocationHandleType, flags uint32) error {
-	args := struct {
+	args := &struct {
 		memPool         *CudaMemPool_t
 		shareableHandle unsafe.Pointer
 		handleType      CudaMemAllocationHandleType
 		flags           uint32
 		ret             CudaError_t
 	}{memPool: memPool, shareableHandle: shareableHandle, handleType: handleType, flags: flags}
-	if err := call(symCudaMemPoolImportFromShareableHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -313,12 +313,12 @@ func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandl
 //
 // [cuMemPoolExportPointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolExportPointer
 func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		exportData *CudaMemPoolPtrExportData
 		ptr        unsafe.Pointer
 		ret        CudaError_t
 	}{exportData: exportData, ptr: ptr}
-	if err := call(symCudaMemPoolExportPointer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolExportPointer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -336,13 +336,13 @@ func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.P
 //
 // [cuMemPoolImportPointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolImportPointer
 func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, exportData *CudaMemPoolPtrExportData) error {
-	args := struct {
+	args := &struct {
 		ptr        *unsafe.Pointer
 		memPool    CudaMemPool_t
 		exportData *CudaMemPoolPtrExportData
 		ret        CudaError_t
 	}{ptr: ptr, memPool: memPool, exportData: exportData}
-	if err := call(symCudaMemPoolImportPointer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPoolImportPointer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -361,13 +361,13 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 //
 // [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
 func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr  *unsafe.Pointer
 		size    uint64
 		hStream CudaStream_t
 		ret     CudaError_t
 	}{devPtr: devPtr, size: size, hStream: hStream}
-	if err := call(symCudaMallocAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -386,12 +386,12 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 //
 // [cuMemFreeAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeAsync
 func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr  unsafe.Pointer
 		hStream CudaStream_t
 		ret     CudaError_t
 	}{devPtr: devPtr, hStream: hStream}
-	if err := call(symCudaFreeAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFreeAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -410,14 +410,14 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 //
 // [cuMemAllocFromPoolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocFromPoolAsync
 func CudaMallocFromPoolAsync(ptr *unsafe.Pointer, size uint64, memPool CudaMemPool_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		ptr     *unsafe.Pointer
 		size    uint64
 		memPool CudaMemPool_t
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{ptr: ptr, size: size, memPool: memPool, stream: stream}
-	if err := call(symCudaMallocFromPoolAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocFromPoolAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -17,14 +17,14 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
 func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsafe.Pointer, blockSize int32, dynamicSMemSize uint64) error {
-	args := struct {
+	args := &struct {
 		numBlocks       *int32
 		func_           unsafe.Pointer
 		blockSize       int32
 		dynamicSMemSize uint64
 		ret             CudaError_t
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize}
-	if err := call(symCudaOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -42,14 +42,14 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
 func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ unsafe.Pointer, numBlocks int32, blockSize int32) error {
-	args := struct {
+	args := &struct {
 		dynamicSmemSize *uint64
 		func_           unsafe.Pointer
 		numBlocks       int32
 		blockSize       int32
 		ret             CudaError_t
 	}{dynamicSmemSize: dynamicSmemSize, func_: func_, numBlocks: numBlocks, blockSize: blockSize}
-	if err := call(symCudaOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -68,7 +68,7 @@ func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ un
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
 func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func_ unsafe.Pointer, blockSize int32, dynamicSMemSize uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		numBlocks       *int32
 		func_           unsafe.Pointer
 		blockSize       int32
@@ -76,7 +76,7 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 		flags           uint32
 		ret             CudaError_t
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize, flags: flags}
-	if err := call(symCudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -94,13 +94,13 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
 func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Pointer, launchConfig *CudaLaunchConfig_t) error {
-	args := struct {
+	args := &struct {
 		clusterSize  *int32
 		func_        unsafe.Pointer
 		launchConfig *CudaLaunchConfig_t
 		ret          CudaError_t
 	}{clusterSize: clusterSize, func_: func_, launchConfig: launchConfig}
-	if err := call(symCudaOccupancyMaxPotentialClusterSize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaOccupancyMaxPotentialClusterSize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -118,13 +118,13 @@ func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Point
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
 func CudaOccupancyMaxActiveClusters(numClusters *int32, func_ unsafe.Pointer, launchConfig *CudaLaunchConfig_t) error {
-	args := struct {
+	args := &struct {
 		numClusters  *int32
 		func_        unsafe.Pointer
 		launchConfig *CudaLaunchConfig_t
 		ret          CudaError_t
 	}{numClusters: numClusters, func_: func_, launchConfig: launchConfig}
-	if err := call(symCudaOccupancyMaxActiveClusters, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaOccupancyMaxActiveClusters, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -18,13 +18,13 @@ import "unsafe"
 //
 // [cuDeviceCanAccessPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceCanAccessPeer
 func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int32) error {
-	args := struct {
+	args := &struct {
 		canAccessPeer *int32
 		device        int32
 		peerDevice    int32
 		ret           CudaError_t
 	}{canAccessPeer: canAccessPeer, device: device, peerDevice: peerDevice}
-	if err := call(symCudaDeviceCanAccessPeer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceCanAccessPeer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -45,12 +45,12 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 //
 // [cuCtxEnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxEnablePeerAccess
 func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		peerDevice int32
 		flags      uint32
 		ret        CudaError_t
 	}{peerDevice: peerDevice, flags: flags}
-	if err := call(symCudaDeviceEnablePeerAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceEnablePeerAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -71,11 +71,11 @@ func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 //
 // [cuCtxDisablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxDisablePeerAccess
 func CudaDeviceDisablePeerAccess(peerDevice int32) error {
-	args := struct {
+	args := &struct {
 		peerDevice int32
 		ret        CudaError_t
 	}{peerDevice: peerDevice}
-	if err := call(symCudaDeviceDisablePeerAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceDisablePeerAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -22,6 +22,7 @@ type Uchar1 struct {
 // Char2 is the struct char2.
 type Char2 struct {
 	_ structs.HostLayout
+	_ [0]uint16
 	X int8
 	Y int8
 }
@@ -29,6 +30,7 @@ type Char2 struct {
 // Uchar2 is the struct uchar2.
 type Uchar2 struct {
 	_ structs.HostLayout
+	_ [0]uint16
 	X uint8
 	Y uint8
 }
@@ -52,6 +54,7 @@ type Uchar3 struct {
 // Char4 is the struct char4.
 type Char4 struct {
 	_ structs.HostLayout
+	_ [0]uint32
 	X int8
 	Y int8
 	Z int8
@@ -61,6 +64,7 @@ type Char4 struct {
 // Uchar4 is the struct uchar4.
 type Uchar4 struct {
 	_ structs.HostLayout
+	_ [0]uint32
 	X uint8
 	Y uint8
 	Z uint8
@@ -82,6 +86,7 @@ type Ushort1 struct {
 // Short2 is the struct short2.
 type Short2 struct {
 	_ structs.HostLayout
+	_ [0]uint32
 	X int16
 	Y int16
 }
@@ -89,6 +94,7 @@ type Short2 struct {
 // Ushort2 is the struct ushort2.
 type Ushort2 struct {
 	_ structs.HostLayout
+	_ [0]uint32
 	X uint16
 	Y uint16
 }
@@ -112,6 +118,7 @@ type Ushort3 struct {
 // Short4 is the struct short4.
 type Short4 struct {
 	_ structs.HostLayout
+	_ [0]uint64
 	X int16
 	Y int16
 	Z int16
@@ -121,6 +128,7 @@ type Short4 struct {
 // Ushort4 is the struct ushort4.
 type Ushort4 struct {
 	_ structs.HostLayout
+	_ [0]uint64
 	X uint16
 	Y uint16
 	Z uint16
@@ -142,6 +150,7 @@ type Uint1 struct {
 // Int2 is the struct int2.
 type Int2 struct {
 	_ structs.HostLayout
+	_ [0]uint64
 	X int32
 	Y int32
 }
@@ -149,6 +158,7 @@ type Int2 struct {
 // Uint2 is the struct uint2.
 type Uint2 struct {
 	_ structs.HostLayout
+	_ [0]uint64
 	X uint32
 	Y uint32
 }
@@ -174,6 +184,7 @@ type Uint3 struct {
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewInt4.
 type Int4 struct {
 	_ structs.HostLayout
+	_ [0]uint64
 	X int32
 	Y int32
 	Z int32
@@ -192,6 +203,7 @@ func NewInt4() *Int4 {
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUint4.
 type Uint4 struct {
 	_ structs.HostLayout
+	_ [0]uint64
 	X uint32
 	Y uint32
 	Z uint32
@@ -310,6 +322,7 @@ type Float1 struct {
 // Float2 is the struct float2.
 type Float2 struct {
 	_ structs.HostLayout
+	_ [0]uint64
 	X float32
 	Y float32
 }
@@ -327,6 +340,7 @@ type Float3 struct {
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewFloat4.
 type Float4 struct {
 	_ structs.HostLayout
+	_ [0]uint64
 	X float32
 	Y float32
 	Z float32
@@ -614,15 +628,28 @@ type CudaMemsetParamsV2 struct {
 	Height      uint64
 }
 
-// CudaAccessPolicyWindow is the struct cudaAccessPolicyWindow.
+// CudaAccessPolicyWindow is a range of device addresses whose accesses get a preference of their
+// own in the L2 cache.
+//
+// It does nothing until part of the cache is set aside by [CudaLimitPersistingL2CacheSize], which
+// is 0 at first. A stream or kernel has one window. Lines stay persistent after the window is gone;
+// [cuCtxResetPersistingL2Cache] frees them. It changes speed only, never results.
+//
+// [cuCtxResetPersistingL2Cache]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxResetPersistingL2Cache
 type CudaAccessPolicyWindow struct {
-	_         structs.HostLayout
-	Base_ptr  unsafe.Pointer
+	_ structs.HostLayout
+	// the first byte, a device address; the driver may round it
+	Base_ptr unsafe.Pointer
+	// length, at most [CudaDevAttrMaxAccessPolicyWindowSize]; 0 means no window
 	Num_bytes uint64
-	HitRatio  float32
-	HitProp   CudaAccessProperty
-	MissProp  CudaAccessProperty
-	_         [4]byte
+	// the share of the lines, from 0 to 1, that get hitProp; which ones is up to the hardware. Choose
+	// it such that the share fits into what is set aside, or lines push each other out
+	HitRatio float32
+	// for that share of the accesses
+	HitProp CudaAccessProperty
+	// for the others; normal or streaming, not persisting
+	MissProp CudaAccessProperty
+	_        [4]byte
 }
 
 // CudaHostNodeParams is the struct cudaHostNodeParams.
@@ -730,27 +757,47 @@ type CudaPointerAttributes struct {
 	HostPointer   unsafe.Pointer
 }
 
-// CudaFuncAttributes is the struct cudaFuncAttributes.
+// CudaFuncAttributes is everything [CudaFuncGetAttributes] knows about a kernel on the current
+// device.
+//
+// Asking loads the kernel, if that has not happened yet.
 type CudaFuncAttributes struct {
-	_                                 structs.HostLayout
-	SharedSizeBytes                   uint64
-	ConstSizeBytes                    uint64
-	LocalSizeBytes                    uint64
-	MaxThreadsPerBlock                int32
-	NumRegs                           int32
-	PtxVersion                        int32
-	BinaryVersion                     int32
-	CacheModeCA                       int32
-	MaxDynamicSharedSizeBytes         int32
-	PreferredShmemCarveout            int32
-	ClusterDimMustBeSet               int32
-	RequiredClusterWidth              int32
-	RequiredClusterHeight             int32
-	RequiredClusterDepth              int32
+	_ structs.HostLayout
+	// shared memory that the kernel declares
+	SharedSizeBytes uint64
+	// constant memory that it uses
+	ConstSizeBytes uint64
+	// local memory of each thread; not 0 hints at spilled registers
+	LocalSizeBytes uint64
+	// the largest block that its registers permit
+	MaxThreadsPerBlock int32
+	// registers of each thread
+	NumRegs int32
+	// virtual architecture of the PTX: 90 for compute_90
+	PtxVersion int32
+	// architecture of the machine code: 90 for sm_90
+	BinaryVersion int32
+	// 1 if compiled to cache global reads in L1
+	CacheModeCA int32
+	// what a launch may ask for at present; settable
+	MaxDynamicSharedSizeBytes int32
+	// wish for shared memory in percent; -1 is none
+	PreferredShmemCarveout int32
+	// 1 if a launch must give a cluster size
+	ClusterDimMustBeSet int32
+	// blocks in x of the only permitted cluster, or 0
+	RequiredClusterWidth int32
+	// blocks in y of that cluster, or 0
+	RequiredClusterHeight int32
+	// blocks in z of that cluster, or 0
+	RequiredClusterDepth int32
+	// a [CudaClusterSchedulingPolicy]
 	ClusterSchedulingPolicyPreference int32
-	NonPortableClusterSizeAllowed     int32
-	Reserved                          [16]int32
-	_                                 [4]byte
+	// 1 if clusters beyond 8 blocks are permitted
+	NonPortableClusterSizeAllowed int32
+	// zero
+	Reserved [16]int32
+	_        [4]byte
 }
 
 // CudaMemLocation is the struct cudaMemLocation.
@@ -880,110 +927,214 @@ type CudaMemcpy3DBatchOp struct {
 	Flags          uint32
 }
 
-// CUuuid_st is the struct CUuuid_st.
+// CUuuid_st is the 16-byte identity of a device, in the order in which nvidia-smi -L prints it
+// after "GPU-" or "MIG-".
+//
+// It stays the same across processes, reboots and renumbering, which ordinals do not.
 type CUuuid_st struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// the identity; char is signed in C, so convert each to byte before printing
 	Bytes [16]byte
 }
 
-// CudaDeviceProp is the struct cudaDeviceProp.
+// CudaDeviceProp is what [CudaGetDeviceProperties] tells about a device at once.
+//
+// Filling it costs far more than a few questions to [CudaDeviceGetAttribute]: milliseconds, mostly
+// for the fields about clocks and PCI. In 13.0 several fields were dropped, and the struct of 12
+// had grown before, so each major version has a layout of its own; the package knows the right one.
+// Fields that are yes or no hold 1 or 0.
 type CudaDeviceProp struct {
-	_                                      structs.HostLayout
-	Name                                   [256]byte
-	Uuid                                   CudaUUID_t
-	Luid                                   [8]byte
-	LuidDeviceNodeMask                     uint32
-	_                                      [4]byte
-	TotalGlobalMem                         uint64
-	SharedMemPerBlock                      uint64
-	RegsPerBlock                           int32
-	WarpSize                               int32
-	MemPitch                               uint64
-	MaxThreadsPerBlock                     int32
-	MaxThreadsDim                          [3]int32
-	MaxGridSize                            [3]int32
-	ClockRate                              int32
-	TotalConstMem                          uint64
-	Major                                  int32
-	Minor                                  int32
-	TextureAlignment                       uint64
-	TexturePitchAlignment                  uint64
-	DeviceOverlap                          int32
-	MultiProcessorCount                    int32
-	KernelExecTimeoutEnabled               int32
-	Integrated                             int32
-	CanMapHostMemory                       int32
-	ComputeMode                            int32
-	MaxTexture1D                           int32
-	MaxTexture1DMipmap                     int32
-	MaxTexture1DLinear                     int32
-	MaxTexture2D                           [2]int32
-	MaxTexture2DMipmap                     [2]int32
-	MaxTexture2DLinear                     [3]int32
-	MaxTexture2DGather                     [2]int32
-	MaxTexture3D                           [3]int32
-	MaxTexture3DAlt                        [3]int32
-	MaxTextureCubemap                      int32
-	MaxTexture1DLayered                    [2]int32
-	MaxTexture2DLayered                    [3]int32
-	MaxTextureCubemapLayered               [2]int32
-	MaxSurface1D                           int32
-	MaxSurface2D                           [2]int32
-	MaxSurface3D                           [3]int32
-	MaxSurface1DLayered                    [2]int32
-	MaxSurface2DLayered                    [3]int32
-	MaxSurfaceCubemap                      int32
-	MaxSurfaceCubemapLayered               [2]int32
-	SurfaceAlignment                       uint64
-	ConcurrentKernels                      int32
-	ECCEnabled                             int32
-	PciBusID                               int32
-	PciDeviceID                            int32
-	PciDomainID                            int32
-	TccDriver                              int32
-	AsyncEngineCount                       int32
-	UnifiedAddressing                      int32
-	MemoryClockRate                        int32
-	MemoryBusWidth                         int32
-	L2CacheSize                            int32
-	PersistingL2CacheMaxSize               int32
-	MaxThreadsPerMultiProcessor            int32
-	StreamPrioritiesSupported              int32
-	GlobalL1CacheSupported                 int32
-	LocalL1CacheSupported                  int32
-	SharedMemPerMultiprocessor             uint64
-	RegsPerMultiprocessor                  int32
-	ManagedMemory                          int32
-	IsMultiGpuBoard                        int32
-	MultiGpuBoardGroupID                   int32
-	HostNativeAtomicSupported              int32
-	SingleToDoublePrecisionPerfRatio       int32
-	PageableMemoryAccess                   int32
-	ConcurrentManagedAccess                int32
-	ComputePreemptionSupported             int32
-	CanUseHostPointerForRegisteredMem      int32
-	CooperativeLaunch                      int32
-	CooperativeMultiDeviceLaunch           int32
-	SharedMemPerBlockOptin                 uint64
+	_ structs.HostLayout
+	// the model, zero-terminated ASCII
+	Name [256]byte
+	// the identity of the device, or of the MIG instance, across processes and restarts
+	Uuid CudaUUID_t
+	// on Windows the identity that Direct3D uses as well; elsewhere without meaning
+	Luid [8]byte
+	// on Windows which node of a linked adapter it is; elsewhere without meaning
+	LuidDeviceNodeMask uint32
+	_                  [4]byte
+	// bytes of device memory; how much is free tells [CudaMemGetInfo]
+	TotalGlobalMem uint64
+	// bytes of shared memory that a block gets without permission for more
+	SharedMemPerBlock uint64
+	// 32-bit registers for one block
+	RegsPerBlock int32
+	// threads of a warp
+	WarpSize int32
+	// bytes between rows that copies accept
+	MemPitch uint64
+	// threads of a block, all dimensions multiplied
+	MaxThreadsPerBlock int32
+	// extents of a block in x, y and z
+	MaxThreadsDim [3]int32
+	// extents of a grid in x, y and z
+	MaxGridSize [3]int32
+	// highest clock of the multiprocessors in kHz; since 13.0 only as [CudaDevAttrClockRate]
+	ClockRate int32
+	// bytes of constant memory
+	TotalConstMem uint64
+	// compute capability before the point
+	Major int32
+	// compute capability behind the point
+	Minor int32
+	// bytes to which linear memory under a texture must be aligned
+	TextureAlignment uint64
+	// bytes of which the pitch of a texture on pitched memory must be a multiple
+	TexturePitchAlignment uint64
+	// superseded by asyncEngineCount
+	DeviceOverlap int32
+	// multiprocessors
+	MultiProcessorCount int32
+	// whether a watchdog ends long kernels; since 13.0 only as [CudaDevAttrKernelExecTimeout]
+	KernelExecTimeoutEnabled int32
+	// whether the GPU shares the processor's memory
+	Integrated int32
+	// whether kernels can use pinned host memory in place
+	CanMapHostMemory int32
+	// who may use the device, a [CudaComputeMode]; since 13.0 only as [CudaDevAttrComputeMode]
+	ComputeMode int32
+	// elements of a 1D texture
+	MaxTexture1D int32
+	// elements of the largest level of a mipmapped 1D texture
+	MaxTexture1DMipmap int32
+	// replaced by [CudaDeviceGetTexture1DLinearMaxWidth], since the limit depends on the element
+	MaxTexture1DLinear int32
+	// width and height of a 2D texture
+	MaxTexture2D [2]int32
+	// width and height of the largest level of a mipmapped 2D texture
+	MaxTexture2DMipmap [2]int32
+	// width and height in elements, then the pitch in bytes, of a 2D texture on pitched memory
+	MaxTexture2DLinear [3]int32
+	// width and height of a 2D texture made for gathering
+	MaxTexture2DGather [2]int32
+	// width, height and depth of a 3D texture
+	MaxTexture3D [3]int32
+	// the other permitted shape of a 3D texture, deeper and narrower
+	MaxTexture3DAlt [3]int32
+	// edge of a cube map texture
+	MaxTextureCubemap int32
+	// width and number of layers of a layered 1D texture
+	MaxTexture1DLayered [2]int32
+	// width, height and number of layers of a layered 2D texture
+	MaxTexture2DLayered [3]int32
+	// edge and number of layers of a layered cube map texture
+	MaxTextureCubemapLayered [2]int32
+	// elements of a 1D surface
+	MaxSurface1D int32
+	// width and height of a 2D surface
+	MaxSurface2D [2]int32
+	// width, height and depth of a 3D surface
+	MaxSurface3D [3]int32
+	// width and number of layers of a layered 1D surface
+	MaxSurface1DLayered [2]int32
+	// width, height and number of layers of a layered 2D surface
+	MaxSurface2DLayered [3]int32
+	// edge of a cube map surface
+	MaxSurfaceCubemap int32
+	// edge and number of layers of a layered cube map surface
+	MaxSurfaceCubemapLayered [2]int32
+	// bytes to which surfaces must be aligned
+	SurfaceAlignment uint64
+	// whether kernels of different streams can overlap
+	ConcurrentKernels int32
+	// whether memory errors are corrected
+	ECCEnabled int32
+	// bus of the PCI address
+	PciBusID int32
+	// slot of the PCI address, not the model
+	PciDeviceID int32
+	// domain of the PCI address
+	PciDomainID int32
+	// whether a Windows driver without graphics serves it
+	TccDriver int32
+	// copy engines
+	AsyncEngineCount int32
+	// whether host and device share one address space
+	UnifiedAddressing int32
+	// highest clock of the memory in kHz; since 13.0 only as [CudaDevAttrMemoryClockRate]
+	MemoryClockRate int32
+	// width of the memory bus in bits
+	MemoryBusWidth int32
+	// bytes of L2 cache
+	L2CacheSize int32
+	// bytes of it that can be set aside for persisting lines
+	PersistingL2CacheMaxSize int32
+	// threads resident on one multiprocessor
+	MaxThreadsPerMultiProcessor int32
+	// whether stream priorities have an effect
+	StreamPrioritiesSupported int32
+	// whether global memory is cached in L1
+	GlobalL1CacheSupported int32
+	// whether local memory is cached in L1
+	LocalL1CacheSupported int32
+	// bytes of shared memory for all blocks of one multiprocessor
+	SharedMemPerMultiprocessor uint64
+	// 32-bit registers for all blocks of one multiprocessor
+	RegsPerMultiprocessor int32
+	// whether managed memory can be allocated
+	ManagedMemory int32
+	// whether the board carries several GPUs
+	IsMultiGpuBoard int32
+	// the same for all GPUs of such a board
+	MultiGpuBoardGroupID int32
+	// whether the link to the host carries atomic operations
+	HostNativeAtomicSupported int32
+	// speed of single to double precision; since 13.0 only as
+	// [CudaDevAttrSingleToDoublePrecisionPerfRatio]
+	SingleToDoublePrecisionPerfRatio int32
+	// whether kernels may use ordinary host memory
+	PageableMemoryAccess int32
+	// whether the host may touch managed memory while kernels run
+	ConcurrentManagedAccess int32
+	// whether a running kernel can be interrupted and resumed
+	ComputePreemptionSupported int32
+	// whether registered host memory keeps its address on the device
+	CanUseHostPointerForRegisteredMem int32
+	// whether a grid may synchronize as a whole
+	CooperativeLaunch int32
+	// whether several devices could run one cooperative launch; that way was given up
+	CooperativeMultiDeviceLaunch int32
+	// bytes of shared memory of a block with permission
+	SharedMemPerBlockOptin uint64
+	// whether that access goes through the page tables of the CPU
 	PageableMemoryAccessUsesHostPageTables int32
-	DirectManagedMemAccessFromHost         int32
-	MaxBlocksPerMultiProcessor             int32
-	AccessPolicyMaxWindowSize              int32
-	ReservedSharedMemPerBlock              uint64
-	HostRegisterSupported                  int32
-	SparseCudaArraySupported               int32
-	HostRegisterReadOnlySupported          int32
-	TimelineSemaphoreInteropSupported      int32
-	MemoryPoolsSupported                   int32
-	GpuDirectRDMASupported                 int32
-	GpuDirectRDMAFlushWritesOptions        uint32
-	GpuDirectRDMAWritesOrdering            int32
-	MemoryPoolSupportedHandleTypes         uint32
-	DeferredMappingCudaArraySupported      int32
-	IpcEventSupported                      int32
-	ClusterLaunch                          int32
-	UnifiedFunctionPointers                int32
-	Reserved                               [63]int32
+	// whether the CPU reaches managed memory on the device without moving it
+	DirectManagedMemAccessFromHost int32
+	// blocks resident on one multiprocessor
+	MaxBlocksPerMultiProcessor int32
+	// bytes that an access policy window can cover
+	AccessPolicyMaxWindowSize int32
+	// bytes of shared memory that the system keeps of every block
+	ReservedSharedMemPerBlock uint64
+	// whether host memory can be registered
+	HostRegisterSupported int32
+	// whether arrays can be backed in part
+	SparseCudaArraySupported int32
+	// whether memory that the process may only read can be registered
+	HostRegisterReadOnlySupported int32
+	// whether timeline semaphores can be imported
+	TimelineSemaphoreInteropSupported int32
+	// whether stream-ordered allocation works
+	MemoryPoolsSupported int32
+	// whether other hardware can reach device memory
+	GpuDirectRDMASupported int32
+	// bits of [CudaFlushGPUDirectRDMAWritesOptions]
+	GpuDirectRDMAFlushWritesOptions uint32
+	// a [CudaGPUDirectRDMAWritesOrdering]
+	GpuDirectRDMAWritesOrdering int32
+	// bits of [CudaMemAllocationHandleType]
+	MemoryPoolSupportedHandleTypes uint32
+	// whether arrays can be made before their memory
+	DeferredMappingCudaArraySupported int32
+	// whether events can be shared between processes
+	IpcEventSupported int32
+	// whether blocks can form clusters
+	ClusterLaunch int32
+	// whether functions have one address for host and device
+	UnifiedFunctionPointers int32
+	// zero
+	Reserved [63]int32
 }
 
 // CudaIpcEventHandle_t is the struct cudaIpcEventHandle_t.
@@ -1312,25 +1463,44 @@ type CudaExternalSemaphoreWaitParams_params_keyedMutex struct {
 	_         [4]byte
 }
 
-// CudalibraryHostUniversalFunctionAndDataTable is the struct
-// cudalibraryHostUniversalFunctionAndDataTable.
+// CudalibraryHostUniversalFunctionAndDataTable is a pair of tables in host memory by which device
+// code of a library finds functions and data of the host program.
+//
+// It is made for code that compilers generate. NVIDIA documents nothing about the tables' contents.
 type CudalibraryHostUniversalFunctionAndDataTable struct {
-	_                  structs.HostLayout
-	FunctionTable      unsafe.Pointer
+	_ structs.HostLayout
+	// the functions
+	FunctionTable unsafe.Pointer
+	// bytes of that table
 	FunctionWindowSize uint64
-	DataTable          unsafe.Pointer
-	DataWindowSize     uint64
+	// the data
+	DataTable unsafe.Pointer
+	// bytes of that table
+	DataWindowSize uint64
 }
 
-// CudaLaunchParams is the struct cudaLaunchParams.
+// CudaLaunchParams is one device's part of a cooperative launch over several devices.
+//
+// That way of launching has been given up: the runtime's 13.0 has neither function nor type, and
+// the driver's [cuLaunchCooperativeKernelMultiDevice] asks for the same kernel, grid and block on
+// every device and a stream created on each. Use one cooperative launch a device, and peer memory
+// to synchronize.
+//
+// [cuLaunchCooperativeKernelMultiDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchCooperativeKernelMultiDevice
 type CudaLaunchParams struct {
-	_         structs.HostLayout
-	Func      unsafe.Pointer
-	GridDim   Dim3
-	BlockDim  Dim3
-	Args      *unsafe.Pointer
+	_ structs.HostLayout
+	// the kernel, of the device at hand
+	Func unsafe.Pointer
+	// blocks, the same in every part
+	GridDim Dim3
+	// threads of a block, the same in every part
+	BlockDim Dim3
+	// pointers to the arguments, read during the call
+	Args *unsafe.Pointer
+	// bytes of dynamic shared memory of a block
 	SharedMem uint64
-	Stream    CudaStream_t
+	// a stream that was created; the default streams are refused
+	Stream CudaStream_t
 }
 
 // CudaKernelNodeParams is the struct cudaKernelNodeParams.
@@ -1638,14 +1808,24 @@ type CudaGraphKernelNodeUpdate_updateData_param struct {
 	Size   uint64
 }
 
-// CudaLaunchMemSyncDomainMap is the struct cudaLaunchMemSyncDomainMap.
+// CudaLaunchMemSyncDomainMap is the pair of hardware domains that the two logical memory domains
+// mean for a stream or a kernel.
+//
+// Numbers are below [CudaDevAttrMemSyncDomainCount], which is 4 on devices of compute capability
+// 9.0 and 1 where there are no domains. Unset, the map is 0 and 1.
 type CudaLaunchMemSyncDomainMap struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// hardware domain of the default one
 	Default_ uint8
-	Remote   uint8
+	// hardware domain of the remote one
+	Remote uint8
 }
 
-// CudaLaunchAttributeValue is the union cudaLaunchAttributeValue.
+// CudaLaunchAttributeValue is the value of a launch attribute; the [CudaLaunchAttributeID] beside
+// it says which member counts.
+//
+// All members begin at the same address. Zero the union before one is set: what is left over from
+// another member is read as part of this one.
 //
 // It is a union of 64 bytes: its members overlap, and a method gives the address of each.
 type CudaLaunchAttributeValue struct {
@@ -1653,77 +1833,80 @@ type CudaLaunchAttributeValue struct {
 	data [8]uint64
 }
 
-// Pad is the member pad, inside u.
+// the 64 bytes that every version of the union has
 func (u *CudaLaunchAttributeValue) Pad() *[64]byte {
 	return (*[64]byte)(unsafe.Pointer(u))
 }
 
-// AccessPolicyWindow is the member accessPolicyWindow, inside u.
+// the window; all zero, or a length of 0, takes it away
 func (u *CudaLaunchAttributeValue) AccessPolicyWindow() *CudaAccessPolicyWindow {
 	return (*CudaAccessPolicyWindow)(unsafe.Pointer(u))
 }
 
-// Cooperative is the member cooperative, inside u.
+// 1 for a cooperative launch
 func (u *CudaLaunchAttributeValue) Cooperative() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// SyncPolicy is the member syncPolicy, inside u.
+// the way of waiting
 func (u *CudaLaunchAttributeValue) SyncPolicy() *CudaSynchronizationPolicy {
 	return (*CudaSynchronizationPolicy)(unsafe.Pointer(u))
 }
 
-// ClusterDim is the member clusterDim, inside u.
+// the size of a cluster in blocks; the product is at most 8 to be portable, 16 with permission on
+// some devices
 func (u *CudaLaunchAttributeValue) ClusterDim() *CudaLaunchAttributeValue_clusterDim {
 	return (*CudaLaunchAttributeValue_clusterDim)(unsafe.Pointer(u))
 }
 
-// ClusterSchedulingPolicyPreference is the member clusterSchedulingPolicyPreference, inside u.
+// the wish, [CudaClusterSchedulingPolicy]
 func (u *CudaLaunchAttributeValue) ClusterSchedulingPolicyPreference() *CudaClusterSchedulingPolicy {
 	return (*CudaClusterSchedulingPolicy)(unsafe.Pointer(u))
 }
 
-// ProgrammaticStreamSerializationAllowed is the member programmaticStreamSerializationAllowed, inside u.
+// 1 lets the kernel overlap with the end of the one before it
 func (u *CudaLaunchAttributeValue) ProgrammaticStreamSerializationAllowed() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// ProgrammaticEvent is the member programmaticEvent, inside u.
+// the event that blocks trigger while they run
 func (u *CudaLaunchAttributeValue) ProgrammaticEvent() *CudaLaunchAttributeValue_programmaticEvent {
 	return (*CudaLaunchAttributeValue_programmaticEvent)(unsafe.Pointer(u))
 }
 
-// Priority is the member priority, inside u.
+// the number, within the range of [cuCtxGetStreamPriorityRange]; lower means sooner
+//
+// [cuCtxGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetStreamPriorityRange
 func (u *CudaLaunchAttributeValue) Priority() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// MemSyncDomainMap is the member memSyncDomainMap, inside u.
+// the two hardware domains
 func (u *CudaLaunchAttributeValue) MemSyncDomainMap() *CudaLaunchMemSyncDomainMap {
 	return (*CudaLaunchMemSyncDomainMap)(unsafe.Pointer(u))
 }
 
-// MemSyncDomain is the member memSyncDomain, inside u.
+// which of the two logical domains
 func (u *CudaLaunchAttributeValue) MemSyncDomain() *CudaLaunchMemSyncDomain {
 	return (*CudaLaunchMemSyncDomain)(unsafe.Pointer(u))
 }
 
-// PreferredClusterDim is the member preferredClusterDim, inside u.
+// the larger cluster, a multiple of clusterDim in x and y
 func (u *CudaLaunchAttributeValue) PreferredClusterDim() *CudaLaunchAttributeValue_preferredClusterDim {
 	return (*CudaLaunchAttributeValue_preferredClusterDim)(unsafe.Pointer(u))
 }
 
-// LaunchCompletionEvent is the member launchCompletionEvent, inside u.
+// the event that fires when the blocks have begun
 func (u *CudaLaunchAttributeValue) LaunchCompletionEvent() *CudaLaunchAttributeValue_launchCompletionEvent {
 	return (*CudaLaunchAttributeValue_launchCompletionEvent)(unsafe.Pointer(u))
 }
 
-// DeviceUpdatableKernelNode is the member deviceUpdatableKernelNode, inside u.
+// both a wish and an answer
 func (u *CudaLaunchAttributeValue) DeviceUpdatableKernelNode() *CudaLaunchAttributeValue_deviceUpdatableKernelNode {
 	return (*CudaLaunchAttributeValue_deviceUpdatableKernelNode)(unsafe.Pointer(u))
 }
 
-// SharedMemCarveout is the member sharedMemCarveout, inside u.
+// percent of the common memory, 0 to 100
 func (u *CudaLaunchAttributeValue) SharedMemCarveout() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
@@ -1731,68 +1914,102 @@ func (u *CudaLaunchAttributeValue) SharedMemCarveout() *uint32 {
 // CudaLaunchAttributeValue_clusterDim is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_clusterDim struct {
 	_ structs.HostLayout
+	// blocks in x, a divisor of the grid's extent in x
 	X uint32
+	// blocks in y, a divisor of the grid's extent in y
 	Y uint32
+	// blocks in z, a divisor of the grid's extent in z
 	Z uint32
 }
 
 // CudaLaunchAttributeValue_programmaticEvent is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_programmaticEvent struct {
-	_                   structs.HostLayout
-	Event               CudaEvent_t
-	Flags               int32
+	_ structs.HostLayout
+	// an event of this process, without timing
+	Event CudaEvent_t
+	// as for [cuEventRecordWithFlags], the external flag excepted
+	//
+	// [cuEventRecordWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecordWithFlags
+	Flags int32
+	// 1 has each block trigger it as it begins, without code in the kernel
 	TriggerAtBlockStart int32
 }
 
 // CudaLaunchAttributeValue_preferredClusterDim is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_preferredClusterDim struct {
 	_ structs.HostLayout
+	// blocks in x, which must divide the grid too
 	X uint32
+	// blocks in y, which must divide the grid too
 	Y uint32
+	// the same as clusterDim's
 	Z uint32
 }
 
 // CudaLaunchAttributeValue_launchCompletionEvent is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_launchCompletionEvent struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// an event of this process, without timing
 	Event CudaEvent_t
+	// record flags; the external one is not accepted
 	Flags int32
 	_     [4]byte
 }
 
 // CudaLaunchAttributeValue_deviceUpdatableKernelNode is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_deviceUpdatableKernelNode struct {
-	_               structs.HostLayout
+	_ structs.HostLayout
+	// 1 to ask for it; 0 is refused once it was granted
 	DeviceUpdatable int32
 	_               [4]byte
-	DevNode         CudaGraphDeviceNode_t
+	// receives the handle that device code updates the node by
+	DevNode CudaGraphDeviceNode_t
 }
 
-// CudaLaunchAttribute is the struct cudaLaunchAttribute.
+// CudaLaunchAttribute is one entry of a launch's list of attributes: a name and its value.
 type CudaLaunchAttribute struct {
-	_   structs.HostLayout
-	Id  CudaLaunchAttributeID
+	_ structs.HostLayout
+	// which property, and so which member of the value is read
+	Id CudaLaunchAttributeID
+	// fills up to the value, which begins at byte 8
 	Pad [4]byte
+	// the property's value. After the call it may hold an answer, as for a device-updatable node
 	Val CudaLaunchAttributeValue
 }
 
-// CudaLaunchConfig_t is the struct cudaLaunchConfig_t.
+// CudaLaunchConfig_t is the shape of a kernel launch by [CudaLaunchKernelExC]: grid, block, shared
+// memory, stream and attributes.
+//
+// A zero extent anywhere fails with [CudaErrorInvalidConfiguration].
+//
+// From Go: the attribute array is a pointer inside the struct: pin it, or let it lie in C memory,
+// until the call returns; nothing is kept longer.
 type CudaLaunchConfig_t struct {
-	_                structs.HostLayout
-	GridDim          Dim3
-	BlockDim         Dim3
+	_ structs.HostLayout
+	// blocks in each dimension: at most 2147483647, 65535 and 65535
+	GridDim Dim3
+	// threads of a block in each dimension: at most 1024, 1024 and 64, and 1024 in all
+	BlockDim Dim3
+	// bytes of shared memory that each block gets on top of its static ones; above 48 KiB only after
+	// [CudaFuncSetAttribute]
 	DynamicSmemBytes uint64
-	Stream           CudaStream_t
-	Attrs            *CudaLaunchAttribute
-	NumAttrs         uint32
-	_                [4]byte
+	// 0, or the stream that takes the launch
+	Stream CudaStream_t
+	// list of attributes, or nil
+	Attrs *CudaLaunchAttribute
+	// length of the list
+	NumAttrs uint32
+	_        [4]byte
 }
 
-// CudaAsyncNotificationInfo_t is the struct cudaAsyncNotificationInfo_t.
+// CudaAsyncNotificationInfo_t is what a notification callback is told; it is valid until the
+// callback returns.
 type CudaAsyncNotificationInfo_t struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// which notification it is, and so which member of info counts
 	Type CudaAsyncNotificationType
 	_    [4]byte
+	// the details
 	Info CudaAsyncNotificationInfo_t_info
 }
 
@@ -1804,7 +2021,7 @@ type CudaAsyncNotificationInfo_t_info struct {
 	data [1]uint64
 }
 
-// OverBudget is the member overBudget, inside u.
+// for [CudaAsyncNotificationTypeOverBudget]
 func (u *CudaAsyncNotificationInfo_t_info) OverBudget() *CudaAsyncNotificationInfo_t_info_overBudget {
 	return (*CudaAsyncNotificationInfo_t_info_overBudget)(unsafe.Pointer(u))
 }
@@ -1812,7 +2029,8 @@ func (u *CudaAsyncNotificationInfo_t_info) OverBudget() *CudaAsyncNotificationIn
 // CudaAsyncNotificationInfo_t_info_overBudget is a struct inside
 // [CudaAsyncNotificationInfo_t_info].
 type CudaAsyncNotificationInfo_t_info_overBudget struct {
-	_               structs.HostLayout
+	_ structs.HostLayout
+	// how many bytes the allocations are beyond the budget
 	BytesOverBudget uint64
 }
 

@@ -18,12 +18,12 @@ import "unsafe"
 //
 // [cuSurfObjectCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuSurfObjectCreate
 func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaResourceDesc) error {
-	args := struct {
+	args := &struct {
 		pSurfObject *CudaSurfaceObject_t
 		pResDesc    *CudaResourceDesc
 		ret         CudaError_t
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
-	if err := call(symCudaCreateSurfaceObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaCreateSurfaceObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -42,11 +42,11 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 //
 // [cuSurfObjectDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuSurfObjectDestroy
 func CudaDestroySurfaceObject(surfObject CudaSurfaceObject_t) error {
-	args := struct {
+	args := &struct {
 		surfObject CudaSurfaceObject_t
 		ret        CudaError_t
 	}{surfObject: surfObject}
-	if err := call(symCudaDestroySurfaceObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDestroySurfaceObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -65,12 +65,12 @@ func CudaDestroySurfaceObject(surfObject CudaSurfaceObject_t) error {
 //
 // [cuSurfObjectGetResourceDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuSurfObjectGetResourceDesc
 func CudaGetSurfaceObjectResourceDesc(pResDesc *CudaResourceDesc, surfObject CudaSurfaceObject_t) error {
-	args := struct {
+	args := &struct {
 		pResDesc   *CudaResourceDesc
 		surfObject CudaSurfaceObject_t
 		ret        CudaError_t
 	}{pResDesc: pResDesc, surfObject: surfObject}
-	if err := call(symCudaGetSurfaceObjectResourceDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetSurfaceObjectResourceDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

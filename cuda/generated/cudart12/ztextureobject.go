@@ -16,12 +16,12 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TEXTURE__OBJECT.html.
 func CudaGetChannelDesc(desc *CudaChannelFormatDesc, array CudaArray_const_t) error {
-	args := struct {
+	args := &struct {
 		desc  *CudaChannelFormatDesc
 		array CudaArray_const_t
 		ret   CudaError_t
 	}{desc: desc, array: array}
-	if err := call(symCudaGetChannelDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetChannelDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -38,7 +38,7 @@ func CudaGetChannelDesc(desc *CudaChannelFormatDesc, array CudaArray_const_t) er
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TEXTURE__OBJECT.html.
 func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelFormatKind) (CudaChannelFormatDesc, error) {
-	args := struct {
+	args := &struct {
 		x   int32
 		y   int32
 		z   int32
@@ -46,7 +46,7 @@ func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelForm
 		f   CudaChannelFormatKind
 		ret CudaChannelFormatDesc
 	}{x: x, y: y, z: z, w: w, f: f}
-	if err := call(symCudaCreateChannelDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaCreateChannelDesc, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil
@@ -65,14 +65,14 @@ func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelForm
 //
 // [cuTexObjectCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuTexObjectCreate
 func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaResourceDesc, pTexDesc *CudaTextureDesc, pResViewDesc *CudaResourceViewDesc) error {
-	args := struct {
+	args := &struct {
 		pTexObject   *CudaTextureObject_t
 		pResDesc     *CudaResourceDesc
 		pTexDesc     *CudaTextureDesc
 		pResViewDesc *CudaResourceViewDesc
 		ret          CudaError_t
 	}{pTexObject: pTexObject, pResDesc: pResDesc, pTexDesc: pTexDesc, pResViewDesc: pResViewDesc}
-	if err := call(symCudaCreateTextureObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaCreateTextureObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -91,11 +91,11 @@ func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaReso
 //
 // [cuTexObjectDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuTexObjectDestroy
 func CudaDestroyTextureObject(texObject CudaTextureObject_t) error {
-	args := struct {
+	args := &struct {
 		texObject CudaTextureObject_t
 		ret       CudaError_t
 	}{texObject: texObject}
-	if err := call(symCudaDestroyTextureObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDestroyTextureObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -114,12 +114,12 @@ func CudaDestroyTextureObject(texObject CudaTextureObject_t) error {
 //
 // [cuTexObjectGetResourceDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuTexObjectGetResourceDesc
 func CudaGetTextureObjectResourceDesc(pResDesc *CudaResourceDesc, texObject CudaTextureObject_t) error {
-	args := struct {
+	args := &struct {
 		pResDesc  *CudaResourceDesc
 		texObject CudaTextureObject_t
 		ret       CudaError_t
 	}{pResDesc: pResDesc, texObject: texObject}
-	if err := call(symCudaGetTextureObjectResourceDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetTextureObjectResourceDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -138,12 +138,12 @@ func CudaGetTextureObjectResourceDesc(pResDesc *CudaResourceDesc, texObject Cuda
 //
 // [cuTexObjectGetTextureDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuTexObjectGetTextureDesc
 func CudaGetTextureObjectTextureDesc(pTexDesc *CudaTextureDesc, texObject CudaTextureObject_t) error {
-	args := struct {
+	args := &struct {
 		pTexDesc  *CudaTextureDesc
 		texObject CudaTextureObject_t
 		ret       CudaError_t
 	}{pTexDesc: pTexDesc, texObject: texObject}
-	if err := call(symCudaGetTextureObjectTextureDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetTextureObjectTextureDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -162,12 +162,12 @@ func CudaGetTextureObjectTextureDesc(pTexDesc *CudaTextureDesc, texObject CudaTe
 //
 // [cuTexObjectGetResourceViewDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuTexObjectGetResourceViewDesc
 func CudaGetTextureObjectResourceViewDesc(pResViewDesc *CudaResourceViewDesc, texObject CudaTextureObject_t) error {
-	args := struct {
+	args := &struct {
 		pResViewDesc *CudaResourceViewDesc
 		texObject    CudaTextureObject_t
 		ret          CudaError_t
 	}{pResViewDesc: pResViewDesc, texObject: texObject}
-	if err := call(symCudaGetTextureObjectResourceViewDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetTextureObjectResourceViewDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

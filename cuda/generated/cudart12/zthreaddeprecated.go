@@ -15,10 +15,10 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadExit() error {
-	args := struct {
+	args := &struct {
 		ret CudaError_t
 	}{}
-	if err := call(symCudaThreadExit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThreadExit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -35,10 +35,10 @@ func CudaThreadExit() error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadSynchronize() error {
-	args := struct {
+	args := &struct {
 		ret CudaError_t
 	}{}
-	if err := call(symCudaThreadSynchronize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThreadSynchronize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -57,12 +57,12 @@ func CudaThreadSynchronize() error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadSetLimit(limit CudaLimit, value uint64) error {
-	args := struct {
+	args := &struct {
 		limit CudaLimit
 		value uint64
 		ret   CudaError_t
 	}{limit: limit, value: value}
-	if err := call(symCudaThreadSetLimit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThreadSetLimit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -81,12 +81,12 @@ func CudaThreadSetLimit(limit CudaLimit, value uint64) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
-	args := struct {
+	args := &struct {
 		pValue *uint64
 		limit  CudaLimit
 		ret    CudaError_t
 	}{pValue: pValue, limit: limit}
-	if err := call(symCudaThreadGetLimit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThreadGetLimit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -103,11 +103,11 @@ func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
-	args := struct {
+	args := &struct {
 		pCacheConfig *CudaFuncCache
 		ret          CudaError_t
 	}{pCacheConfig: pCacheConfig}
-	if err := call(symCudaThreadGetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThreadGetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -124,11 +124,11 @@ func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadSetCacheConfig(cacheConfig CudaFuncCache) error {
-	args := struct {
+	args := &struct {
 		cacheConfig CudaFuncCache
 		ret         CudaError_t
 	}{cacheConfig: cacheConfig}
-	if err := call(symCudaThreadSetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThreadSetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

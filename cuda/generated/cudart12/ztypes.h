@@ -6,24 +6,18 @@
 
 typedef unsigned int cudaError_t;
 enum cudaLimit { z_cudaLimit = 0 };
-enum cudaChannelFormatKind { z_cudaChannelFormatKind = 0 };
-struct cudaChannelFormatDesc {
-	int x;
-	int y;
-	int z;
-	int w;
-	enum cudaChannelFormatKind f;
-};
-_Static_assert(sizeof(struct cudaChannelFormatDesc) == 20 && _Alignof(struct cudaChannelFormatDesc) == 4, "struct cudaChannelFormatDesc");
+struct cudaChannelFormatDesc;
 enum cudaFuncCache { z_cudaFuncCache = 0 };
-typedef struct z_cudaIpcEventHandle_t {
-	char reserved[64];
-} cudaIpcEventHandle_t;
-_Static_assert(sizeof(cudaIpcEventHandle_t) == 64 && _Alignof(cudaIpcEventHandle_t) == 1, "cudaIpcEventHandle_t");
+typedef struct z_cudaIpcEventHandle_t cudaIpcEventHandle_t;
 typedef struct z_cudaEvent_t *cudaEvent_t;
-typedef struct z_cudaIpcMemHandle_t {
+struct z_cudaIpcEventHandle_t {
 	char reserved[64];
-} cudaIpcMemHandle_t;
+};
+_Static_assert(sizeof(cudaIpcEventHandle_t) == 64 && _Alignof(cudaIpcEventHandle_t) == 1, "cudaIpcEventHandle_t");
+typedef struct z_cudaIpcMemHandle_t cudaIpcMemHandle_t;
+struct z_cudaIpcMemHandle_t {
+	char reserved[64];
+};
 _Static_assert(sizeof(cudaIpcMemHandle_t) == 64 && _Alignof(cudaIpcMemHandle_t) == 1, "cudaIpcMemHandle_t");
 enum cudaFlushGPUDirectRDMAWritesTarget { z_cudaFlushGPUDirectRDMAWritesTarget = 0 };
 enum cudaFlushGPUDirectRDMAWritesScope { z_cudaFlushGPUDirectRDMAWritesScope = 0 };
@@ -52,11 +46,12 @@ typedef struct z_cudaExternalSemaphore_t *cudaExternalSemaphore_t;
 struct cudaExternalSemaphoreHandleDesc;
 struct cudaExternalSemaphoreSignalParams;
 struct cudaExternalSemaphoreWaitParams;
-typedef struct z_dim3 {
+typedef struct z_dim3 dim3;
+struct z_dim3 {
 	unsigned int x;
 	unsigned int y;
 	unsigned int z;
-} dim3;
+};
 _Static_assert(sizeof(dim3) == 12 && _Alignof(dim3) == 4, "dim3");
 typedef struct z_cudaLaunchConfig_t cudaLaunchConfig_t;
 struct cudaLaunchParams;
@@ -64,13 +59,8 @@ struct cudaFuncAttributes;
 enum cudaFuncAttribute { z_cudaFuncAttribute = 0 };
 typedef void (*cudaHostFn_t)(void);
 typedef struct z_cudaArray_t *cudaArray_t;
-struct cudaPitchedPtr {
-	void *ptr;
-	size_t pitch;
-	size_t xsize;
-	size_t ysize;
-};
-_Static_assert(sizeof(struct cudaPitchedPtr) == 32 && _Alignof(struct cudaPitchedPtr) == 8, "struct cudaPitchedPtr");
+struct cudaPitchedPtr;
+struct cudaExtent;
 struct cudaExtent {
 	size_t width;
 	size_t height;
@@ -86,6 +76,14 @@ enum cudaMemcpyKind { z_cudaMemcpyKind = 0 };
 typedef struct z_cudaArray_const_t *cudaArray_const_t;
 struct cudaMemcpyAttributes;
 struct cudaMemcpy3DBatchOp;
+struct cudaPitchedPtr {
+	void *ptr;
+	size_t pitch;
+	size_t xsize;
+	size_t ysize;
+};
+_Static_assert(sizeof(struct cudaPitchedPtr) == 32 && _Alignof(struct cudaPitchedPtr) == 8, "struct cudaPitchedPtr");
+struct cudaMemLocation;
 enum cudaMemLocationType { z_cudaMemLocationType = 0 };
 struct cudaMemLocation {
 	enum cudaMemLocationType type;
@@ -102,6 +100,15 @@ enum cudaMemAllocationHandleType { z_cudaMemAllocationHandleType = 0 };
 struct cudaMemPoolPtrExportData;
 struct cudaPointerAttributes;
 typedef struct z_cudaGraphicsResource_t *cudaGraphicsResource_t;
+enum cudaChannelFormatKind { z_cudaChannelFormatKind = 0 };
+struct cudaChannelFormatDesc {
+	int x;
+	int y;
+	int z;
+	int w;
+	enum cudaChannelFormatKind f;
+};
+_Static_assert(sizeof(struct cudaChannelFormatDesc) == 20 && _Alignof(struct cudaChannelFormatDesc) == 4, "struct cudaChannelFormatDesc");
 typedef unsigned long long cudaTextureObject_t;
 struct cudaResourceDesc;
 struct cudaTextureDesc;

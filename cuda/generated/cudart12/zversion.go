@@ -8,11 +8,18 @@ import "unsafe"
 //
 //	cudaError_t cudaDriverGetVersion(int *driverVersion)
 //
-// The number is 1000 times the major plus 10 times the minor version: 13020 is 13.2. It works
-// before [cuInit] and on a machine without a GPU and without a driver, where it gives 0.
+// The number is 1000 times the major plus 10 times the minor version: 13020 is 13.2. It belongs to
+// the driver's user mode library, so a forward compatibility package raises it; the display
+// driver's own number, 580.65 say, is another one. Programs made for this version or any earlier
+// one run. The call works before [cuInit] and on a machine without a GPU and without a driver,
+// where it gives 0.
 //
 // Parameters:
 //   - driverVersion: receives the version
+//
+// From Go: this is the cheap test for "is there a driver at all": the runtime itself opens the
+// driver, and every other call fails with [CudaErrorInsufficientDriver] or [CudaErrorNoDevice]
+// there.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: driverVersion is nil
@@ -25,21 +32,30 @@ import "unsafe"
 // [cuDriverGetVersion]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDriverGetVersion
 // [cuInit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuInit
 func CudaDriverGetVersion(driverVersion *int32) error {
-	args := struct {
+	args := &struct {
 		driverVersion *int32
 		ret           CudaError_t
 	}{driverVersion: driverVersion}
-	if err := call(symCudaDriverGetVersion, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDriverGetVersion, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaRuntimeGetVersion calls cudaRuntimeGetVersion.
+// CudaRuntimeGetVersion tells the version of the runtime library that was opened, as 1000 times the
+// major plus 10 times the minor version.
 //
 //	cudaError_t cudaRuntimeGetVersion(int *runtimeVersion)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It is a constant of that library and need not be the version of the headers that this package was
+// generated from. Since 12.0 the call initializes nothing; older texts say that it does. On
+// Windows, from 13.0 on, the runtime comes with the driver, and its version is that of the driver.
+//
+// Parameters:
+//   - runtimeVersion: receives the version
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: runtimeVersion is nil
 //
 // See also [CudaDriverGetVersion]; in the driver API [cuDriverGetVersion].
 //
@@ -48,11 +64,11 @@ func CudaDriverGetVersion(driverVersion *int32) error {
 //
 // [cuDriverGetVersion]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDriverGetVersion
 func CudaRuntimeGetVersion(runtimeVersion *int32) error {
-	args := struct {
+	args := &struct {
 		runtimeVersion *int32
 		ret            CudaError_t
 	}{runtimeVersion: runtimeVersion}
-	if err := call(symCudaRuntimeGetVersion, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaRuntimeGetVersion, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

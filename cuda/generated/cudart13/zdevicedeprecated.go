@@ -20,11 +20,11 @@ import "unsafe"
 //
 // [cuCtxGetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetSharedMemConfig
 func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
-	args := struct {
+	args := &struct {
 		pConfig *CudaSharedMemConfig
 		ret     CudaError_t
 	}{pConfig: pConfig}
-	if err := call(symCudaDeviceGetSharedMemConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetSharedMemConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -46,11 +46,11 @@ func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
 //
 // [cuCtxSetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetSharedMemConfig
 func CudaDeviceSetSharedMemConfig(config CudaSharedMemConfig) error {
-	args := struct {
+	args := &struct {
 		config CudaSharedMemConfig
 		ret    CudaError_t
 	}{config: config}
-	if err := call(symCudaDeviceSetSharedMemConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceSetSharedMemConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

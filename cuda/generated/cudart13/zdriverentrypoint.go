@@ -16,14 +16,14 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags uint64, driverStatus *CudaDriverEntryPointQueryResult) error {
-	args := struct {
+	args := &struct {
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
 		ret          CudaError_t
 	}{symbol: symbol, funcPtr: funcPtr, flags: flags, driverStatus: driverStatus}
-	if err := call(symCudaGetDriverEntryPoint_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDriverEntryPoint_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -39,7 +39,7 @@ func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags u
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER__ENTRY__POINT.html.
 func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer, cudaVersion uint32, flags uint64, driverStatus *CudaDriverEntryPointQueryResult) error {
-	args := struct {
+	args := &struct {
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
 		cudaVersion  uint32
@@ -47,7 +47,7 @@ func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer
 		driverStatus *CudaDriverEntryPointQueryResult
 		ret          CudaError_t
 	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: flags, driverStatus: driverStatus}
-	if err := call(symCudaGetDriverEntryPointByVersion_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDriverEntryPointByVersion_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -68,14 +68,14 @@ func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer
 //
 // [cuGetProcAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGetProcAddress
 func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags uint64, driverStatus *CudaDriverEntryPointQueryResult) error {
-	args := struct {
+	args := &struct {
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
 		ret          CudaError_t
 	}{symbol: symbol, funcPtr: funcPtr, flags: flags, driverStatus: driverStatus}
-	if err := call(symCudaGetDriverEntryPoint, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDriverEntryPoint, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -94,7 +94,7 @@ func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags uint64
 //
 // [cuGetProcAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGetProcAddress
 func CudaGetDriverEntryPointByVersion(symbol *byte, funcPtr *unsafe.Pointer, cudaVersion uint32, flags uint64, driverStatus *CudaDriverEntryPointQueryResult) error {
-	args := struct {
+	args := &struct {
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
 		cudaVersion  uint32
@@ -102,7 +102,7 @@ func CudaGetDriverEntryPointByVersion(symbol *byte, funcPtr *unsafe.Pointer, cud
 		driverStatus *CudaDriverEntryPointQueryResult
 		ret          CudaError_t
 	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: flags, driverStatus: driverStatus}
-	if err := call(symCudaGetDriverEntryPointByVersion, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetDriverEntryPointByVersion, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

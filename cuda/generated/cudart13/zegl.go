@@ -11,12 +11,12 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
 func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_t) error {
-	args := struct {
+	args := &struct {
 		ppExportTable  *unsafe.Pointer
 		pExportTableId *CudaUUID_t
 		ret            CudaError_t
 	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
-	if err := call(symCudaGetExportTable, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetExportTable, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

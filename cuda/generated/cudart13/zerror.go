@@ -4,11 +4,27 @@ package cudart13
 
 import "unsafe"
 
-// CudaGetLastError calls cudaGetLastError.
+// CudaGetLastError returns the code of the last call that failed on this OS thread, and forgets it.
 //
 //	cudaError_t cudaGetLastError(void)
 //
-// Returns nil, [CudaErrorMissingConfiguration], [CudaErrorMemoryAllocation],
+// What it returns is not its own result but that of an earlier call: nil when nothing failed since
+// the last time. Each runtime call overwrites the memory when it fails and leaves it alone when it
+// succeeds. Codes of a broken process, [CudaErrorIllegalAddress] for one, cannot be forgotten: they
+// come back with the next call. [CudaPeekAtLastError] looks without forgetting.
+//
+// The memory belongs to one copy of the runtime library in one thread. A C library that links the
+// runtime statically has a copy of its own, whose errors never show up here.
+//
+// From Go: the functions of this package return their codes, so this is for C code that launches
+// kernels with the <<<>>> syntax, which returns none: lock the goroutine to its OS thread around
+// the launch and this call, or it may ask another thread.
+//
+// Errors:
+//   - [CudaErrorNotReady]: a query said that work was still running; it is remembered like a
+//     failure
+//
+// Also [CudaErrorMissingConfiguration], [CudaErrorMemoryAllocation],
 // [CudaErrorInitializationError], [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout],
 // [CudaErrorLaunchOutOfResources], [CudaErrorInvalidDeviceFunction],
 // [CudaErrorInvalidConfiguration], [CudaErrorInvalidDevice], [CudaErrorInvalidValue],
@@ -21,23 +37,29 @@ import "unsafe"
 // [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
 // [CudaErrorJitCompilerNotFound], [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
-// See also [CudaPeekAtLastError], [CudaGetErrorName], [CudaGetErrorString], [CudaError].
+// See also [CudaPeekAtLastError], [CudaGetErrorName], [CudaGetErrorString], [CudaError_t].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html.
 func CudaGetLastError() error {
-	args := struct {
+	args := &struct {
 		ret CudaError_t
 	}{}
-	if err := call(symCudaGetLastError, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetLastError, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaPeekAtLastError calls cudaPeekAtLastError.
+// CudaPeekAtLastError returns the code of the last call that failed on this OS thread and keeps it
+// for the next [CudaGetLastError].
 //
 //	cudaError_t cudaPeekAtLastError(void)
+//
+// It asks nothing of the device: a fault in a running kernel shows up only once some call has
+// reported it.
+//
+// From Go: meaningful only while the goroutine is locked to the OS thread of the failing call.
 //
 // Returns nil, [CudaErrorMissingConfiguration], [CudaErrorMemoryAllocation],
 // [CudaErrorInitializationError], [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout],
@@ -52,27 +74,32 @@ func CudaGetLastError() error {
 // [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
 // [CudaErrorJitCompilerNotFound], [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
-// See also [CudaGetLastError], [CudaGetErrorName], [CudaGetErrorString], [CudaError].
+// See also [CudaGetLastError], [CudaGetErrorName], [CudaGetErrorString], [CudaError_t].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html.
 func CudaPeekAtLastError() error {
-	args := struct {
+	args := &struct {
 		ret CudaError_t
 	}{}
-	if err := call(symCudaPeekAtLastError, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaPeekAtLastError, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CudaGetErrorName calls cudaGetErrorName.
+// CudaGetErrorName gives a status code's enumerator as a string, cudaErrorInvalidValue for 1.
 //
 //	const char *cudaGetErrorName(cudaError_t error)
 //
+// Parameters:
+//   - error_: any status code; for an unknown one the string says so, there is no failure
+//
+// From Go: the string is a copy of a constant inside the runtime library.
+//
 // The error says that the function could not be called.
 //
-// See also [CudaGetErrorString], [CudaGetLastError], [CudaPeekAtLastError], [CudaError]; in the
+// See also [CudaGetErrorString], [CudaGetLastError], [CudaPeekAtLastError], [CudaError_t]; in the
 // driver API [cuGetErrorName].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -80,23 +107,30 @@ func CudaPeekAtLastError() error {
 //
 // [cuGetErrorName]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGetErrorName
 func CudaGetErrorName(error_ CudaError_t) (string, error) {
-	args := struct {
+	args := &struct {
 		error_ CudaError_t
 		ret    *byte
 	}{error_: error_}
-	if err := call(symCudaGetErrorName, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetErrorName, unsafe.Pointer(args)); err != nil {
 		return "", err
 	}
 	return goString(args.ret), nil
 }
 
-// CudaGetErrorString calls cudaGetErrorString.
+// CudaGetErrorString gives the runtime's own English words for a status code, and "unrecognized
+// error code" for one that it does not know.
 //
 //	const char *cudaGetErrorString(cudaError_t error)
 //
+// Parameters:
+//   - error_: any status code
+//
+// From Go: the string is a copy. A returned code is a Go error already and prints its name and a
+// short text of this package; call this for the library's wording or for codes that are newer.
+//
 // The error says that the function could not be called.
 //
-// See also [CudaGetErrorName], [CudaGetLastError], [CudaPeekAtLastError], [CudaError]; in the
+// See also [CudaGetErrorName], [CudaGetLastError], [CudaPeekAtLastError], [CudaError_t]; in the
 // driver API [cuGetErrorString].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -104,11 +138,11 @@ func CudaGetErrorName(error_ CudaError_t) (string, error) {
 //
 // [cuGetErrorString]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGetErrorString
 func CudaGetErrorString(error_ CudaError_t) (string, error) {
-	args := struct {
+	args := &struct {
 		error_ CudaError_t
 		ret    *byte
 	}{error_: error_}
-	if err := call(symCudaGetErrorString, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetErrorString, unsafe.Pointer(args)); err != nil {
 		return "", err
 	}
 	return goString(args.ret), nil

@@ -20,13 +20,13 @@ import "unsafe"
 //
 // [cuDeviceGetDevResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetDevResource
 func CudaDeviceGetDevResource(device int32, resource *CudaDevResource, type_ CudaDevResourceType) error {
-	args := struct {
+	args := &struct {
 		device   int32
 		resource *CudaDevResource
 		type_    CudaDevResourceType
 		ret      CudaError_t
 	}{device: device, resource: resource, type_: type_}
-	if err := call(symCudaDeviceGetDevResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetDevResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -48,7 +48,7 @@ func CudaDeviceGetDevResource(device int32, resource *CudaDevResource, type_ Cud
 //
 // [cuDevSmResourceSplitByCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevSmResourceSplitByCount
 func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, input *CudaDevResource, remaining *CudaDevResource, flags uint32, minCount uint32) error {
-	args := struct {
+	args := &struct {
 		result    *CudaDevResource
 		nbGroups  *uint32
 		input     *CudaDevResource
@@ -57,7 +57,7 @@ func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, in
 		minCount  uint32
 		ret       CudaError_t
 	}{result: result, nbGroups: nbGroups, input: input, remaining: remaining, flags: flags, minCount: minCount}
-	if err := call(symCudaDevSmResourceSplitByCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDevSmResourceSplitByCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -79,7 +79,7 @@ func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, in
 //
 // [cuDevSmResourceSplit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevSmResourceSplit
 func CudaDevSmResourceSplit(result *CudaDevResource, nbGroups uint32, input *CudaDevResource, remainder *CudaDevResource, flags uint32, groupParams *CudaDevSmResourceGroupParams) error {
-	args := struct {
+	args := &struct {
 		result      *CudaDevResource
 		nbGroups    uint32
 		input       *CudaDevResource
@@ -88,7 +88,7 @@ func CudaDevSmResourceSplit(result *CudaDevResource, nbGroups uint32, input *Cud
 		groupParams *CudaDevSmResourceGroupParams
 		ret         CudaError_t
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, groupParams: groupParams}
-	if err := call(symCudaDevSmResourceSplit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDevSmResourceSplit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -110,13 +110,13 @@ func CudaDevSmResourceSplit(result *CudaDevResource, nbGroups uint32, input *Cud
 //
 // [cuDevResourceGenerateDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevResourceGenerateDesc
 func CudaDevResourceGenerateDesc(phDesc *CudaDevResourceDesc_t, resources *CudaDevResource, nbResources uint32) error {
-	args := struct {
+	args := &struct {
 		phDesc      *CudaDevResourceDesc_t
 		resources   *CudaDevResource
 		nbResources uint32
 		ret         CudaError_t
 	}{phDesc: phDesc, resources: resources, nbResources: nbResources}
-	if err := call(symCudaDevResourceGenerateDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDevResourceGenerateDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -137,14 +137,14 @@ func CudaDevResourceGenerateDesc(phDesc *CudaDevResourceDesc_t, resources *CudaD
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 func CudaGreenCtxCreate(phCtx *CudaExecutionContext_t, desc CudaDevResourceDesc_t, device int32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		phCtx  *CudaExecutionContext_t
 		desc   CudaDevResourceDesc_t
 		device int32
 		flags  uint32
 		ret    CudaError_t
 	}{phCtx: phCtx, desc: desc, device: device, flags: flags}
-	if err := call(symCudaGreenCtxCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGreenCtxCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -162,11 +162,11 @@ func CudaGreenCtxCreate(phCtx *CudaExecutionContext_t, desc CudaDevResourceDesc_
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 func CudaExecutionCtxDestroy(ctx CudaExecutionContext_t) error {
-	args := struct {
+	args := &struct {
 		ctx CudaExecutionContext_t
 		ret CudaError_t
 	}{ctx: ctx}
-	if err := call(symCudaExecutionCtxDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExecutionCtxDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -185,13 +185,13 @@ func CudaExecutionCtxDestroy(ctx CudaExecutionContext_t) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 func CudaExecutionCtxGetDevResource(ctx CudaExecutionContext_t, resource *CudaDevResource, type_ CudaDevResourceType) error {
-	args := struct {
+	args := &struct {
 		ctx      CudaExecutionContext_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
 		ret      CudaError_t
 	}{ctx: ctx, resource: resource, type_: type_}
-	if err := call(symCudaExecutionCtxGetDevResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExecutionCtxGetDevResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -211,12 +211,12 @@ func CudaExecutionCtxGetDevResource(ctx CudaExecutionContext_t, resource *CudaDe
 //
 // [cuCtxGetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetDevice
 func CudaExecutionCtxGetDevice(device *int32, ctx CudaExecutionContext_t) error {
-	args := struct {
+	args := &struct {
 		device *int32
 		ctx    CudaExecutionContext_t
 		ret    CudaError_t
 	}{device: device, ctx: ctx}
-	if err := call(symCudaExecutionCtxGetDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExecutionCtxGetDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -237,12 +237,12 @@ func CudaExecutionCtxGetDevice(device *int32, ctx CudaExecutionContext_t) error 
 //
 // [cuCtxGetId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetId
 func CudaExecutionCtxGetId(ctx CudaExecutionContext_t, ctxId *uint64) error {
-	args := struct {
+	args := &struct {
 		ctx   CudaExecutionContext_t
 		ctxId *uint64
 		ret   CudaError_t
 	}{ctx: ctx, ctxId: ctxId}
-	if err := call(symCudaExecutionCtxGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExecutionCtxGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -263,14 +263,14 @@ func CudaExecutionCtxGetId(ctx CudaExecutionContext_t, ctxId *uint64) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 func CudaExecutionCtxStreamCreate(phStream *CudaStream_t, ctx CudaExecutionContext_t, flags uint32, priority int32) error {
-	args := struct {
+	args := &struct {
 		phStream *CudaStream_t
 		ctx      CudaExecutionContext_t
 		flags    uint32
 		priority int32
 		ret      CudaError_t
 	}{phStream: phStream, ctx: ctx, flags: flags, priority: priority}
-	if err := call(symCudaExecutionCtxStreamCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExecutionCtxStreamCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -291,11 +291,11 @@ func CudaExecutionCtxStreamCreate(phStream *CudaStream_t, ctx CudaExecutionConte
 //
 // [cuCtxSynchronize_v2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSynchronize_v2
 func CudaExecutionCtxSynchronize(ctx CudaExecutionContext_t) error {
-	args := struct {
+	args := &struct {
 		ctx CudaExecutionContext_t
 		ret CudaError_t
 	}{ctx: ctx}
-	if err := call(symCudaExecutionCtxSynchronize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExecutionCtxSynchronize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -311,13 +311,13 @@ func CudaExecutionCtxSynchronize(ctx CudaExecutionContext_t) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 func CudaStreamGetDevResource_ptsz(hStream CudaStream_t, resource *CudaDevResource, type_ CudaDevResourceType) error {
-	args := struct {
+	args := &struct {
 		hStream  CudaStream_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
 		ret      CudaError_t
 	}{hStream: hStream, resource: resource, type_: type_}
-	if err := call(symCudaStreamGetDevResource_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetDevResource_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -339,12 +339,12 @@ func CudaStreamGetDevResource_ptsz(hStream CudaStream_t, resource *CudaDevResour
 // [cuCtxRecordEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxRecordEvent
 // [cuGreenCtxRecordEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGreenCtxRecordEvent
 func CudaExecutionCtxRecordEvent(ctx CudaExecutionContext_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		ctx   CudaExecutionContext_t
 		event CudaEvent_t
 		ret   CudaError_t
 	}{ctx: ctx, event: event}
-	if err := call(symCudaExecutionCtxRecordEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExecutionCtxRecordEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -366,12 +366,12 @@ func CudaExecutionCtxRecordEvent(ctx CudaExecutionContext_t, event CudaEvent_t) 
 // [cuCtxWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxWaitEvent
 // [cuGreenCtxWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGreenCtxWaitEvent
 func CudaExecutionCtxWaitEvent(ctx CudaExecutionContext_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		ctx   CudaExecutionContext_t
 		event CudaEvent_t
 		ret   CudaError_t
 	}{ctx: ctx, event: event}
-	if err := call(symCudaExecutionCtxWaitEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaExecutionCtxWaitEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -388,12 +388,12 @@ func CudaExecutionCtxWaitEvent(ctx CudaExecutionContext_t, event CudaEvent_t) er
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 func CudaDeviceGetExecutionCtx(ctx *CudaExecutionContext_t, device int32) error {
-	args := struct {
+	args := &struct {
 		ctx    *CudaExecutionContext_t
 		device int32
 		ret    CudaError_t
 	}{ctx: ctx, device: device}
-	if err := call(symCudaDeviceGetExecutionCtx, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetExecutionCtx, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -416,13 +416,13 @@ func CudaDeviceGetExecutionCtx(ctx *CudaExecutionContext_t, device int32) error 
 //
 // [cuStreamGetDevResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetDevResource
 func CudaStreamGetDevResource(hStream CudaStream_t, resource *CudaDevResource, type_ CudaDevResourceType) error {
-	args := struct {
+	args := &struct {
 		hStream  CudaStream_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
 		ret      CudaError_t
 	}{hStream: hStream, resource: resource, type_: type_}
-	if err := call(symCudaStreamGetDevResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetDevResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -22,12 +22,12 @@ import "unsafe"
 //
 // [cuFuncSetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetSharedMemConfig
 func CudaFuncSetSharedMemConfig(func_ unsafe.Pointer, config CudaSharedMemConfig) error {
-	args := struct {
+	args := &struct {
 		func_  unsafe.Pointer
 		config CudaSharedMemConfig
 		ret    CudaError_t
 	}{func_: func_, config: config}
-	if err := call(symCudaFuncSetSharedMemConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFuncSetSharedMemConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -18,12 +18,12 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pGraph *CudaGraph_t
 		flags  uint32
 		ret    CudaError_t
 	}{pGraph: pGraph, flags: flags}
-	if err := call(symCudaGraphCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -44,7 +44,7 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaKernelNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -52,7 +52,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pNodeParams     *CudaKernelNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphAddKernelNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddKernelNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -71,12 +71,12 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphKernelNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -95,12 +95,12 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphKernelNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -115,12 +115,12 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeCopyAttributes(hDst CudaGraphNode_t, hSrc CudaGraphNode_t) error {
-	args := struct {
+	args := &struct {
 		hDst CudaGraphNode_t
 		hSrc CudaGraphNode_t
 		ret  CudaError_t
 	}{hDst: hDst, hSrc: hSrc}
-	if err := call(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -138,13 +138,13 @@ func CudaGraphKernelNodeCopyAttributes(hDst CudaGraphNode_t, hSrc CudaGraphNode_
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttributeID, value_out *CudaLaunchAttributeValue) error {
-	args := struct {
+	args := &struct {
 		hNode     CudaGraphNode_t
 		attr      CudaLaunchAttributeID
 		value_out *CudaLaunchAttributeValue
 		ret       CudaError_t
 	}{hNode: hNode, attr: attr, value_out: value_out}
-	if err := call(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -162,13 +162,13 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
-	args := struct {
+	args := &struct {
 		hNode CudaGraphNode_t
 		attr  CudaLaunchAttributeID
 		value *CudaLaunchAttributeValue
 		ret   CudaError_t
 	}{hNode: hNode, attr: attr, value: value}
-	if err := call(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -189,7 +189,7 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pCopyParams *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -197,7 +197,7 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pCopyParams     *CudaMemcpy3DParms
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pCopyParams: pCopyParams}
-	if err := call(symCudaGraphAddMemcpyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -218,7 +218,7 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -230,7 +230,7 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 		kind            CudaMemcpyKind
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -251,7 +251,7 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -263,7 +263,7 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 		kind            CudaMemcpyKind
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -283,7 +283,7 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -294,7 +294,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		kind            CudaMemcpyKind
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -312,12 +312,12 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -336,12 +336,12 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -360,7 +360,7 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		node   CudaGraphNode_t
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
@@ -369,7 +369,7 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -387,7 +387,7 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		node   CudaGraphNode_t
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
@@ -396,7 +396,7 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -414,7 +414,7 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		node  CudaGraphNode_t
 		dst   unsafe.Pointer
 		src   unsafe.Pointer
@@ -422,7 +422,7 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 		kind  CudaMemcpyKind
 		ret   CudaError_t
 	}{node: node, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -442,7 +442,7 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pMemsetParams *CudaMemsetParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -450,7 +450,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pMemsetParams   *CudaMemsetParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pMemsetParams: pMemsetParams}
-	if err := call(symCudaGraphAddMemsetNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -468,12 +468,12 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -491,12 +491,12 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -516,7 +516,7 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaHostNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -524,7 +524,7 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 		pNodeParams     *CudaHostNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphAddHostNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddHostNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -542,12 +542,12 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphHostNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -565,12 +565,12 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
-	args := struct {
+	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphHostNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -589,7 +589,7 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, childGraph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -597,7 +597,7 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 		childGraph      CudaGraph_t
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, childGraph: childGraph}
-	if err := call(symCudaGraphAddChildGraphNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -614,12 +614,12 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		node   CudaGraphNode_t
 		pGraph *CudaGraph_t
 		ret    CudaError_t
 	}{node: node, pGraph: pGraph}
-	if err := call(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -638,14 +638,14 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddEmptyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -665,7 +665,7 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -673,7 +673,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 		event           CudaEvent_t
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCudaGraphAddEventRecordNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -691,12 +691,12 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
 		ret       CudaError_t
 	}{node: node, event_out: event_out}
-	if err := call(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -715,12 +715,12 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
 		ret   CudaError_t
 	}{node: node, event: event}
-	if err := call(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -740,7 +740,7 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -748,7 +748,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 		event           CudaEvent_t
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCudaGraphAddEventWaitNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -766,12 +766,12 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
 		ret       CudaError_t
 	}{node: node, event_out: event_out}
-	if err := call(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -789,12 +789,12 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
 		ret   CudaError_t
 	}{node: node, event: event}
-	if err := call(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -818,7 +818,7 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -826,7 +826,7 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 		nodeParams      *CudaExternalSemaphoreSignalNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -847,12 +847,12 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, params_out *CudaExternalSemaphoreSignalNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreSignalNodeParams
 		ret        CudaError_t
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -872,12 +872,12 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
 		ret        CudaError_t
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -901,7 +901,7 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -909,7 +909,7 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 		nodeParams      *CudaExternalSemaphoreWaitNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -928,12 +928,12 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_out *CudaExternalSemaphoreWaitNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreWaitNodeParams
 		ret        CudaError_t
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -951,12 +951,12 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
 		ret        CudaError_t
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -980,7 +980,7 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaMemAllocNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -988,7 +988,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		nodeParams      *CudaMemAllocNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddMemAllocNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1005,12 +1005,12 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
-	args := struct {
+	args := &struct {
 		node       CudaGraphNode_t
 		params_out *CudaMemAllocNodeParams
 		ret        CudaError_t
 	}{node: node, params_out: params_out}
-	if err := call(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1034,7 +1034,7 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dptr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -1042,7 +1042,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 		dptr            unsafe.Pointer
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dptr: dptr}
-	if err := call(symCudaGraphAddMemFreeNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1059,12 +1059,12 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		node     CudaGraphNode_t
 		dptr_out unsafe.Pointer
 		ret      CudaError_t
 	}{node: node, dptr_out: dptr_out}
-	if err := call(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1082,11 +1082,11 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaDeviceGraphMemTrim(device int32) error {
-	args := struct {
+	args := &struct {
 		device int32
 		ret    CudaError_t
 	}{device: device}
-	if err := call(symCudaDeviceGraphMemTrim, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1104,13 +1104,13 @@ func CudaDeviceGraphMemTrim(device int32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		device int32
 		attr   CudaGraphMemAttributeType
 		value  unsafe.Pointer
 		ret    CudaError_t
 	}{device: device, attr: attr, value: value}
-	if err := call(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1128,13 +1128,13 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		device int32
 		attr   CudaGraphMemAttributeType
 		value  unsafe.Pointer
 		ret    CudaError_t
 	}{device: device, attr: attr, value: value}
-	if err := call(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1151,12 +1151,12 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		pGraphClone   *CudaGraph_t
 		originalGraph CudaGraph_t
 		ret           CudaError_t
 	}{pGraphClone: pGraphClone, originalGraph: originalGraph}
-	if err := call(symCudaGraphClone, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphClone, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1173,13 +1173,13 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode_t, clonedGraph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		pNode        *CudaGraphNode_t
 		originalNode CudaGraphNode_t
 		clonedGraph  CudaGraph_t
 		ret          CudaError_t
 	}{pNode: pNode, originalNode: originalNode, clonedGraph: clonedGraph}
-	if err := call(symCudaGraphNodeFindInClone, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1199,12 +1199,12 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error {
-	args := struct {
+	args := &struct {
 		node  CudaGraphNode_t
 		pType *CudaGraphNodeType
 		ret   CudaError_t
 	}{node: node, pType: pType}
-	if err := call(symCudaGraphNodeGetType, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetType, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1222,12 +1222,12 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetContainingGraph(hNode CudaGraphNode_t, phGraph *CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		hNode   CudaGraphNode_t
 		phGraph *CudaGraph_t
 		ret     CudaError_t
 	}{hNode: hNode, phGraph: phGraph}
-	if err := call(symCudaGraphNodeGetContainingGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetContainingGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1245,12 +1245,12 @@ func CudaGraphNodeGetContainingGraph(hNode CudaGraphNode_t, phGraph *CudaGraph_t
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
-	args := struct {
+	args := &struct {
 		hNode  CudaGraphNode_t
 		nodeId *uint32
 		ret    CudaError_t
 	}{hNode: hNode, nodeId: nodeId}
-	if err := call(symCudaGraphNodeGetLocalId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetLocalId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1268,12 +1268,12 @@ func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
-	args := struct {
+	args := &struct {
 		hNode       CudaGraphNode_t
 		toolsNodeId *uint64
 		ret         CudaError_t
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
-	if err := call(symCudaGraphNodeGetToolsId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetToolsId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1291,12 +1291,12 @@ func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
-	args := struct {
+	args := &struct {
 		hGraph  CudaGraph_t
 		graphID *uint32
 		ret     CudaError_t
 	}{hGraph: hGraph, graphID: graphID}
-	if err := call(symCudaGraphGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1314,12 +1314,12 @@ func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		graphID    *uint32
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, graphID: graphID}
-	if err := call(symCudaGraphExecGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1337,13 +1337,13 @@ func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		graph    CudaGraph_t
 		nodes    *CudaGraphNode_t
 		numNodes *uint64
 		ret      CudaError_t
 	}{graph: graph, nodes: nodes, numNodes: numNodes}
-	if err := call(symCudaGraphGetNodes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphGetNodes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1361,13 +1361,13 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumRootNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		graph         CudaGraph_t
 		pRootNodes    *CudaGraphNode_t
 		pNumRootNodes *uint64
 		ret           CudaError_t
 	}{graph: graph, pRootNodes: pRootNodes, pNumRootNodes: pNumRootNodes}
-	if err := call(symCudaGraphGetRootNodes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1385,7 +1385,7 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numEdges *uint64) error {
-	args := struct {
+	args := &struct {
 		graph    CudaGraph_t
 		from     *CudaGraphNode_t
 		to       *CudaGraphNode_t
@@ -1393,7 +1393,7 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 		numEdges *uint64
 		ret      CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
-	if err := call(symCudaGraphGetEdges, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphGetEdges, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1411,14 +1411,14 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraphNode_t, edgeData *CudaGraphEdgeData, pNumDependencies *uint64) error {
-	args := struct {
+	args := &struct {
 		node             CudaGraphNode_t
 		pDependencies    *CudaGraphNode_t
 		edgeData         *CudaGraphEdgeData
 		pNumDependencies *uint64
 		ret              CudaError_t
 	}{node: node, pDependencies: pDependencies, edgeData: edgeData, pNumDependencies: pNumDependencies}
-	if err := call(symCudaGraphNodeGetDependencies, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetDependencies, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1436,14 +1436,14 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaGraphNode_t, edgeData *CudaGraphEdgeData, pNumDependentNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		node               CudaGraphNode_t
 		pDependentNodes    *CudaGraphNode_t
 		edgeData           *CudaGraphEdgeData
 		pNumDependentNodes *uint64
 		ret                CudaError_t
 	}{node: node, pDependentNodes: pDependentNodes, edgeData: edgeData, pNumDependentNodes: pNumDependentNodes}
-	if err := call(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1461,7 +1461,7 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		graph           CudaGraph_t
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
@@ -1469,7 +1469,7 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 		numDependencies uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCudaGraphAddDependencies, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddDependencies, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1487,7 +1487,7 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		graph           CudaGraph_t
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
@@ -1495,7 +1495,7 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		numDependencies uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCudaGraphRemoveDependencies, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphRemoveDependencies, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1513,11 +1513,11 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphDestroyNode(node CudaGraphNode_t) error {
-	args := struct {
+	args := &struct {
 		node CudaGraphNode_t
 		ret  CudaError_t
 	}{node: node}
-	if err := call(symCudaGraphDestroyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphDestroyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1535,13 +1535,13 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
-	args := struct {
+	args := &struct {
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
 		ret        CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
-	if err := call(symCudaGraphInstantiate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphInstantiate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1559,13 +1559,13 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
-	args := struct {
+	args := &struct {
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
 		ret        CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
-	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1581,13 +1581,13 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, instantiateParams *CudaGraphInstantiateParams) error {
-	args := struct {
+	args := &struct {
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
 		ret               CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
-	if err := call(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1605,12 +1605,12 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		flags     *uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, flags: flags}
-	if err := call(symCudaGraphExecGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1633,13 +1633,13 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1663,13 +1663,13 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1694,7 +1694,7 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		symbol     unsafe.Pointer
@@ -1704,7 +1704,7 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1729,7 +1729,7 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		dst        unsafe.Pointer
@@ -1739,7 +1739,7 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1763,7 +1763,7 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		dst        unsafe.Pointer
@@ -1772,7 +1772,7 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1795,13 +1795,13 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1824,13 +1824,13 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
-	if err := call(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1853,13 +1853,13 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, childGraph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		childGraph CudaGraph_t
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, childGraph: childGraph}
-	if err := call(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1883,13 +1883,13 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1913,13 +1913,13 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1944,13 +1944,13 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1975,13 +1975,13 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1999,13 +1999,13 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled uint32) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  uint32
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCudaGraphNodeSetEnabled, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2023,13 +2023,13 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled *uint32) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  *uint32
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCudaGraphNodeGetEnabled, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2046,13 +2046,13 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultInfo *CudaGraphExecUpdateResultInfo) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CudaGraphExec_t
 		hGraph     CudaGraph_t
 		resultInfo *CudaGraphExecUpdateResultInfo
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
-	if err := call(symCudaGraphExecUpdate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecUpdate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2068,12 +2068,12 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphUpload_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2089,12 +2089,12 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphLaunch_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2111,11 +2111,11 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		ret       CudaError_t
 	}{graphExec: graphExec}
-	if err := call(symCudaGraphExecDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2132,11 +2132,11 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphDestroy(graph CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		graph CudaGraph_t
 		ret   CudaError_t
 	}{graph: graph}
-	if err := call(symCudaGraphDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2151,13 +2151,13 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
-	args := struct {
+	args := &struct {
 		graph CudaGraph_t
 		path  *byte
 		flags uint32
 		ret   CudaError_t
 	}{graph: graph, path: path, flags: flags}
-	if err := call(symCudaGraphDebugDotPrint, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2179,7 +2179,7 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy CudaHostFn_t, initialRefcount uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		object_out      *CudaUserObject_t
 		ptr             uintptr
 		destroy         CudaHostFn_t
@@ -2187,7 +2187,7 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 		flags           uint32
 		ret             CudaError_t
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
-	if err := call(symCudaUserObjectCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaUserObjectCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2205,12 +2205,12 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
-	args := struct {
+	args := &struct {
 		object CudaUserObject_t
 		count  uint32
 		ret    CudaError_t
 	}{object: object, count: count}
-	if err := call(symCudaUserObjectRetain, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaUserObjectRetain, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2228,12 +2228,12 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
-	args := struct {
+	args := &struct {
 		object CudaUserObject_t
 		count  uint32
 		ret    CudaError_t
 	}{object: object, count: count}
-	if err := call(symCudaUserObjectRelease, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaUserObjectRelease, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2251,14 +2251,14 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
 		flags  uint32
 		ret    CudaError_t
 	}{graph: graph, object: object, count: count, flags: flags}
-	if err := call(symCudaGraphRetainUserObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2276,13 +2276,13 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32) error {
-	args := struct {
+	args := &struct {
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
 		ret    CudaError_t
 	}{graph: graph, object: object, count: count}
-	if err := call(symCudaGraphReleaseUserObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2300,7 +2300,7 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, nodeParams *CudaGraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		pGraphNode      *CudaGraphNode_t
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
@@ -2309,7 +2309,7 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 		nodeParams      *CudaGraphNodeParams
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCudaGraphAddNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphAddNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2327,12 +2327,12 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
 		ret        CudaError_t
 	}{node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2349,12 +2349,12 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
 		ret        CudaError_t
 	}{node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2373,13 +2373,13 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		graphExec  CudaGraphExec_t
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
 		ret        CudaError_t
 	}{graphExec: graphExec, node: node, nodeParams: nodeParams}
-	if err := call(symCudaGraphExecNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2396,14 +2396,14 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 //
 // [cuGraphAddNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddNode
 func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, defaultLaunchValue uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		defaultLaunchValue uint32
 		flags              uint32
 		ret                CudaError_t
 	}{pHandle_out: pHandle_out, graph: graph, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCudaGraphConditionalHandleCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2418,7 +2418,7 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, ctx CudaExecutionContext_t, defaultLaunchValue uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		ctx                CudaExecutionContext_t
@@ -2426,7 +2426,7 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 		flags              uint32
 		ret                CudaError_t
 	}{pHandle_out: pHandle_out, graph: graph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCudaGraphConditionalHandleCreate_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphConditionalHandleCreate_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2444,13 +2444,13 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, instantiateParams *CudaGraphInstantiateParams) error {
-	args := struct {
+	args := &struct {
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
 		ret               CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
-	if err := call(symCudaGraphInstantiateWithParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2467,12 +2467,12 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphUpload, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphUpload, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2489,12 +2489,12 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
-	if err := call(symCudaGraphLaunch, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphLaunch, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

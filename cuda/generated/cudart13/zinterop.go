@@ -17,11 +17,11 @@ import "unsafe"
 //
 // [cuGraphicsUnregisterResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsUnregisterResource
 func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
-	args := struct {
+	args := &struct {
 		resource CudaGraphicsResource_t
 		ret      CudaError_t
 	}{resource: resource}
-	if err := call(symCudaGraphicsUnregisterResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphicsUnregisterResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -41,12 +41,12 @@ func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
 //
 // [cuGraphicsResourceSetMapFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsResourceSetMapFlags
 func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		resource CudaGraphicsResource_t
 		flags    uint32
 		ret      CudaError_t
 	}{resource: resource, flags: flags}
-	if err := call(symCudaGraphicsResourceSetMapFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphicsResourceSetMapFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -66,13 +66,13 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint
 //
 // [cuGraphicsMapResources]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsMapResources
 func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		count     int32
 		resources *CudaGraphicsResource_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{count: count, resources: resources, stream: stream}
-	if err := call(symCudaGraphicsMapResources, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphicsMapResources, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -91,13 +91,13 @@ func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, st
 //
 // [cuGraphicsUnmapResources]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsUnmapResources
 func CudaGraphicsUnmapResources(count int32, resources *CudaGraphicsResource_t, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		count     int32
 		resources *CudaGraphicsResource_t
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{count: count, resources: resources, stream: stream}
-	if err := call(symCudaGraphicsUnmapResources, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphicsUnmapResources, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -118,13 +118,13 @@ func CudaGraphicsUnmapResources(count int32, resources *CudaGraphicsResource_t, 
 //
 // [cuGraphicsResourceGetMappedPointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsResourceGetMappedPointer
 func CudaGraphicsResourceGetMappedPointer(devPtr *unsafe.Pointer, size *uint64, resource CudaGraphicsResource_t) error {
-	args := struct {
+	args := &struct {
 		devPtr   *unsafe.Pointer
 		size     *uint64
 		resource CudaGraphicsResource_t
 		ret      CudaError_t
 	}{devPtr: devPtr, size: size, resource: resource}
-	if err := call(symCudaGraphicsResourceGetMappedPointer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphicsResourceGetMappedPointer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -145,14 +145,14 @@ func CudaGraphicsResourceGetMappedPointer(devPtr *unsafe.Pointer, size *uint64, 
 //
 // [cuGraphicsSubResourceGetMappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsSubResourceGetMappedArray
 func CudaGraphicsSubResourceGetMappedArray(array *CudaArray_t, resource CudaGraphicsResource_t, arrayIndex uint32, mipLevel uint32) error {
-	args := struct {
+	args := &struct {
 		array      *CudaArray_t
 		resource   CudaGraphicsResource_t
 		arrayIndex uint32
 		mipLevel   uint32
 		ret        CudaError_t
 	}{array: array, resource: resource, arrayIndex: arrayIndex, mipLevel: mipLevel}
-	if err := call(symCudaGraphicsSubResourceGetMappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphicsSubResourceGetMappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -173,12 +173,12 @@ func CudaGraphicsSubResourceGetMappedArray(array *CudaArray_t, resource CudaGrap
 //
 // [cuGraphicsResourceGetMappedMipmappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsResourceGetMappedMipmappedArray
 func CudaGraphicsResourceGetMappedMipmappedArray(mipmappedArray *CudaMipmappedArray_t, resource CudaGraphicsResource_t) error {
-	args := struct {
+	args := &struct {
 		mipmappedArray *CudaMipmappedArray_t
 		resource       CudaGraphicsResource_t
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray, resource: resource}
-	if err := call(symCudaGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -17,13 +17,13 @@ import "unsafe"
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LOGS.html.
 func CudaLogsRegisterCallback(callbackFunc CudaLogsCallback_t, userData uintptr, callback_out *CudaLogsCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		callbackFunc CudaLogsCallback_t
 		userData     uintptr
 		callback_out *CudaLogsCallbackHandle
 		ret          CudaError_t
 	}{callbackFunc: callbackFunc, userData: userData, callback_out: callback_out}
-	if err := call(symCudaLogsRegisterCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLogsRegisterCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -38,11 +38,11 @@ func CudaLogsRegisterCallback(callbackFunc CudaLogsCallback_t, userData uintptr,
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LOGS.html.
 func CudaLogsUnregisterCallback(callback CudaLogsCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		callback CudaLogsCallbackHandle
 		ret      CudaError_t
 	}{callback: callback}
-	if err := call(symCudaLogsUnregisterCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLogsUnregisterCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -57,12 +57,12 @@ func CudaLogsUnregisterCallback(callback CudaLogsCallbackHandle) error {
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LOGS.html.
 func CudaLogsCurrent(iterator_out *CudaLogIterator, flags uint32) error {
-	args := struct {
+	args := &struct {
 		iterator_out *CudaLogIterator
 		flags        uint32
 		ret          CudaError_t
 	}{iterator_out: iterator_out, flags: flags}
-	if err := call(symCudaLogsCurrent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLogsCurrent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -77,13 +77,13 @@ func CudaLogsCurrent(iterator_out *CudaLogIterator, flags uint32) error {
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LOGS.html.
 func CudaLogsDumpToFile(iterator *CudaLogIterator, pathToFile *byte, flags uint32) error {
-	args := struct {
+	args := &struct {
 		iterator   *CudaLogIterator
 		pathToFile *byte
 		flags      uint32
 		ret        CudaError_t
 	}{iterator: iterator, pathToFile: pathToFile, flags: flags}
-	if err := call(symCudaLogsDumpToFile, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLogsDumpToFile, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -98,14 +98,14 @@ func CudaLogsDumpToFile(iterator *CudaLogIterator, pathToFile *byte, flags uint3
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LOGS.html.
 func CudaLogsDumpToMemory(iterator *CudaLogIterator, buffer *byte, size *uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		iterator *CudaLogIterator
 		buffer   *byte
 		size     *uint64
 		flags    uint32
 		ret      CudaError_t
 	}{iterator: iterator, buffer: buffer, size: size, flags: flags}
-	if err := call(symCudaLogsDumpToMemory, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaLogsDumpToMemory, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -17,13 +17,13 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		size   uint64
 		flags  uint32
 		ret    CudaError_t
 	}{devPtr: devPtr, size: size, flags: flags}
-	if err := call(symCudaMallocManaged, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocManaged, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -42,12 +42,12 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		size   uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, size: size}
-	if err := call(symCudaMalloc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMalloc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -66,12 +66,12 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
-	args := struct {
+	args := &struct {
 		ptr  *unsafe.Pointer
 		size uint64
 		ret  CudaError_t
 	}{ptr: ptr, size: size}
-	if err := call(symCudaMallocHost, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocHost, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -88,14 +88,14 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		pitch  *uint64
 		width  uint64
 		height uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, width: width, height: height}
-	if err := call(symCudaMallocPitch, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocPitch, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -112,7 +112,7 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint64, height uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		array  *CudaArray_t
 		desc   *CudaChannelFormatDesc
 		width  uint64
@@ -120,7 +120,7 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 		flags  uint32
 		ret    CudaError_t
 	}{array: array, desc: desc, width: width, height: height, flags: flags}
-	if err := call(symCudaMallocArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -138,11 +138,11 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaFree(devPtr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		ret    CudaError_t
 	}{devPtr: devPtr}
-	if err := call(symCudaFree, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFree, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -159,11 +159,11 @@ func CudaFree(devPtr unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaFreeHost(ptr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		ptr unsafe.Pointer
 		ret CudaError_t
 	}{ptr: ptr}
-	if err := call(symCudaFreeHost, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFreeHost, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -180,11 +180,11 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaFreeArray(array CudaArray_t) error {
-	args := struct {
+	args := &struct {
 		array CudaArray_t
 		ret   CudaError_t
 	}{array: array}
-	if err := call(symCudaFreeArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFreeArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -201,11 +201,11 @@ func CudaFreeArray(array CudaArray_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
-	args := struct {
+	args := &struct {
 		mipmappedArray CudaMipmappedArray_t
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray}
-	if err := call(symCudaFreeMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaFreeMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -223,13 +223,13 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pHost *unsafe.Pointer
 		size  uint64
 		flags uint32
 		ret   CudaError_t
 	}{pHost: pHost, size: size, flags: flags}
-	if err := call(symCudaHostAlloc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostAlloc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -251,13 +251,13 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 //
 // [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
 func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		ptr   unsafe.Pointer
 		size  uint64
 		flags uint32
 		ret   CudaError_t
 	}{ptr: ptr, size: size, flags: flags}
-	if err := call(symCudaHostRegister, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostRegister, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -277,11 +277,11 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 //
 // [cuMemHostUnregister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostUnregister
 func CudaHostUnregister(ptr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		ptr unsafe.Pointer
 		ret CudaError_t
 	}{ptr: ptr}
-	if err := call(symCudaHostUnregister, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostUnregister, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -300,13 +300,13 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 //
 // [cuMemHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetDevicePointer
 func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pDevice *unsafe.Pointer
 		pHost   unsafe.Pointer
 		flags   uint32
 		ret     CudaError_t
 	}{pDevice: pDevice, pHost: pHost, flags: flags}
-	if err := call(symCudaHostGetDevicePointer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostGetDevicePointer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -325,12 +325,12 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 //
 // [cuMemHostGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetFlags
 func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		pFlags *uint32
 		pHost  unsafe.Pointer
 		ret    CudaError_t
 	}{pFlags: pFlags, pHost: pHost}
-	if err := call(symCudaHostGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaHostGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -348,12 +348,12 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr *CudaPitchedPtr
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, extent: extent}
-	if err := call(symCudaMalloc3D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMalloc3D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -370,14 +370,14 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent CudaExtent, flags uint32) error {
-	args := struct {
+	args := &struct {
 		array  *CudaArray_t
 		desc   *CudaChannelFormatDesc
 		extent CudaExtent
 		flags  uint32
 		ret    CudaError_t
 	}{array: array, desc: desc, extent: extent, flags: flags}
-	if err := call(symCudaMalloc3DArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMalloc3DArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -394,7 +394,7 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaChannelFormatDesc, extent CudaExtent, numLevels uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		mipmappedArray *CudaMipmappedArray_t
 		desc           *CudaChannelFormatDesc
 		extent         CudaExtent
@@ -402,7 +402,7 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 		flags          uint32
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray, desc: desc, extent: extent, numLevels: numLevels, flags: flags}
-	if err := call(symCudaMallocMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMallocMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -420,13 +420,13 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipmappedArray_const_t, level uint32) error {
-	args := struct {
+	args := &struct {
 		levelArray     *CudaArray_t
 		mipmappedArray CudaMipmappedArray_const_t
 		level          uint32
 		ret            CudaError_t
 	}{levelArray: levelArray, mipmappedArray: mipmappedArray, level: level}
-	if err := call(symCudaGetMipmappedArrayLevel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetMipmappedArrayLevel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -442,11 +442,11 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		p   *CudaMemcpy3DParms
 		ret CudaError_t
 	}{p: p}
-	if err := call(symCudaMemcpy3D_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3D_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -462,11 +462,11 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
-	args := struct {
+	args := &struct {
 		p   *CudaMemcpy3DPeerParms
 		ret CudaError_t
 	}{p: p}
-	if err := call(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -482,12 +482,12 @@ func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
 		ret    CudaError_t
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -503,12 +503,12 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
 		ret    CudaError_t
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -527,12 +527,12 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 //
 // [cuMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemGetInfo
 func CudaMemGetInfo(free *uint64, total *uint64) error {
-	args := struct {
+	args := &struct {
 		free  *uint64
 		total *uint64
 		ret   CudaError_t
 	}{free: free, total: total}
-	if err := call(symCudaMemGetInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemGetInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -552,14 +552,14 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 // [cuArray3DGetDescriptor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArray3DGetDescriptor
 // [cuArrayGetDescriptor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArrayGetDescriptor
 func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *uint32, array CudaArray_t) error {
-	args := struct {
+	args := &struct {
 		desc   *CudaChannelFormatDesc
 		extent *CudaExtent
 		flags  *uint32
 		array  CudaArray_t
 		ret    CudaError_t
 	}{desc: desc, extent: extent, flags: flags, array: array}
-	if err := call(symCudaArrayGetInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaArrayGetInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -579,13 +579,13 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 //
 // [cuArrayGetPlane]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArrayGetPlane
 func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx uint32) error {
-	args := struct {
+	args := &struct {
 		pPlaneArray *CudaArray_t
 		hArray      CudaArray_t
 		planeIdx    uint32
 		ret         CudaError_t
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
-	if err := call(symCudaArrayGetPlane, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaArrayGetPlane, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -602,13 +602,13 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, array CudaArray_t, device int32) error {
-	args := struct {
+	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
 		array              CudaArray_t
 		device             int32
 		ret                CudaError_t
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
-	if err := call(symCudaArrayGetMemoryRequirements, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -625,13 +625,13 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, mipmap CudaMipmappedArray_t, device int32) error {
-	args := struct {
+	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
 		mipmap             CudaMipmappedArray_t
 		device             int32
 		ret                CudaError_t
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
-	if err := call(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -650,12 +650,12 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 //
 // [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
 func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, array CudaArray_t) error {
-	args := struct {
+	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		array            CudaArray_t
 		ret              CudaError_t
 	}{sparseProperties: sparseProperties, array: array}
-	if err := call(symCudaArrayGetSparseProperties, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -674,12 +674,12 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 //
 // [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
 func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, mipmap CudaMipmappedArray_t) error {
-	args := struct {
+	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		mipmap           CudaMipmappedArray_t
 		ret              CudaError_t
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
-	if err := call(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -695,14 +695,14 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst   unsafe.Pointer
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
 		ret   CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpy_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -722,7 +722,7 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 //
 // [cuMemcpyPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyPeer
 func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, srcDevice int32, count uint64) error {
-	args := struct {
+	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
 		src       unsafe.Pointer
@@ -730,7 +730,7 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 		count     uint64
 		ret       CudaError_t
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count}
-	if err := call(symCudaMemcpyPeer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyPeer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -746,7 +746,7 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		dpitch uint64
 		src    unsafe.Pointer
@@ -756,7 +756,7 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2D_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2D_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -772,7 +772,7 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -783,7 +783,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -799,7 +799,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray_const_t, wOffset uint64, hOffset uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		dpitch  uint64
 		src     CudaArray_const_t
@@ -810,7 +810,7 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -826,7 +826,7 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint64, src CudaArray_const_t, wOffsetSrc uint64, hOffsetSrc uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst        CudaArray_t
 		wOffsetDst uint64
 		hOffsetDst uint64
@@ -838,7 +838,7 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -854,7 +854,7 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -862,7 +862,7 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -878,7 +878,7 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
 		count  uint64
@@ -886,7 +886,7 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -902,7 +902,7 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -910,7 +910,7 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -930,7 +930,7 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 //
 // [cuMemcpyPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyPeerAsync
 func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, srcDevice int32, count uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
 		src       unsafe.Pointer
@@ -939,7 +939,7 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count, stream: stream}
-	if err := call(symCudaMemcpyPeerAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyPeerAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -947,7 +947,7 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 
 // CudaMemcpyBatchAsync_ptsz calls cudaMemcpyBatchAsync_ptsz.
 //
-//	cudaError_t cudaMemcpyBatchAsync_ptsz(void **dsts, const void **srcs, const size_t *sizes, size_t count, struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream)
+//	cudaError_t cudaMemcpyBatchAsync_ptsz(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count, struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream)
 //
 // It is the variant of [CudaMemcpyBatchAsync] for which stream 0 is the calling thread's own
 // default stream, [CudaStreamPerThread], and not the legacy one.
@@ -955,7 +955,7 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uint64, count uint64, attrs *CudaMemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dsts      *unsafe.Pointer
 		srcs      *unsafe.Pointer
 		sizes     *uint64
@@ -966,7 +966,7 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, stream: stream}
-	if err := call(symCudaMemcpyBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -982,14 +982,14 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		numOps uint64
 		opList *CudaMemcpy3DBatchOp
 		flags  uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{numOps: numOps, opList: opList, flags: flags, stream: stream}
-	if err := call(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1005,7 +1005,7 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fla
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyWithAttributesAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, size uint64, attr *CudaMemcpyAttributes, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		src    unsafe.Pointer
 		size   uint64
@@ -1013,7 +1013,7 @@ func CudaMemcpyWithAttributesAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, 
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, src: src, size: size, attr: attr, stream: stream}
-	if err := call(symCudaMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1029,13 +1029,13 @@ func CudaMemcpyWithAttributesAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, 
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DWithAttributesAsync_ptsz(op *CudaMemcpy3DBatchOp, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		op     *CudaMemcpy3DBatchOp
 		flags  uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{op: op, flags: flags, stream: stream}
-	if err := call(symCudaMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1051,7 +1051,7 @@ func CudaMemcpy3DWithAttributesAsync_ptsz(op *CudaMemcpy3DBatchOp, flags uint64,
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		dpitch uint64
 		src    unsafe.Pointer
@@ -1062,7 +1062,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1078,7 +1078,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -1090,7 +1090,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DToArrayAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DToArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1106,7 +1106,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src CudaArray_const_t, wOffset uint64, hOffset uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		dpitch  uint64
 		src     CudaArray_const_t
@@ -1118,7 +1118,7 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DFromArrayAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DFromArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1134,7 +1134,7 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -1143,7 +1143,7 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 		stream CudaStream_t
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1159,7 +1159,7 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
 		count  uint64
@@ -1168,7 +1168,7 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1184,13 +1184,13 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
 		count  uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count}
-	if err := call(symCudaMemset_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1206,7 +1206,7 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
@@ -1214,7 +1214,7 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		height uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
-	if err := call(symCudaMemset2D_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset2D_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1230,13 +1230,13 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
-	if err := call(symCudaMemset3D_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset3D_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1252,14 +1252,14 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
 		count  uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
-	if err := call(symCudaMemsetAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemsetAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1275,7 +1275,7 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
@@ -1284,7 +1284,7 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 		stream CudaStream_t
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
-	if err := call(symCudaMemset2DAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset2DAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1300,14 +1300,14 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
-	if err := call(symCudaMemset3DAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset3DAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1323,12 +1323,12 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		devPtr *unsafe.Pointer
 		symbol unsafe.Pointer
 		ret    CudaError_t
 	}{devPtr: devPtr, symbol: symbol}
-	if err := call(symCudaGetSymbolAddress, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetSymbolAddress, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1344,12 +1344,12 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		size   *uint64
 		symbol unsafe.Pointer
 		ret    CudaError_t
 	}{size: size, symbol: symbol}
-	if err := call(symCudaGetSymbolSize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaGetSymbolSize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1365,7 +1365,7 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, location CudaMemLocation, flags uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr   unsafe.Pointer
 		count    uint64
 		location CudaMemLocation
@@ -1373,7 +1373,7 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, location Cud
 		stream   CudaStream_t
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
-	if err := call(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1389,7 +1389,7 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, location Cud
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemPrefetchBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count uint64, prefetchLocs *CudaMemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dptrs           *unsafe.Pointer
 		sizes           *uint64
 		count           uint64
@@ -1400,7 +1400,7 @@ func CudaMemPrefetchBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count 
 		stream          CudaStream_t
 		ret             CudaError_t
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, stream: stream}
-	if err := call(symCudaMemPrefetchBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPrefetchBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1416,7 +1416,7 @@ func CudaMemPrefetchBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count 
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemDiscardBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count uint64, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dptrs  *unsafe.Pointer
 		sizes  *uint64
 		count  uint64
@@ -1424,7 +1424,7 @@ func CudaMemDiscardBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count u
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, stream: stream}
-	if err := call(symCudaMemDiscardBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemDiscardBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1440,7 +1440,7 @@ func CudaMemDiscardBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count u
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count uint64, prefetchLocs *CudaMemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dptrs           *unsafe.Pointer
 		sizes           *uint64
 		count           uint64
@@ -1451,7 +1451,7 @@ func CudaMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint
 		stream          CudaStream_t
 		ret             CudaError_t
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, stream: stream}
-	if err := call(symCudaMemDiscardAndPrefetchBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemDiscardAndPrefetchBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1466,7 +1466,7 @@ func CudaMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranularity uint64, samplingGranularity uint64, location_out *CudaMemLocation) error {
-	args := struct {
+	args := &struct {
 		devPtr              unsafe.Pointer
 		size                uint64
 		summaryGranularity  uint64
@@ -1474,7 +1474,7 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 		location_out        *CudaMemLocation
 		ret                 CudaError_t
 	}{devPtr: devPtr, size: size, summaryGranularity: summaryGranularity, samplingGranularity: samplingGranularity, location_out: location_out}
-	if err := call(symCudaMemGetLocationInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemGetLocationInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1495,14 +1495,14 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 //
 // [cuMemAdvise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAdvise
 func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise, location CudaMemLocation) error {
-	args := struct {
+	args := &struct {
 		devPtr   unsafe.Pointer
 		count    uint64
 		advice   CudaMemoryAdvise
 		location CudaMemLocation
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
-	if err := call(symCudaMemAdvise, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemAdvise, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1522,7 +1522,7 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 //
 // [cuMemRangeGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemRangeGetAttribute
 func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CudaMemRangeAttribute, devPtr unsafe.Pointer, count uint64) error {
-	args := struct {
+	args := &struct {
 		data      unsafe.Pointer
 		dataSize  uint64
 		attribute CudaMemRangeAttribute
@@ -1530,7 +1530,7 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 		count     uint64
 		ret       CudaError_t
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
-	if err := call(symCudaMemRangeGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemRangeGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1550,7 +1550,7 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 //
 // [cuMemRangeGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemRangeGetAttributes
 func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes *CudaMemRangeAttribute, numAttributes uint64, devPtr unsafe.Pointer, count uint64) error {
-	args := struct {
+	args := &struct {
 		data          *unsafe.Pointer
 		dataSizes     *uint64
 		attributes    *CudaMemRangeAttribute
@@ -1559,7 +1559,7 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 		count         uint64
 		ret           CudaError_t
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
-	if err := call(symCudaMemRangeGetAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemRangeGetAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1586,14 +1586,14 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 // [cuMemcpyDtoH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoH
 // [cuMemcpyHtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoD
 func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst   unsafe.Pointer
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
 		ret   CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind}
-	if err := call(symCudaMemcpy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1619,7 +1619,7 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 // [cuMemcpyDtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoD
 // [cuMemcpyHtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoD
 func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -1627,7 +1627,7 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyToSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1653,7 +1653,7 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 // [cuMemcpyDtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoD
 // [cuMemcpyDtoH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoH
 func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
 		count  uint64
@@ -1661,7 +1661,7 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
-	if err := call(symCudaMemcpyFromSymbol, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromSymbol, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1686,7 +1686,7 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 // [cuMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2D
 // [cuMemcpy2DUnaligned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DUnaligned
 func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		dpitch uint64
 		src    unsafe.Pointer
@@ -1696,7 +1696,7 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 		kind   CudaMemcpyKind
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1720,7 +1720,7 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 // [cuMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2D
 // [cuMemcpy2DUnaligned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DUnaligned
 func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -1731,7 +1731,7 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DToArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DToArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1755,7 +1755,7 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 // [cuMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2D
 // [cuMemcpy2DUnaligned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DUnaligned
 func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_const_t, wOffset uint64, hOffset uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		dpitch  uint64
 		src     CudaArray_const_t
@@ -1766,7 +1766,7 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 		kind    CudaMemcpyKind
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DFromArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DFromArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1790,7 +1790,7 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 // [cuMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2D
 // [cuMemcpy2DUnaligned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DUnaligned
 func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint64, src CudaArray_const_t, wOffsetSrc uint64, hOffsetSrc uint64, width uint64, height uint64, kind CudaMemcpyKind) error {
-	args := struct {
+	args := &struct {
 		dst        CudaArray_t
 		wOffsetDst uint64
 		hOffsetDst uint64
@@ -1802,7 +1802,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 		kind       CudaMemcpyKind
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
-	if err := call(symCudaMemcpy2DArrayToArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DArrayToArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1826,11 +1826,11 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 //
 // [cuMemcpy3D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3D
 func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
-	args := struct {
+	args := &struct {
 		p   *CudaMemcpy3DParms
 		ret CudaError_t
 	}{p: p}
-	if err := call(symCudaMemcpy3D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1851,11 +1851,11 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 //
 // [cuMemcpy3DPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DPeer
 func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
-	args := struct {
+	args := &struct {
 		p   *CudaMemcpy3DPeerParms
 		ret CudaError_t
 	}{p: p}
-	if err := call(symCudaMemcpy3DPeer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DPeer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1863,14 +1863,14 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 
 // CudaMemcpyBatchAsync calls cudaMemcpyBatchAsync.
 //
-//	cudaError_t cudaMemcpyBatchAsync(void **dsts, const void **srcs, const size_t *sizes, size_t count, struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream)
+//	cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count, struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream)
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uint64, count uint64, attrs *CudaMemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dsts      *unsafe.Pointer
 		srcs      *unsafe.Pointer
 		sizes     *uint64
@@ -1881,7 +1881,7 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 		stream    CudaStream_t
 		ret       CudaError_t
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, stream: stream}
-	if err := call(symCudaMemcpyBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1896,14 +1896,14 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		numOps uint64
 		opList *CudaMemcpy3DBatchOp
 		flags  uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{numOps: numOps, opList: opList, flags: flags, stream: stream}
-	if err := call(symCudaMemcpy3DBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1920,7 +1920,7 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, flags ui
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpyWithAttributesAsync(dst unsafe.Pointer, src unsafe.Pointer, size uint64, attr *CudaMemcpyAttributes, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		src    unsafe.Pointer
 		size   uint64
@@ -1928,7 +1928,7 @@ func CudaMemcpyWithAttributesAsync(dst unsafe.Pointer, src unsafe.Pointer, size 
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, src: src, size: size, attr: attr, stream: stream}
-	if err := call(symCudaMemcpyWithAttributesAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyWithAttributesAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1945,13 +1945,13 @@ func CudaMemcpyWithAttributesAsync(dst unsafe.Pointer, src unsafe.Pointer, size 
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemcpy3DWithAttributesAsync(op *CudaMemcpy3DBatchOp, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		op     *CudaMemcpy3DBatchOp
 		flags  uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{op: op, flags: flags, stream: stream}
-	if err := call(symCudaMemcpy3DWithAttributesAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DWithAttributesAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1972,13 +1972,13 @@ func CudaMemcpy3DWithAttributesAsync(op *CudaMemcpy3DBatchOp, flags uint64, stre
 // [cuMemsetD32]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD32
 // [cuMemsetD8]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD8
 func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
 		count  uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count}
-	if err := call(symCudaMemset, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2000,7 +2000,7 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 // [cuMemsetD2D32]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D32
 // [cuMemsetD2D8]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D8
 func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
@@ -2008,7 +2008,7 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 		height uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
-	if err := call(symCudaMemset2D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset2D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2026,13 +2026,13 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
-	if err := call(symCudaMemset3D, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset3D, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2059,7 +2059,7 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 // [cuMemcpyDtoHAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoHAsync
 // [cuMemcpyHtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoDAsync
 func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -2067,7 +2067,7 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2094,7 +2094,7 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 // [cuMemcpyDtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoDAsync
 // [cuMemcpyHtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoDAsync
 func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		symbol unsafe.Pointer
 		src    unsafe.Pointer
 		count  uint64
@@ -2103,7 +2103,7 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		stream CudaStream_t
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyToSymbolAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyToSymbolAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2130,7 +2130,7 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 // [cuMemcpyDtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoDAsync
 // [cuMemcpyDtoHAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoHAsync
 func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count uint64, offset uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		symbol unsafe.Pointer
 		count  uint64
@@ -2139,7 +2139,7 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
-	if err := call(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2162,7 +2162,7 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 //
 // [cuMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DAsync
 func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst    unsafe.Pointer
 		dpitch uint64
 		src    unsafe.Pointer
@@ -2173,7 +2173,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2196,7 +2196,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 //
 // [cuMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DAsync
 func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsafe.Pointer, spitch uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     CudaArray_t
 		wOffset uint64
 		hOffset uint64
@@ -2208,7 +2208,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DToArrayAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DToArrayAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2231,7 +2231,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 //
 // [cuMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy2DAsync
 func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray_const_t, wOffset uint64, hOffset uint64, width uint64, height uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst     unsafe.Pointer
 		dpitch  uint64
 		src     CudaArray_const_t
@@ -2243,7 +2243,7 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
-	if err := call(symCudaMemcpy2DFromArrayAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy2DFromArrayAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2267,12 +2267,12 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 //
 // [cuMemcpy3DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DAsync
 func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
 		ret    CudaError_t
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2293,12 +2293,12 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 //
 // [cuMemcpy3DPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DPeerAsync
 func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
 		ret    CudaError_t
 	}{p: p, stream: stream}
-	if err := call(symCudaMemcpy3DPeerAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemcpy3DPeerAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2320,14 +2320,14 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 // [cuMemsetD32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD32Async
 // [cuMemsetD8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD8Async
 func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
 		count  uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
-	if err := call(symCudaMemsetAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemsetAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2349,7 +2349,7 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 // [cuMemsetD2D32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D32Async
 // [cuMemsetD2D8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D8Async
 func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
@@ -2358,7 +2358,7 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		stream CudaStream_t
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
-	if err := call(symCudaMemset2DAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset2DAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2376,14 +2376,14 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent, stream: stream}
-	if err := call(symCudaMemset3DAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemset3DAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2404,7 +2404,7 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 //
 // [cuMemPrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPrefetchAsync
 func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemLocation, flags uint32, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		devPtr   unsafe.Pointer
 		count    uint64
 		location CudaMemLocation
@@ -2412,7 +2412,7 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemL
 		stream   CudaStream_t
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
-	if err := call(symCudaMemPrefetchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPrefetchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2425,7 +2425,7 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemL
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, prefetchLocs *CudaMemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dptrs           *unsafe.Pointer
 		sizes           *uint64
 		count           uint64
@@ -2436,7 +2436,7 @@ func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint6
 		stream          CudaStream_t
 		ret             CudaError_t
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, stream: stream}
-	if err := call(symCudaMemPrefetchBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemPrefetchBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2449,7 +2449,7 @@ func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint6
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dptrs  *unsafe.Pointer
 		sizes  *uint64
 		count  uint64
@@ -2457,7 +2457,7 @@ func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, stream: stream}
-	if err := call(symCudaMemDiscardBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemDiscardBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2470,7 +2470,7 @@ func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 func CudaMemDiscardAndPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, prefetchLocs *CudaMemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dptrs           *unsafe.Pointer
 		sizes           *uint64
 		count           uint64
@@ -2481,7 +2481,7 @@ func CudaMemDiscardAndPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, c
 		stream          CudaStream_t
 		ret             CudaError_t
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, stream: stream}
-	if err := call(symCudaMemDiscardAndPrefetchBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaMemDiscardAndPrefetchBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -921,10 +921,10 @@ struct args_cudaMemcpyPeerAsync {
 	cudaStream_t p5;
 	cudaError_t ret;
 };
-typedef cudaError_t (*fn_cudaMemcpyBatchAsync_ptsz)(void **, const void **, const size_t *, size_t, struct cudaMemcpyAttributes *, size_t *, size_t, cudaStream_t);
+typedef cudaError_t (*fn_cudaMemcpyBatchAsync_ptsz)(void *const *, const void *const *, const size_t *, size_t, struct cudaMemcpyAttributes *, size_t *, size_t, cudaStream_t);
 struct args_cudaMemcpyBatchAsync_ptsz {
-	void **p0;
-	const void **p1;
+	void *const *p0;
+	const void *const *p1;
 	const size_t *p2;
 	size_t p3;
 	struct cudaMemcpyAttributes *p4;
@@ -2533,10 +2533,10 @@ struct args_cudaMemcpy3DPeer {
 	const struct cudaMemcpy3DPeerParms *p0;
 	cudaError_t ret;
 };
-typedef cudaError_t (*fn_cudaMemcpyBatchAsync)(void **, const void **, const size_t *, size_t, struct cudaMemcpyAttributes *, size_t *, size_t, cudaStream_t);
+typedef cudaError_t (*fn_cudaMemcpyBatchAsync)(void *const *, const void *const *, const size_t *, size_t, struct cudaMemcpyAttributes *, size_t *, size_t, cudaStream_t);
 struct args_cudaMemcpyBatchAsync {
-	void **p0;
-	const void **p1;
+	void *const *p0;
+	const void *const *p1;
 	const size_t *p2;
 	size_t p3;
 	struct cudaMemcpyAttributes *p4;

@@ -25,6 +25,284 @@ func (v CudaError_t) Is(target error) bool {
 }
 func statusText(v CudaError_t) string {
 	switch v {
+	case CudaSuccess:
+		return "the call succeeded"
+	case CudaErrorInvalidValue:
+		return "an argument is out of range or nil"
+	case CudaErrorMemoryAllocation:
+		return "the allocation failed, there is not enough memory"
+	case CudaErrorInitializationError:
+		return "CUDA could not be initialized"
+	case CudaErrorCudartUnloading:
+		return "the runtime is shutting down with the process"
+	case CudaErrorProfilerDisabled:
+		return "profiling is switched off for this process"
+	case CudaErrorProfilerNotInitialized:
+		return "profiler start and stop need no initialization any more"
+	case CudaErrorProfilerAlreadyStarted:
+		return "the profiler is running already"
+	case CudaErrorProfilerAlreadyStopped:
+		return "the profiler is not running"
+	case CudaErrorInvalidConfiguration:
+		return "block, grid or shared memory exceeds what the device allows"
+	case CudaErrorVersionTranslation:
+		return "the driver answered with something newer than this runtime knows"
+	case CudaErrorInvalidPitchValue:
+		return "the pitch exceeds the device's limit or is misaligned"
+	case CudaErrorInvalidSymbol:
+		return "no such variable or constant symbol on the device"
+	case CudaErrorInvalidHostPointer:
+		return "this is not a valid host pointer"
+	case CudaErrorInvalidDevicePointer:
+		return "this is not a valid device pointer"
+	case CudaErrorInvalidTexture:
+		return "no such texture reference, or one that cannot be used"
+	case CudaErrorInvalidTextureBinding:
+		return "nothing usable is bound to the texture"
+	case CudaErrorInvalidChannelDescriptor:
+		return "the channel format is not one that textures have"
+	case CudaErrorInvalidMemcpyDirection:
+		return "the direction of the copy is no known kind"
+	case CudaErrorAddressOfConstant:
+		return "the address of a device constant was taken"
+	case CudaErrorTextureFetchFailed:
+		return "a texture fetch failed, only device emulation reported this"
+	case CudaErrorTextureNotBound:
+		return "the texture was not bound when it was needed"
+	case CudaErrorSynchronizationError:
+		return "a synchronization failed, only device emulation reported this"
+	case CudaErrorInvalidFilterSetting:
+		return "linear filtering of values that are not floating point"
+	case CudaErrorInvalidNormSetting:
+		return "a format that cannot be read as normalized float"
+	case CudaErrorMixedDeviceExecution:
+		return "device code and emulated code were mixed"
+	case CudaErrorNotYetImplemented:
+		return "this call exists but does nothing yet"
+	case CudaErrorMemoryValueTooLarge:
+		return "an emulated device pointer lies beyond 32 bits"
+	case CudaErrorStubLibrary:
+		return "the toolkit's stub was loaded instead of the driver"
+	case CudaErrorInsufficientDriver:
+		return "the installed driver is older than this runtime needs"
+	case CudaErrorCallRequiresNewerDriver:
+		return "the installed driver is too old for this call"
+	case CudaErrorInvalidSurface:
+		return "no such surface reference, or one that cannot be used"
+	case CudaErrorDuplicateVariableName:
+		return "two variables of the loaded modules have the same name"
+	case CudaErrorDuplicateTextureName:
+		return "two textures of the loaded modules have the same name"
+	case CudaErrorDuplicateSurfaceName:
+		return "two surfaces of the loaded modules have the same name"
+	case CudaErrorDevicesUnavailable:
+		return "all devices are busy, exclusively used or prohibited"
+	case CudaErrorIncompatibleDriverContext:
+		return "the current context was made by the driver API incompatibly"
+	case CudaErrorMissingConfiguration:
+		return "a kernel was launched without a configuration for its launch"
+	case CudaErrorPriorLaunchFailure:
+		return "an earlier kernel failed, only device emulation reported this"
+	case CudaErrorLaunchMaxDepthExceeded:
+		return "kernels launched kernels too many levels deep"
+	case CudaErrorLaunchFileScopedTex:
+		return "a child kernel uses a texture reference of file scope"
+	case CudaErrorLaunchFileScopedSurf:
+		return "a child kernel uses a surface reference of file scope"
+	case CudaErrorSyncDepthExceeded:
+		return "a child kernel synchronizes deeper than the configured limit"
+	case CudaErrorLaunchPendingCountExceeded:
+		return "too many kernels launched by kernels are outstanding"
+	case CudaErrorInvalidDeviceFunction:
+		return "this is no kernel, or none for this device"
+	case CudaErrorNoDevice:
+		return "no CUDA device is present or visible"
+	case CudaErrorInvalidDevice:
+		return "there is no device of this number"
+	case CudaErrorDeviceNotLicensed:
+		return "this device lacks a license for the operation"
+	case CudaErrorSoftwareValidityNotEstablished:
+		return "a self-test of runtime or driver failed"
+	case CudaErrorStartupFailure:
+		return "the runtime could not start, for reasons of its own"
+	case CudaErrorInvalidKernelImage:
+		return "the module image is malformed or no device code"
+	case CudaErrorDeviceUninitialized:
+		return "no usable context for the current device"
+	case CudaErrorMapBufferObjectFailed:
+		return "mapping the buffer or resource failed"
+	case CudaErrorUnmapBufferObjectFailed:
+		return "unmapping the buffer or resource failed"
+	case CudaErrorArrayIsMapped:
+		return "the array is mapped and cannot be destroyed"
+	case CudaErrorAlreadyMapped:
+		return "the resource is mapped already"
+	case CudaErrorNoKernelImageForDevice:
+		return "no code in the image fits this device"
+	case CudaErrorAlreadyAcquired:
+		return "the resource has been acquired already"
+	case CudaErrorNotMapped:
+		return "the resource is not mapped"
+	case CudaErrorNotMappedAsArray:
+		return "the resource is not mapped for access as an array"
+	case CudaErrorNotMappedAsPointer:
+		return "the resource is not mapped for access as a pointer"
+	case CudaErrorECCUncorrectable:
+		return "device memory had an error that ECC could not correct"
+	case CudaErrorUnsupportedLimit:
+		return "this device has no such limit"
+	case CudaErrorDeviceAlreadyInUse:
+		return "the context is bound to another thread already"
+	case CudaErrorPeerAccessUnsupported:
+		return "these two devices cannot reach each other's memory"
+	case CudaErrorInvalidPtx:
+		return "the PTX could not be compiled"
+	case CudaErrorInvalidGraphicsContext:
+		return "the OpenGL or Direct3D context is not usable"
+	case CudaErrorNvlinkUncorrectable:
+		return "an NVLink transfer had an error that cannot be corrected"
+	case CudaErrorJitCompilerNotFound:
+		return "the PTX compiler library of the driver was not found"
+	case CudaErrorUnsupportedPtxVersion:
+		return "the PTX is newer than this driver's compiler"
+	case CudaErrorJitCompilationDisabled:
+		return "compiling PTX at run time is switched off"
+	case CudaErrorUnsupportedExecAffinity:
+		return "the device cannot restrict a context to some processors"
+	case CudaErrorUnsupportedDevSideSync:
+		return "the PTX calls cudaDeviceSynchronize, which is gone"
+	case CudaErrorContained:
+		return "a device fault was contained, the process must restart"
+	case CudaErrorInsufficientLoaderVersion:
+		return "this loader is too old for the fat binary"
+	case CudaErrorInvalidSource:
+		return "the device source is invalid"
+	case CudaErrorFileNotFound:
+		return "no such file"
+	case CudaErrorSharedObjectSymbolNotFound:
+		return "a shared library lacks a symbol that is needed"
+	case CudaErrorSharedObjectInitFailed:
+		return "a shared library could not be initialized"
+	case CudaErrorOperatingSystem:
+		return "a call to the operating system failed"
+	case CudaErrorInvalidResourceHandle:
+		return "no such object, or its handle is no longer valid"
+	case CudaErrorIllegalState:
+		return "something involved is in the wrong state for this"
+	case CudaErrorLossyQuery:
+		return "the answer would lose data, ask the newer variant"
+	case CudaErrorSymbolNotFound:
+		return "there is nothing of this name"
+	case CudaErrorNotReady:
+		return "work is still running"
+	case CudaErrorIllegalAddress:
+		return "a kernel accessed memory that is not mapped"
+	case CudaErrorLaunchOutOfResources:
+		return "the launch needs more registers or threads than exist"
+	case CudaErrorLaunchTimeout:
+		return "a kernel ran longer than the system's watchdog allows"
+	case CudaErrorLaunchIncompatibleTexturing:
+		return "a launch disagrees with the texturing mode in use"
+	case CudaErrorPeerAccessAlreadyEnabled:
+		return "this context can access that peer already"
+	case CudaErrorPeerAccessNotEnabled:
+		return "access to this peer was not enabled"
+	case CudaErrorSetOnActiveProcess:
+		return "CUDA is in use already, too late for this setting"
+	case CudaErrorContextIsDestroyed:
+		return "the current context has been destroyed"
+	case CudaErrorAssert:
+		return "an assert in a kernel failed"
+	case CudaErrorTooManyPeers:
+		return "too many devices have peer access enabled"
+	case CudaErrorHostMemoryAlreadyRegistered:
+		return "this host memory is registered already"
+	case CudaErrorHostMemoryNotRegistered:
+		return "this host memory is not registered"
+	case CudaErrorHardwareStackError:
+		return "the stack of a kernel overflowed or was corrupted"
+	case CudaErrorIllegalInstruction:
+		return "a kernel reached an instruction that the device cannot execute"
+	case CudaErrorMisalignedAddress:
+		return "a kernel accessed an address that is not aligned"
+	case CudaErrorInvalidAddressSpace:
+		return "a kernel accessed an address outside the space it named"
+	case CudaErrorInvalidPc:
+		return "the program counter of a kernel went astray"
+	case CudaErrorLaunchFailure:
+		return "a kernel failed for a reason not known more closely"
+	case CudaErrorCooperativeLaunchTooLarge:
+		return "a cooperative launch does not fit on the device at once"
+	case CudaErrorTensorMemoryLeak:
+		return "a kernel ended without freeing its tensor memory"
+	case CudaErrorNotPermitted:
+		return "this is not allowed here or for this user"
+	case CudaErrorNotSupported:
+		return "this device, driver or system cannot do this"
+	case CudaErrorSystemNotReady:
+		return "the system is not ready, a service may be missing"
+	case CudaErrorSystemDriverMismatch:
+		return "the driver's kernel and user parts do not match"
+	case CudaErrorCompatNotSupportedOnDevice:
+		return "the forward compatibility package does not support this device"
+	case CudaErrorMpsConnectionFailed:
+		return "the client could not connect to the MPS server"
+	case CudaErrorMpsRpcFailure:
+		return "the exchange with the MPS server failed"
+	case CudaErrorMpsServerNotReady:
+		return "the MPS server takes no new clients now"
+	case CudaErrorMpsMaxClientsReached:
+		return "the MPS server has all the clients it can have"
+	case CudaErrorMpsMaxConnectionsReached:
+		return "the MPS server has all the device connections it can have"
+	case CudaErrorMpsClientTerminated:
+		return "the MPS server ended this client"
+	case CudaErrorCdpNotSupported:
+		return "this module launches kernels from kernels, unsupported here"
+	case CudaErrorCdpVersionMismatch:
+		return "parts with different versions of device-side launch do not mix"
+	case CudaErrorStreamCaptureUnsupported:
+		return "not allowed while a stream captures"
+	case CudaErrorStreamCaptureInvalidated:
+		return "an earlier error has spoilt this capture"
+	case CudaErrorStreamCaptureMerge:
+		return "this would join two separate captures"
+	case CudaErrorStreamCaptureUnmatched:
+		return "the capture did not begin in this stream"
+	case CudaErrorStreamCaptureUnjoined:
+		return "a forked stream was not joined before the capture ended"
+	case CudaErrorStreamCaptureIsolation:
+		return "a dependency would cross out of the capture"
+	case CudaErrorStreamCaptureImplicit:
+		return "implicit synchronization with the legacy stream during a capture"
+	case CudaErrorCapturedEvent:
+		return "the event belongs to a capture and has no state"
+	case CudaErrorStreamCaptureWrongThread:
+		return "another thread began this capture"
+	case CudaErrorTimeout:
+		return "the wait ended before what it waited for"
+	case CudaErrorGraphExecUpdateFailure:
+		return "this change cannot be applied to the executable graph"
+	case CudaErrorExternalDevice:
+		return "a device outside CUDA failed, the process must restart"
+	case CudaErrorInvalidClusterSize:
+		return "the cluster is too large or does not fit"
+	case CudaErrorFunctionNotLoaded:
+		return "the function is not loaded yet on this device"
+	case CudaErrorInvalidResourceType:
+		return "a resource is of the wrong type for this"
+	case CudaErrorInvalidResourceConfiguration:
+		return "a resource is too small or does not apply here"
+	case CudaErrorStreamDetached:
+		return "the stream is detached, its green context is gone"
+	case CudaErrorGraphRecaptureFailure:
+		return "recapturing into the graph failed"
+	case CudaErrorFabricNotReady:
+		return "the GPU fabric is still starting, try again later"
+	case CudaErrorUnknown:
+		return "the driver gives no reason for this failure"
+	case CudaErrorApiFailureBase:
+		return "start of a range of codes no longer in use"
 	}
 	return ""
 }

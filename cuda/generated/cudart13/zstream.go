@@ -20,11 +20,11 @@ import "unsafe"
 //
 // [cuStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamCreate
 func CudaStreamCreate(pStream *CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		pStream *CudaStream_t
 		ret     CudaError_t
 	}{pStream: pStream}
-	if err := call(symCudaStreamCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -46,12 +46,12 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 //
 // [cuStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamCreate
 func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pStream *CudaStream_t
 		flags   uint32
 		ret     CudaError_t
 	}{pStream: pStream, flags: flags}
-	if err := call(symCudaStreamCreateWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamCreateWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -73,13 +73,13 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 //
 // [cuStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamCreateWithPriority
 func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority int32) error {
-	args := struct {
+	args := &struct {
 		pStream  *CudaStream_t
 		flags    uint32
 		priority int32
 		ret      CudaError_t
 	}{pStream: pStream, flags: flags, priority: priority}
-	if err := call(symCudaStreamCreateWithPriority, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamCreateWithPriority, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -95,12 +95,12 @@ func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetPriority_ptsz(hStream CudaStream_t, priority *int32) error {
-	args := struct {
+	args := &struct {
 		hStream  CudaStream_t
 		priority *int32
 		ret      CudaError_t
 	}{hStream: hStream, priority: priority}
-	if err := call(symCudaStreamGetPriority_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetPriority_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -116,12 +116,12 @@ func CudaStreamGetPriority_ptsz(hStream CudaStream_t, priority *int32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetFlags_ptsz(hStream CudaStream_t, flags *uint32) error {
-	args := struct {
+	args := &struct {
 		hStream CudaStream_t
 		flags   *uint32
 		ret     CudaError_t
 	}{hStream: hStream, flags: flags}
-	if err := call(symCudaStreamGetFlags_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetFlags_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -137,12 +137,12 @@ func CudaStreamGetFlags_ptsz(hStream CudaStream_t, flags *uint32) error {
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetId_ptsz(hStream CudaStream_t, streamId *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream  CudaStream_t
 		streamId *uint64
 		ret      CudaError_t
 	}{hStream: hStream, streamId: streamId}
-	if err := call(symCudaStreamGetId_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetId_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -158,12 +158,12 @@ func CudaStreamGetId_ptsz(hStream CudaStream_t, streamId *uint64) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
-	args := struct {
+	args := &struct {
 		hStream CudaStream_t
 		device  *int32
 		ret     CudaError_t
 	}{hStream: hStream, device: device}
-	if err := call(symCudaStreamGetDevice_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetDevice_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -178,10 +178,10 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaCtxResetPersistingL2Cache() error {
-	args := struct {
+	args := &struct {
 		ret CudaError_t
 	}{}
-	if err := call(symCudaCtxResetPersistingL2Cache, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaCtxResetPersistingL2Cache, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -197,12 +197,12 @@ func CudaCtxResetPersistingL2Cache() error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamCopyAttributes_ptsz(dst CudaStream_t, src CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dst CudaStream_t
 		src CudaStream_t
 		ret CudaError_t
 	}{dst: dst, src: src}
-	if err := call(symCudaStreamCopyAttributes_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamCopyAttributes_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -218,13 +218,13 @@ func CudaStreamCopyAttributes_ptsz(dst CudaStream_t, src CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeID, value_out *CudaLaunchAttributeValue) error {
-	args := struct {
+	args := &struct {
 		hStream   CudaStream_t
 		attr      CudaLaunchAttributeID
 		value_out *CudaLaunchAttributeValue
 		ret       CudaError_t
 	}{hStream: hStream, attr: attr, value_out: value_out}
-	if err := call(symCudaStreamGetAttribute_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -240,13 +240,13 @@ func CudaStreamGetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
-	args := struct {
+	args := &struct {
 		hStream CudaStream_t
 		attr    CudaLaunchAttributeID
 		value   *CudaLaunchAttributeValue
 		ret     CudaError_t
 	}{hStream: hStream, attr: attr, value: value}
-	if err := call(symCudaStreamSetAttribute_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamSetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -268,11 +268,11 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 //
 // [cuStreamDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamDestroy
 func CudaStreamDestroy(stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		ret    CudaError_t
 	}{stream: stream}
-	if err := call(symCudaStreamDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -288,13 +288,13 @@ func CudaStreamDestroy(stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		event  CudaEvent_t
 		flags  uint32
 		ret    CudaError_t
 	}{stream: stream, event: event, flags: flags}
-	if err := call(symCudaStreamWaitEvent_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamWaitEvent_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -310,14 +310,14 @@ func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback_t, userData uintptr, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream   CudaStream_t
 		callback CudaStreamCallback_t
 		userData uintptr
 		flags    uint32
 		ret      CudaError_t
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
-	if err := call(symCudaStreamAddCallback_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamAddCallback_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -333,11 +333,11 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		ret    CudaError_t
 	}{stream: stream}
-	if err := call(symCudaStreamSynchronize_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamSynchronize_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -353,11 +353,11 @@ func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamQuery_ptsz(stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		ret    CudaError_t
 	}{stream: stream}
-	if err := call(symCudaStreamQuery_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamQuery_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -373,14 +373,14 @@ func CudaStreamQuery_ptsz(stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, length uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		devPtr unsafe.Pointer
 		length uint64
 		flags  uint32
 		ret    CudaError_t
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
-	if err := call(symCudaStreamAttachMemAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamAttachMemAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -396,12 +396,12 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		mode   CudaStreamCaptureMode
 		ret    CudaError_t
 	}{stream: stream, mode: mode}
-	if err := call(symCudaStreamBeginCapture_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamBeginCapture_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -417,14 +417,14 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamBeginRecaptureToGraph_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode, graph CudaGraph_t, callbackData *CudaGraphRecaptureCallbackData) error {
-	args := struct {
+	args := &struct {
 		stream       CudaStream_t
 		mode         CudaStreamCaptureMode
 		graph        CudaGraph_t
 		callbackData *CudaGraphRecaptureCallbackData
 		ret          CudaError_t
 	}{stream: stream, mode: mode, graph: graph, callbackData: callbackData}
-	if err := call(symCudaStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -440,7 +440,7 @@ func CudaStreamBeginRecaptureToGraph_ptsz(stream CudaStream_t, mode CudaStreamCa
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, mode CudaStreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		stream          CudaStream_t
 		graph           CudaGraph_t
 		dependencies    *CudaGraphNode_t
@@ -449,7 +449,7 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 		mode            CudaStreamCaptureMode
 		ret             CudaError_t
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
-	if err := call(symCudaStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -466,11 +466,11 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		mode *CudaStreamCaptureMode
 		ret  CudaError_t
 	}{mode: mode}
-	if err := call(symCudaThreadExchangeStreamCaptureMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThreadExchangeStreamCaptureMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -486,12 +486,12 @@ func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		pGraph *CudaGraph_t
 		ret    CudaError_t
 	}{stream: stream, pGraph: pGraph}
-	if err := call(symCudaStreamEndCapture_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamEndCapture_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -507,12 +507,12 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamCaptureStatus) error {
-	args := struct {
+	args := &struct {
 		stream         CudaStream_t
 		pCaptureStatus *CudaStreamCaptureStatus
 		ret            CudaError_t
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
-	if err := call(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -528,7 +528,7 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaStreamCaptureStatus, id_out *uint64, graph_out *CudaGraph_t, dependencies_out **CudaGraphNode_t, edgeData_out **CudaGraphEdgeData, numDependencies_out *uint64) error {
-	args := struct {
+	args := &struct {
 		stream              CudaStream_t
 		captureStatus_out   *CudaStreamCaptureStatus
 		id_out              *uint64
@@ -538,7 +538,7 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 		numDependencies_out *uint64
 		ret                 CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
-	if err := call(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -554,7 +554,7 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream          CudaStream_t
 		dependencies    *CudaGraphNode_t
 		dependencyData  *CudaGraphEdgeData
@@ -562,7 +562,7 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 		flags           uint32
 		ret             CudaError_t
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
-	if err := call(symCudaStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -583,11 +583,11 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 //
 // [cuStreamQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamQuery
 func CudaStreamQuery(stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		ret    CudaError_t
 	}{stream: stream}
-	if err := call(symCudaStreamQuery, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamQuery, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -607,12 +607,12 @@ func CudaStreamQuery(stream CudaStream_t) error {
 //
 // [cuStreamGetId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetId
 func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
-	args := struct {
+	args := &struct {
 		hStream CudaStream_t
 		device  *int32
 		ret     CudaError_t
 	}{hStream: hStream, device: device}
-	if err := call(symCudaStreamGetDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -633,12 +633,12 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 //
 // [cuStreamGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetFlags
 func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
-	args := struct {
+	args := &struct {
 		hStream CudaStream_t
 		flags   *uint32
 		ret     CudaError_t
 	}{hStream: hStream, flags: flags}
-	if err := call(symCudaStreamGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -659,12 +659,12 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 //
 // [cuStreamGetId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetId
 func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream  CudaStream_t
 		streamId *uint64
 		ret      CudaError_t
 	}{hStream: hStream, streamId: streamId}
-	if err := call(symCudaStreamGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -686,12 +686,12 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 //
 // [cuStreamGetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetPriority
 func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
-	args := struct {
+	args := &struct {
 		hStream  CudaStream_t
 		priority *int32
 		ret      CudaError_t
 	}{hStream: hStream, priority: priority}
-	if err := call(symCudaStreamGetPriority, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetPriority, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -713,13 +713,13 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 //
 // [cuStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamWaitEvent
 func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		event  CudaEvent_t
 		flags  uint32
 		ret    CudaError_t
 	}{stream: stream, event: event, flags: flags}
-	if err := call(symCudaStreamWaitEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamWaitEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -745,14 +745,14 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 //
 // [cuStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAddCallback
 func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, userData uintptr, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream   CudaStream_t
 		callback CudaStreamCallback_t
 		userData uintptr
 		flags    uint32
 		ret      CudaError_t
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
-	if err := call(symCudaStreamAddCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamAddCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -774,14 +774,14 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 //
 // [cuStreamAttachMemAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAttachMemAsync
 func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		devPtr unsafe.Pointer
 		length uint64
 		flags  uint32
 		ret    CudaError_t
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
-	if err := call(symCudaStreamAttachMemAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamAttachMemAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -802,11 +802,11 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 //
 // [cuStreamSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamSynchronize
 func CudaStreamSynchronize(stream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		ret    CudaError_t
 	}{stream: stream}
-	if err := call(symCudaStreamSynchronize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamSynchronize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -824,12 +824,12 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		mode   CudaStreamCaptureMode
 		ret    CudaError_t
 	}{stream: stream, mode: mode}
-	if err := call(symCudaStreamBeginCapture, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamBeginCapture, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -847,14 +847,14 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamBeginRecaptureToGraph(stream CudaStream_t, mode CudaStreamCaptureMode, graph CudaGraph_t, callbackData *CudaGraphRecaptureCallbackData) error {
-	args := struct {
+	args := &struct {
 		stream       CudaStream_t
 		mode         CudaStreamCaptureMode
 		graph        CudaGraph_t
 		callbackData *CudaGraphRecaptureCallbackData
 		ret          CudaError_t
 	}{stream: stream, mode: mode, graph: graph, callbackData: callbackData}
-	if err := call(symCudaStreamBeginRecaptureToGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamBeginRecaptureToGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -872,7 +872,7 @@ func CudaStreamBeginRecaptureToGraph(stream CudaStream_t, mode CudaStreamCapture
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, mode CudaStreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		stream          CudaStream_t
 		graph           CudaGraph_t
 		dependencies    *CudaGraphNode_t
@@ -881,7 +881,7 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 		mode            CudaStreamCaptureMode
 		ret             CudaError_t
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
-	if err := call(symCudaStreamBeginCaptureToGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamBeginCaptureToGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -900,12 +900,12 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		pGraph *CudaGraph_t
 		ret    CudaError_t
 	}{stream: stream, pGraph: pGraph}
-	if err := call(symCudaStreamEndCapture, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamEndCapture, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -923,12 +923,12 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptureStatus) error {
-	args := struct {
+	args := &struct {
 		stream         CudaStream_t
 		pCaptureStatus *CudaStreamCaptureStatus
 		ret            CudaError_t
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
-	if err := call(symCudaStreamIsCapturing, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamIsCapturing, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -947,7 +947,7 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStreamCaptureStatus, id_out *uint64, graph_out *CudaGraph_t, dependencies_out **CudaGraphNode_t, edgeData_out **CudaGraphEdgeData, numDependencies_out *uint64) error {
-	args := struct {
+	args := &struct {
 		stream              CudaStream_t
 		captureStatus_out   *CudaStreamCaptureStatus
 		id_out              *uint64
@@ -957,7 +957,7 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 		numDependencies_out *uint64
 		ret                 CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
-	if err := call(symCudaStreamGetCaptureInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetCaptureInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -974,7 +974,7 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream          CudaStream_t
 		dependencies    *CudaGraphNode_t
 		dependencyData  *CudaGraphEdgeData
@@ -982,7 +982,7 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 		flags           uint32
 		ret             CudaError_t
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
-	if err := call(symCudaStreamUpdateCaptureDependencies, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamUpdateCaptureDependencies, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -999,12 +999,12 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamCopyAttributes(dstStream CudaStream_t, srcStream CudaStream_t) error {
-	args := struct {
+	args := &struct {
 		dstStream CudaStream_t
 		srcStream CudaStream_t
 		ret       CudaError_t
 	}{dstStream: dstStream, srcStream: srcStream}
-	if err := call(symCudaStreamCopyAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1022,13 +1022,13 @@ func CudaStreamCopyAttributes(dstStream CudaStream_t, srcStream CudaStream_t) er
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetAttribute(stream CudaStream_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		attr   CudaLaunchAttributeID
 		value  *CudaLaunchAttributeValue
 		ret    CudaError_t
 	}{stream: stream, attr: attr, value: value}
-	if err := call(symCudaStreamGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1046,13 +1046,13 @@ func CudaStreamGetAttribute(stream CudaStream_t, attr CudaLaunchAttributeID, val
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamSetAttribute(stream CudaStream_t, attr CudaLaunchAttributeID, param *CudaLaunchAttributeValue) error {
-	args := struct {
+	args := &struct {
 		stream CudaStream_t
 		attr   CudaLaunchAttributeID
 		param  *CudaLaunchAttributeValue
 		ret    CudaError_t
 	}{stream: stream, attr: attr, param: param}
-	if err := call(symCudaStreamSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaStreamSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

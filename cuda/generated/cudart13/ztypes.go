@@ -20,7 +20,18 @@ type CudaMipmappedArray_t uintptr
 // CudaMipmappedArray_const_t is a handle of CUDA's, cudaMipmappedArray_const_t in C; 0 is none.
 type CudaMipmappedArray_const_t uintptr
 
-// CudaHostFn_t is the callback cudaHostFn_t.
+// CudaHostFn_t is a function of the program that a stream calls on the host when its turn comes.
+//
+// It receives the userData that was given with it, and nothing else: no stream and no status. After
+// an error in the context it is not called at all, so nothing may depend on it for cleaning up.
+//
+// All host functions of the process share one thread of the driver: measured, four streams with a
+// function of 400 ms each took 1.6 s, and an allocation on another thread was blocked meanwhile. Be
+// short, and never wait for work of the GPU inside.
+//
+// From Go: calls into CUDA fail with [CudaErrorNotPermitted] or can deadlock; hand over to a
+// goroutine by a channel with room. A panic or runtime.Goexit on the driver's thread ends the
+// process. Hand in a [runtime/cgo.Handle] as userData.
 //
 //	void (*cudaHostFn_t)(void *userData)
 //
@@ -28,10 +39,42 @@ type CudaMipmappedArray_const_t uintptr
 // be a Go function exported to C.
 type CudaHostFn_t uintptr
 
-// CudaStream_t is a handle of CUDA's, cudaStream_t in C; 0 is none.
+// CudaStream_t is a queue of work for one device: what is put into it runs in that order, and what
+// is in different streams may run at the same time.
+//
+// It is a number, not a pointer that Go may follow. Three values are no streams that anybody
+// created: 0 is the default stream, as the called function understands it (the legacy one, or the
+// thread's own in the functions whose names end in _ptsz and _ptds), 1 is the legacy default stream
+// and 2 the calling thread's own default stream. They are never destroyed.
+//
+// A stream belongs to the context of the device on which it was created. Copying the handle copies
+// nothing, and CUDA does not notice a handle that is used after [cuStreamDestroy]: the number may
+// belong to another stream by then.
+//
+// From Go: any goroutine may use a stream, several at a time; the order of their work is then the
+// order in which the calls happen to enter the driver. The handle 2 means another stream on each OS
+// thread, so it is for goroutines that are locked to theirs. A handle keeps nothing alive: pinned
+// memory, buffers and callbacks that pending work uses must outlive the work by the program's care.
+//
+// [cuStreamDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamDestroy
 type CudaStream_t uintptr
 
-// CudaEvent_t is a handle of CUDA's, cudaEvent_t in C; 0 is none.
+// CudaEvent_t is a marker that is placed in a stream and becomes done when the work before it is
+// done.
+//
+// [cuEventRecord] places it, and each record replaces the earlier place. Until the first record it
+// counts as done: a wait for it returns at once and a query succeeds, so a forgotten record shows
+// up as missing order, never as an error. Waits that were enqueued earlier keep the place they saw.
+//
+// Unless it was created with [CudaEventDisableTiming], a record also notes the GPU's time, and
+// [cuEventElapsedTime] gives the difference of two.
+//
+// From Go: usable from every goroutine. It holds no memory of the program, so the handle may be
+// dropped after [cuEventDestroy] even while streams still wait for the record they saw.
+//
+// [cuEventDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventDestroy
+// [cuEventElapsedTime]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventElapsedTime
+// [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
 type CudaEvent_t uintptr
 
 // CudaGraphicsResource_t is a handle of CUDA's, cudaGraphicsResource_t in C; 0 is none.
@@ -55,13 +98,26 @@ type CudaUserObject_t uintptr
 // CudaGraphConditionalHandle is cudaGraphConditionalHandle in C, a number of 8 bytes.
 type CudaGraphConditionalHandle uint64
 
-// CudaFunction_t is a handle of CUDA's, cudaFunction_t in C; 0 is none.
+// CudaFunction_t is a kernel in a module of one context: what a launch takes.
+//
+// It is not freed by itself, it lives as long as its module. Launching it into a stream of another
+// context fails. The driver's launch functions take a [CudaKernel_t] in its place too.
 type CudaFunction_t uintptr
 
-// CudaKernel_t is a handle of CUDA's, cudaKernel_t in C; 0 is none.
+// CudaKernel_t is a kernel of a library, valid in every context.
+//
+// A launch takes it where a [CudaFunction_t] is expected, converted to that type, and finds the
+// code for the context of the stream. Its attributes are set a device at a time. It lives as long
+// as its library.
 type CudaKernel_t uintptr
 
-// CudaLibrary_t is a handle of CUDA's, cudaLibrary_t in C; 0 is none.
+// CudaLibrary_t is code that was loaded once for all contexts; it is brought into a context when a
+// kernel of it is first used there, or at once without lazy loading.
+//
+// Loading needs no current context. [cuLibraryUnload] invalidates its kernels everywhere, so work
+// that uses them must be done before.
+//
+// [cuLibraryUnload]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryUnload
 type CudaLibrary_t uintptr
 
 // CudaMemPool_t is a handle of CUDA's, cudaMemPool_t in C; 0 is none.
@@ -73,10 +129,21 @@ type CudaGraphExec_t uintptr
 // CudaGraphDeviceNode_t is a handle of CUDA's, cudaGraphDeviceNode_t in C; 0 is none.
 type CudaGraphDeviceNode_t uintptr
 
-// CudaAsyncCallbackHandle_t is a handle of CUDA's, cudaAsyncCallbackHandle_t in C; 0 is none.
+// CudaAsyncCallbackHandle_t is the receipt for a registered notification callback, to be given back
+// with [cuDeviceUnregisterAsyncNotification] and good for nothing else.
+//
+// [cuDeviceUnregisterAsyncNotification]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceUnregisterAsyncNotification
 type CudaAsyncCallbackHandle_t uintptr
 
-// CudaAsyncCallback is the callback cudaAsyncCallback.
+// CudaAsyncCallback is a function that CUDA calls about events of a device, such as a memory budget
+// that is exceeded.
+//
+// It receives the info, the userData of the registration and the handle of the registration itself.
+// Headers promise neither a thread nor an order for the calls. It should be done within some 10 ms,
+// and must neither register nor unregister notifications: [CudaErrorNotPermitted].
+//
+// From Go: has to be C: let it copy what it is told into memory of its own and have a goroutine
+// look there.
 //
 //	void (*cudaAsyncCallback)(cudaAsyncNotificationInfo_t *, void *, cudaAsyncCallbackHandle_t)
 //
@@ -96,12 +163,23 @@ type CudaSurfaceObject_t uint64
 // CudaTextureObject_t is cudaTextureObject_t in C, a number of 8 bytes.
 type CudaTextureObject_t uint64
 
-// CudaStreamCallback_t is the callback cudaStreamCallback_t.
+// CudaStreamCallback_t is a function that [cuStreamAddCallback] has called once a stream has done
+// its earlier work, with the stream's status.
+//
+// It receives the stream as it was given (0 for the default stream), success or the error that the
+// stream is in, and the userData. Later work of the stream waits until it returns. Other than a
+// host function it is called after a fault too, with the error.
+//
+// From Go: runs on the thread that all host functions share, so it must be short; no CUDA calls
+// inside, no panic, no runtime.Goexit. userData is carried as a number: pass a
+// [runtime/cgo.Handle].
 //
 //	void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, void *userData)
 //
 // It holds the address of a C function, or 0. CUDA calls it on a thread of the driver's own. It may
 // be a Go function exported to C.
+//
+// [cuStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAddCallback
 type CudaStreamCallback_t uintptr
 
 // CudaGraphRecaptureCallback_t is the callback cudaGraphRecaptureCallback_t.

@@ -18,12 +18,12 @@ import "unsafe"
 //
 // [cuPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuPointerGetAttributes
 func CudaPointerGetAttributes(attributes *CudaPointerAttributes, ptr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		attributes *CudaPointerAttributes
 		ptr        unsafe.Pointer
 		ret        CudaError_t
 	}{attributes: attributes, ptr: ptr}
-	if err := call(symCudaPointerGetAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaPointerGetAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

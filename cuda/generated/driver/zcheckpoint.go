@@ -14,12 +14,12 @@ import "unsafe"
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
-	args := struct {
+	args := &struct {
 		pid int32
 		tid *int32
 		ret CUresult
 	}{pid: pid, tid: tid}
-	if err := call(symCuCheckpointProcessGetRestoreThreadId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCheckpointProcessGetRestoreThreadId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -35,12 +35,12 @@ func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
-	args := struct {
+	args := &struct {
 		pid   int32
 		state *CUprocessState
 		ret   CUresult
 	}{pid: pid, state: state}
-	if err := call(symCuCheckpointProcessGetState, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCheckpointProcessGetState, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -57,12 +57,12 @@ func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
-	args := struct {
+	args := &struct {
 		pid   int32
 		args_ *CUcheckpointLockArgs
 		ret   CUresult
 	}{pid: pid, args_: args_}
-	if err := call(symCuCheckpointProcessLock, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCheckpointProcessLock, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -79,12 +79,12 @@ func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs) error {
-	args := struct {
+	args := &struct {
 		pid   int32
 		args_ *CUcheckpointCheckpointArgs
 		ret   CUresult
 	}{pid: pid, args_: args_}
-	if err := call(symCuCheckpointProcessCheckpoint, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCheckpointProcessCheckpoint, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -103,12 +103,12 @@ func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs)
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error {
-	args := struct {
+	args := &struct {
 		pid   int32
 		args_ *CUcheckpointRestoreArgs
 		ret   CUresult
 	}{pid: pid, args_: args_}
-	if err := call(symCuCheckpointProcessRestore, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCheckpointProcessRestore, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -124,11 +124,11 @@ func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
-	args := struct {
+	args := &struct {
 		handle CUcheckpointOperationHandle
 		ret    CUresult
 	}{handle: handle}
-	if err := call(symCuCheckpointOperationComplete, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCheckpointOperationComplete, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -144,12 +144,12 @@ func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
 func CuCheckpointProcessUnlock(pid int32, args_ *CUcheckpointUnlockArgs) error {
-	args := struct {
+	args := &struct {
 		pid   int32
 		args_ *CUcheckpointUnlockArgs
 		ret   CUresult
 	}{pid: pid, args_: args_}
-	if err := call(symCuCheckpointProcessUnlock, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCheckpointProcessUnlock, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

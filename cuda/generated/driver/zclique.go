@@ -15,12 +15,12 @@ import "unsafe"
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.
 func CuDeviceGetFabricClusterUuid(uuid *CUuuid, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
 		ret  CUresult
 	}{uuid: uuid, dev: dev}
-	if err := call(symCuDeviceGetFabricClusterUuid, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetFabricClusterUuid, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -37,12 +37,12 @@ func CuDeviceGetFabricClusterUuid(uuid *CUuuid, dev CUdevice) error {
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.
 func CuDeviceGetCliqueCount(count *uint64, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		count *uint64
 		dev   CUdevice
 		ret   CUresult
 	}{count: count, dev: dev}
-	if err := call(symCuDeviceGetCliqueCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetCliqueCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -59,13 +59,13 @@ func CuDeviceGetCliqueCount(count *uint64, dev CUdevice) error {
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.
 func CuDeviceGetCliqueInfo(cliqueInfo *CUcliqueInfo, count *uint64, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		cliqueInfo *CUcliqueInfo
 		count      *uint64
 		dev        CUdevice
 		ret        CUresult
 	}{cliqueInfo: cliqueInfo, count: count, dev: dev}
-	if err := call(symCuDeviceGetCliqueInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetCliqueInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

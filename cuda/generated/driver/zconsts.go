@@ -72,7 +72,7 @@ const (
 	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT                                                = 2
 	CU_LAUNCH_PARAM_BUFFER_SIZE                                   uintptr             = 2
 	CU_PARAM_TR_DEFAULT                                                               = -1
-	CU_DEVICE_CPU                                                 CUdevice_v1         = -1
-	CU_DEVICE_INVALID                                             CUdevice_v1         = -2
+	CU_DEVICE_CPU                                                 CUdevice            = -1
+	CU_DEVICE_INVALID                                             CUdevice            = -2
 	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY                                   = 4294967295
 )

@@ -18,13 +18,13 @@ import "unsafe"
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
-	args := struct {
+	args := &struct {
 		attrib CUcoredumpSettings
 		value  unsafe.Pointer
 		size   *uint64
 		ret    CUresult
 	}{attrib: attrib, value: value, size: size}
-	if err := call(symCuCoredumpGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCoredumpGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -41,13 +41,13 @@ func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
-	args := struct {
+	args := &struct {
 		attrib CUcoredumpSettings
 		value  unsafe.Pointer
 		size   *uint64
 		ret    CUresult
 	}{attrib: attrib, value: value, size: size}
-	if err := call(symCuCoredumpGetAttributeGlobal, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCoredumpGetAttributeGlobal, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -67,13 +67,13 @@ func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
-	args := struct {
+	args := &struct {
 		attrib CUcoredumpSettings
 		value  unsafe.Pointer
 		size   *uint64
 		ret    CUresult
 	}{attrib: attrib, value: value, size: size}
-	if err := call(symCuCoredumpSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCoredumpSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -91,13 +91,13 @@ func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpSetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
-	args := struct {
+	args := &struct {
 		attrib CUcoredumpSettings
 		value  unsafe.Pointer
 		size   *uint64
 		ret    CUresult
 	}{attrib: attrib, value: value, size: size}
-	if err := call(symCuCoredumpSetAttributeGlobal, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCoredumpSetAttributeGlobal, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -118,13 +118,13 @@ func CuCoredumpSetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpRegisterStartCallback(callback CUcoredumpStatusCallback, userData uintptr, callbackOut *CUcoredumpCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		callback    CUcoredumpStatusCallback
 		userData    uintptr
 		callbackOut *CUcoredumpCallbackHandle
 		ret         CUresult
 	}{callback: callback, userData: userData, callbackOut: callbackOut}
-	if err := call(symCuCoredumpRegisterStartCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCoredumpRegisterStartCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -145,13 +145,13 @@ func CuCoredumpRegisterStartCallback(callback CUcoredumpStatusCallback, userData
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userData uintptr, callbackOut *CUcoredumpCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		callback    CUcoredumpStatusCallback
 		userData    uintptr
 		callbackOut *CUcoredumpCallbackHandle
 		ret         CUresult
 	}{callback: callback, userData: userData, callbackOut: callbackOut}
-	if err := call(symCuCoredumpRegisterCompleteCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCoredumpRegisterCompleteCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -169,11 +169,11 @@ func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userD
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		callback CUcoredumpCallbackHandle
 		ret      CUresult
 	}{callback: callback}
-	if err := call(symCuCoredumpDeregisterStartCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCoredumpDeregisterStartCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -191,11 +191,11 @@ func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error 
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__COREDUMP.html.
 func CuCoredumpDeregisterCompleteCallback(callback CUcoredumpCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		callback CUcoredumpCallbackHandle
 		ret      CUresult
 	}{callback: callback}
-	if err := call(symCuCoredumpDeregisterCompleteCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCoredumpDeregisterCompleteCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

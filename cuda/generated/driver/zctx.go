@@ -33,14 +33,14 @@ func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pctx            *CUcontext
 		ctxCreateParams *CUctxCreateParams
 		flags           uint32
 		dev             CUdevice
 		ret             CUresult
 	}{pctx: pctx, ctxCreateParams: ctxCreateParams, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v4, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxCreate_v4, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -72,11 +72,11 @@ func CuCtxDestroy(ctx CUcontext) error {
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxDestroy_v2(ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		ctx CUcontext
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxDestroy_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxDestroy_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -108,11 +108,11 @@ func CuCtxPushCurrent(ctx CUcontext) error {
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxPushCurrent_v2(ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		ctx CUcontext
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxPushCurrent_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxPushCurrent_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -144,11 +144,11 @@ func CuCtxPopCurrent(pctx *CUcontext) error {
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxPopCurrent_v2(pctx *CUcontext) error {
-	args := struct {
+	args := &struct {
 		pctx *CUcontext
 		ret  CUresult
 	}{pctx: pctx}
-	if err := call(symCuCtxPopCurrent_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxPopCurrent_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -168,11 +168,11 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 //
 // [cudaSetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaSetDevice
 func CuCtxSetCurrent(ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		ctx CUcontext
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxSetCurrent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxSetCurrent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -192,11 +192,11 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 //
 // [cudaGetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDevice
 func CuCtxGetCurrent(pctx *CUcontext) error {
-	args := struct {
+	args := &struct {
 		pctx *CUcontext
 		ret  CUresult
 	}{pctx: pctx}
-	if err := call(symCuCtxGetCurrent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetCurrent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -218,11 +218,11 @@ func CuCtxGetCurrent(pctx *CUcontext) error {
 //
 // [cudaGetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDevice
 func CuCtxGetDevice(device *CUdevice) error {
-	args := struct {
+	args := &struct {
 		device *CUdevice
 		ret    CUresult
 	}{device: device}
-	if err := call(symCuCtxGetDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -237,12 +237,12 @@ func CuCtxGetDevice(device *CUdevice) error {
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		device *CUdevice
 		ctx    CUcontext
 		ret    CUresult
 	}{device: device, ctx: ctx}
-	if err := call(symCuCtxGetDevice_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetDevice_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -264,11 +264,11 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
 func CuCtxGetFlags(flags *uint32) error {
-	args := struct {
+	args := &struct {
 		flags *uint32
 		ret   CUresult
 	}{flags: flags}
-	if err := call(symCuCtxGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -290,11 +290,11 @@ func CuCtxGetFlags(flags *uint32) error {
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
 func CuCtxSetFlags(flags uint32) error {
-	args := struct {
+	args := &struct {
 		flags uint32
 		ret   CUresult
 	}{flags: flags}
-	if err := call(symCuCtxSetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxSetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -314,12 +314,12 @@ func CuCtxSetFlags(flags uint32) error {
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
-	args := struct {
+	args := &struct {
 		ctx   CUcontext
 		ctxId *uint64
 		ret   CUresult
 	}{ctx: ctx, ctxId: ctxId}
-	if err := call(symCuCtxGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -342,10 +342,10 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 //
 // [cudaDeviceSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSynchronize
 func CuCtxSynchronize() error {
-	args := struct {
+	args := &struct {
 		ret CUresult
 	}{}
-	if err := call(symCuCtxSynchronize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxSynchronize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -360,11 +360,11 @@ func CuCtxSynchronize() error {
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxSynchronize_v2(ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		ctx CUcontext
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxSynchronize_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxSynchronize_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -386,12 +386,12 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 //
 // [cudaDeviceSetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSetLimit
 func CuCtxSetLimit(limit CUlimit, value uint64) error {
-	args := struct {
+	args := &struct {
 		limit CUlimit
 		value uint64
 		ret   CUresult
 	}{limit: limit, value: value}
-	if err := call(symCuCtxSetLimit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxSetLimit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -413,12 +413,12 @@ func CuCtxSetLimit(limit CUlimit, value uint64) error {
 //
 // [cudaDeviceGetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetLimit
 func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
-	args := struct {
+	args := &struct {
 		pvalue *uint64
 		limit  CUlimit
 		ret    CUresult
 	}{pvalue: pvalue, limit: limit}
-	if err := call(symCuCtxGetLimit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetLimit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -440,11 +440,11 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 //
 // [cudaDeviceGetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetCacheConfig
 func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
-	args := struct {
+	args := &struct {
 		pconfig *CUfunc_cache
 		ret     CUresult
 	}{pconfig: pconfig}
-	if err := call(symCuCtxGetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -467,11 +467,11 @@ func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 //
 // [cudaDeviceSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSetCacheConfig
 func CuCtxSetCacheConfig(config CUfunc_cache) error {
-	args := struct {
+	args := &struct {
 		config CUfunc_cache
 		ret    CUresult
 	}{config: config}
-	if err := call(symCuCtxSetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxSetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -492,12 +492,12 @@ func CuCtxSetCacheConfig(config CUfunc_cache) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
-	args := struct {
+	args := &struct {
 		ctx     CUcontext
 		version *uint32
 		ret     CUresult
 	}{ctx: ctx, version: version}
-	if err := call(symCuCtxGetApiVersion, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetApiVersion, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -517,12 +517,12 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 //
 // [cudaDeviceGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetStreamPriorityRange
 func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) error {
-	args := struct {
+	args := &struct {
 		leastPriority    *int32
 		greatestPriority *int32
 		ret              CUresult
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
-	if err := call(symCuCtxGetStreamPriorityRange, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetStreamPriorityRange, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -537,10 +537,10 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxResetPersistingL2Cache() error {
-	args := struct {
+	args := &struct {
 		ret CUresult
 	}{}
-	if err := call(symCuCtxResetPersistingL2Cache, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxResetPersistingL2Cache, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -557,12 +557,12 @@ func CuCtxResetPersistingL2Cache() error {
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffinityType) error {
-	args := struct {
+	args := &struct {
 		pExecAffinity *CUexecAffinityParam
 		type_         CUexecAffinityType
 		ret           CUresult
 	}{pExecAffinity: pExecAffinity, type_: type_}
-	if err := call(symCuCtxGetExecAffinity, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetExecAffinity, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -581,12 +581,12 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
-	args := struct {
+	args := &struct {
 		hCtx   CUcontext
 		hEvent CUevent
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuCtxRecordEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxRecordEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -605,12 +605,12 @@ func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
-	args := struct {
+	args := &struct {
 		hCtx   CUcontext
 		hEvent CUevent
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuCtxWaitEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxWaitEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -625,13 +625,13 @@ func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxCreate_v1(pctx *CUcontext, flags uint32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pctx  *CUcontext
 		flags uint32
 		dev   CUdevice
 		ret   CUresult
 	}{pctx: pctx, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxCreate_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -646,13 +646,13 @@ func CuCtxCreate_v1(pctx *CUcontext, flags uint32, dev CUdevice) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxCreate_v2(pctx *CUcontext, flags uint32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pctx  *CUcontext
 		flags uint32
 		dev   CUdevice
 		ret   CUresult
 	}{pctx: pctx, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxCreate_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -667,7 +667,7 @@ func CuCtxCreate_v2(pctx *CUcontext, flags uint32, dev CUdevice) error {
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams int32, flags uint32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pctx        *CUcontext
 		paramsArray *CUexecAffinityParam
 		numParams   int32
@@ -675,7 +675,7 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 		dev         CUdevice
 		ret         CUresult
 	}{pctx: pctx, paramsArray: paramsArray, numParams: numParams, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v3, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxCreate_v3, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -690,11 +690,11 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxDestroy_v1(ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		ctx CUcontext
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxDestroy_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxDestroy_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -709,11 +709,11 @@ func CuCtxDestroy_v1(ctx CUcontext) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxPopCurrent_v1(pctx *CUcontext) error {
-	args := struct {
+	args := &struct {
 		pctx *CUcontext
 		ret  CUresult
 	}{pctx: pctx}
-	if err := call(symCuCtxPopCurrent_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxPopCurrent_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -728,11 +728,11 @@ func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxPushCurrent_v1(ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		ctx CUcontext
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxPushCurrent_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxPushCurrent_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -20,12 +20,12 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuCtxAttach(pctx *CUcontext, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pctx  *CUcontext
 		flags uint32
 		ret   CUresult
 	}{pctx: pctx, flags: flags}
-	if err := call(symCuCtxAttach, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxAttach, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -47,11 +47,11 @@ func CuCtxAttach(pctx *CUcontext, flags uint32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuCtxDetach(ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		ctx CUcontext
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxDetach, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxDetach, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -76,11 +76,11 @@ func CuCtxDetach(ctx CUcontext) error {
 //
 // [cudaDeviceGetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetSharedMemConfig
 func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
-	args := struct {
+	args := &struct {
 		pConfig *CUsharedconfig
 		ret     CUresult
 	}{pConfig: pConfig}
-	if err := call(symCuCtxGetSharedMemConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetSharedMemConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -105,11 +105,11 @@ func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 //
 // [cudaDeviceSetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSetSharedMemConfig
 func CuCtxSetSharedMemConfig(config CUsharedconfig) error {
-	args := struct {
+	args := &struct {
 		config CUsharedconfig
 		ret    CUresult
 	}{config: config}
-	if err := call(symCuCtxSetSharedMemConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxSetSharedMemConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -4,13 +4,24 @@ package driver
 
 import "unsafe"
 
-// CuDeviceGet calls cuDeviceGet.
+// CuDeviceGet gives the handle of the device with a number.
 //
 //	CUresult cuDeviceGet(CUdevice *device, int ordinal)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
-// error of earlier work.
+// Numbers run from 0 to one less than [CuDeviceGetCount] says, among the devices that
+// CUDA_VISIBLE_DEVICES leaves, and in its order. Without it the fastest kind of GPU comes first
+// unless CUDA_DEVICE_ORDER is PCI_BUS_ID, so number 0 need not be the 0 of nvidia-smi. The handle
+// is a small number that stays good for the life of the process; it is neither opened nor closed.
+//
+// Parameters:
+//   - device: receives the handle
+//   - ordinal: the number, from 0
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_DEVICE]: no device has this number
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGetLuid], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport].
@@ -18,23 +29,34 @@ import "unsafe"
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGet(device *CUdevice, ordinal int32) error {
-	args := struct {
+	args := &struct {
 		device  *CUdevice
 		ordinal int32
 		ret     CUresult
 	}{device: device, ordinal: ordinal}
-	if err := call(symCuDeviceGet, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGet, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetCount calls cuDeviceGetCount.
+// CuDeviceGetCount counts the devices that this process may use.
 //
 //	CUresult cuDeviceGetCount(int *count)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// CUDA_VISIBLE_DEVICES is what limits them, as it was when CUDA was initialized. Under MIG an
+// instance counts as a device, and a process sees a single one. The devices may differ, and may be
+// set to be used exclusively by another process: that shows up only when a context is created.
+//
+// Parameters:
+//   - count: receives the number
+//
+// Errors:
+//   - [CUDA_ERROR_NO_DEVICE]: cuInit has said so already; this call then gives 0
+//   - [CUDA_ERROR_NOT_INITIALIZED]: call [CuInit] first
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetName], [CuDeviceGetUuid], [CuDeviceGetLuid],
 // [CuDeviceGet], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
@@ -45,19 +67,30 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 //
 // [cudaGetDeviceCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceCount
 func CuDeviceGetCount(count *int32) error {
-	args := struct {
+	args := &struct {
 		count *int32
 		ret   CUresult
 	}{count: count}
-	if err := call(symCuDeviceGetCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetName calls cuDeviceGetName.
+// CuDeviceGetName writes the device's product name as text, "NVIDIA H200" for example.
 //
 //	CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+//
+// Names are shorter than 256 bytes. One that does not fit is cut, with a NUL at the end all the
+// same.
+//
+// Parameters:
+//   - name: receives the NUL-terminated name; len bytes
+//   - len: the size of name in bytes, at least 1: measured, 0 crashes the process
+//   - dev: the device
+//
+// From Go: name is the address of the first element of a []byte; cut the result at the first NUL
+// with bytes.IndexByte or unix.ByteSliceToString.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
@@ -72,21 +105,31 @@ func CuDeviceGetCount(count *int32) error {
 //
 // [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
 func CuDeviceGetName(name *byte, len int32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		name *byte
 		len  int32
 		dev  CUdevice
 		ret  CUresult
 	}{name: name, len: len, dev: dev}
-	if err := call(symCuDeviceGetName, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetName, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetUuid calls cuDeviceGetUuid_v2.
+// CuDeviceGetUuid tells the 16 bytes that name this GPU for good, on every machine and after each
+// restart.
 //
 //	CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+//
+// It is what nvidia-smi -L prints as GPU-..., in the order of the bytes, and what
+// CUDA_VISIBLE_DEVICES takes. In MIG mode it names the compute instance that this process uses; the
+// old form, _v1 here, always names the whole GPU. Use it to match devices between processes or with
+// NVML: their numbers may differ.
+//
+// Parameters:
+//   - uuid: receives the bytes
+//   - dev: the device
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
@@ -102,7 +145,8 @@ func CuDeviceGetUuid(uuid *CUuuid, dev CUdevice) error {
 	return CuDeviceGetUuid_v2(uuid, dev)
 }
 
-// CuDeviceGetUuid_v2 calls cuDeviceGetUuid_v2.
+// CuDeviceGetUuid_v2 tells the 16 bytes that name this GPU for good, on every machine and after
+// each restart.
 //
 //	CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 //
@@ -111,23 +155,31 @@ func CuDeviceGetUuid(uuid *CUuuid, dev CUdevice) error {
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetUuid_v2(uuid *CUuuid, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
 		ret  CUresult
 	}{uuid: uuid, dev: dev}
-	if err := call(symCuDeviceGetUuid_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetUuid_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetLuid calls cuDeviceGetLuid.
+// CuDeviceGetLuid gives the identity by which Windows and its graphics interfaces know the device.
 //
 //	CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// Parameters:
+//   - luid: receives 8 bytes, not NUL-terminated
+//   - deviceNodeMask: receives one bit for the node of a linked adapter
+//   - dev: the device
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: measured on Linux, where no device has a LUID
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGet],
 // [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
@@ -138,21 +190,28 @@ func CuDeviceGetUuid_v2(uuid *CUuuid, dev CUdevice) error {
 //
 // [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
 func CuDeviceGetLuid(luid *byte, deviceNodeMask *uint32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		luid           *byte
 		deviceNodeMask *uint32
 		dev            CUdevice
 		ret            CUresult
 	}{luid: luid, deviceNodeMask: deviceNodeMask, dev: dev}
-	if err := call(symCuDeviceGetLuid, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetLuid, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceTotalMem calls cuDeviceTotalMem_v2.
+// CuDeviceTotalMem tells how much memory the device has in all, in bytes.
 //
 //	CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+//
+// That is the size as CUDA may use it, a little below the product's; how much is free at the moment
+// is [CuMemGetInfo]'s to say. No context is needed. Under MIG it is the instance's share.
+//
+// Parameters:
+//   - bytes: receives the size; the _v1 form has 32 bits for it and cannot tell 4 GiB or more
+//   - dev: the device
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
@@ -169,7 +228,7 @@ func CuDeviceTotalMem(bytes *uint64, dev CUdevice) error {
 	return CuDeviceTotalMem_v2(bytes, dev)
 }
 
-// CuDeviceTotalMem_v2 calls cuDeviceTotalMem_v2.
+// CuDeviceTotalMem_v2 tells how much memory the device has in all, in bytes.
 //
 //	CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 //
@@ -178,20 +237,30 @@ func CuDeviceTotalMem(bytes *uint64, dev CUdevice) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceTotalMem_v2(bytes *uint64, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		bytes *uint64
 		dev   CUdevice
 		ret   CUresult
 	}{bytes: bytes, dev: dev}
-	if err := call(symCuDeviceTotalMem_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceTotalMem_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetTexture1DLinearMaxWidth calls cuDeviceGetTexture1DLinearMaxWidth.
+// CuDeviceGetTexture1DLinearMaxWidth tells how many elements of a format a one-dimensional texture
+// over plain device memory can have.
 //
 //	CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format, unsigned int numChannels, CUdevice dev)
+//
+// It replaces [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH], one number that could not hold
+// for elements of every size.
+//
+// Parameters:
+//   - maxWidthInElements: receives the number of elements, not of bytes
+//   - format: the format of one channel
+//   - numChannels: channels in an element: 1, 2 or 4
+//   - dev: the device
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
@@ -205,26 +274,39 @@ func CuDeviceTotalMem_v2(bytes *uint64, dev CUdevice) error {
 //
 // [cudaMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemGetInfo
 func CuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, format CUarray_format, numChannels uint32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		maxWidthInElements *uint64
 		format             CUarray_format
 		numChannels        uint32
 		dev                CUdevice
 		ret                CUresult
 	}{maxWidthInElements: maxWidthInElements, format: format, numChannels: numChannels, dev: dev}
-	if err := call(symCuDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetAttribute calls cuDeviceGetAttribute.
+// CuDeviceGetAttribute reads one property of a device as a 32-bit integer.
 //
 //	CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
-// error of earlier work.
+// What is true or false comes as 1 or 0. No context is needed or created, and most attributes are
+// answered from memory in well under a microsecond, which makes this the call to prefer over the
+// old property struct. Few attributes change while the process runs; clock rates and the compute
+// mode can.
+//
+// Parameters:
+//   - pi: receives the value
+//   - attrib: which property
+//   - dev: the device
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: also when the driver is older than the attribute: for "is X
+//     supported" take that as no
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid], [CuDeviceGet],
 // [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
@@ -236,50 +318,77 @@ func CuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, format CUarr
 // [cudaDeviceGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetAttribute
 // [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
 func CuDeviceGetAttribute(pi *int32, attrib CUdevice_attribute, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pi     *int32
 		attrib CUdevice_attribute
 		dev    CUdevice
 		ret    CUresult
 	}{pi: pi, attrib: attrib, dev: dev}
-	if err := call(symCuDeviceGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetHostAtomicCapabilities calls cuDeviceGetHostAtomicCapabilities.
+// CuDeviceGetHostAtomicCapabilities tells which atomic operations of the device on host memory are
+// done by the link itself.
 //
 //	CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
-// work.
+// For each operation asked for it gives a set of bits, by operand size and type. An operation that
+// the link lacks may still work, emulated and slowly, or it may not be atomic towards the CPU; over
+// PCIe nearly all bits are 0, over NVLink to a Grace CPU nearly all are set.
+//
+// Parameters:
+//   - capabilities: receives count sets of [CUatomicOperationCapability] bits
+//   - operations: count operations to ask about
+//   - count: the length of both arrays, at least 1
+//   - dev: the device
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: count is 0, an array is nil, or an operation is unknown
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuDeviceGetAttribute], [CuDeviceGetP2PAtomicCapabilities].
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetHostAtomicCapabilities(capabilities *uint32, operations *CUatomicOperation, count uint32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		capabilities *uint32
 		operations   *CUatomicOperation
 		count        uint32
 		dev          CUdevice
 		ret          CUresult
 	}{capabilities: capabilities, operations: operations, count: count, dev: dev}
-	if err := call(symCuDeviceGetHostAtomicCapabilities, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetHostAtomicCapabilities, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetNvSciSyncAttributes calls cuDeviceGetNvSciSyncAttributes.
+// CuDeviceGetNvSciSyncAttributes fills an NvSciSync attribute list with what a synchronization
+// object needs for this device.
 //
 //	CUresult cuDeviceGetNvSciSyncAttributes(void *nvSciSyncAttrList, CUdevice dev, int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// For programs that share fences with cameras, displays and other engines through NVIDIA's NvSci
+// libraries (Tegra, QNX). The list comes from NvSciSyncAttrListCreate, and what is made from it is
+// imported by [CuImportExternalSemaphore].
+//
+// Parameters:
+//   - nvSciSyncAttrList: an NvSciSyncAttrList in which the required permission is not set yet
+//   - dev: the device
+//   - flags: CUDA_NVSCISYNC_ATTR_SIGNAL (1), CUDA_NVSCISYNC_ATTR_WAIT (2) or both: what this device
+//     will do with the object
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no flag, no list, or a permission that was set already
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE],
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the error
+// of earlier work.
 //
 // See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
 // [CuSignalExternalSemaphoresAsync], [CuWaitExternalSemaphoresAsync].
@@ -287,23 +396,35 @@ func CuDeviceGetHostAtomicCapabilities(capabilities *uint32, operations *CUatomi
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevice, flags int32) error {
-	args := struct {
+	args := &struct {
 		nvSciSyncAttrList unsafe.Pointer
 		dev               CUdevice
 		flags             int32
 		ret               CUresult
 	}{nvSciSyncAttrList: nvSciSyncAttrList, dev: dev, flags: flags}
-	if err := call(symCuDeviceGetNvSciSyncAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetNvSciSyncAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceSetMemPool calls cuDeviceSetMemPool.
+// CuDeviceSetMemPool makes a pool the one from which [CuMemAllocAsync] takes memory on this device.
 //
 //	CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It holds for the whole process, in every context and stream of the device, from the next
+// allocation on; memory that was allocated before stays in its pool. Destroying the pool puts the
+// default one back.
+//
+// Parameters:
+//   - dev: the device
+//   - pool: a pool whose memory lies on this device
+//
+// From Go: other packages of the process allocate from the new pool too; to use one for a single
+// purpose, name it with [CuMemAllocFromPoolAsync] instead.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the pool is on another device, or on the host
 //
 // See also [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemPoolCreate],
 // [CuMemPoolDestroy], [CuMemAllocFromPoolAsync].
@@ -311,46 +432,71 @@ func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevi
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceSetMemPool(dev CUdevice, pool CUmemoryPool) error {
-	args := struct {
+	args := &struct {
 		dev  CUdevice
 		pool CUmemoryPool
 		ret  CUresult
 	}{dev: dev, pool: pool}
-	if err := call(symCuDeviceSetMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceSetMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetMemPool calls cuDeviceGetMemPool.
+// CuDeviceGetMemPool tells which pool stream-ordered allocations on this device come from at
+// present.
 //
 //	CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// That is the one last given to [CuDeviceSetMemPool], or the default pool. The handle is borrowed:
+// whoever created the pool destroys it.
+//
+// Parameters:
+//   - pool: receives the pool
+//   - dev: the device
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no memory pools
+//     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuDeviceGetDefaultMemPool], [CuMemPoolCreate], [CuDeviceSetMemPool].
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pool *CUmemoryPool
 		dev  CUdevice
 		ret  CUresult
 	}{pool: pool, dev: dev}
-	if err := call(symCuDeviceGetMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool.
+// CuDeviceGetDefaultMemPool gives the pool that a device has from the start, which cannot be
+// destroyed.
 //
 //	CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Its release threshold is 0: unused memory goes back to the system at each synchronization, and
+// the next allocation pays for it again. A program that allocates and frees in a loop raises
+// [CU_MEMPOOL_ATTR_RELEASE_THRESHOLD] on this pool first of all. Its memory cannot be shared with
+// other processes; that takes a pool of one's own.
+//
+// Parameters:
+//   - pool_out: receives the pool
+//   - dev: the device
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no memory pools
+//     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuMemAllocAsync], [CuMemPoolTrimTo], [CuMemPoolGetAttribute], [CuMemPoolSetAttribute],
 // [CuMemPoolSetAccess], [CuDeviceGetMemPool], [CuMemPoolCreate].
@@ -358,20 +504,28 @@ func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetDefaultMemPool(pool_out *CUmemoryPool, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pool_out *CUmemoryPool
 		dev      CUdevice
 		ret      CUresult
 	}{pool_out: pool_out, dev: dev}
-	if err := call(symCuDeviceGetDefaultMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetExecAffinitySupport calls cuDeviceGetExecAffinitySupport.
+// CuDeviceGetExecAffinitySupport tells whether a context on the device can be confined to some of
+// its multiprocessors.
 //
 //	CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
+//
+// That is the old way, which works only under MPS; [CuGreenCtxCreate] does it everywhere.
+//
+// Parameters:
+//   - pi: receives 1 or 0
+//   - type_: [CU_EXEC_AFFINITY_TYPE_SM_COUNT], the only kind there is
+//   - dev: the device
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
@@ -383,40 +537,57 @@ func CuDeviceGetDefaultMemPool(pool_out *CUmemoryPool, dev CUdevice) error {
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetExecAffinitySupport(pi *int32, type_ CUexecAffinityType, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pi    *int32
 		type_ CUexecAffinityType
 		dev   CUdevice
 		ret   CUresult
 	}{pi: pi, type_: type_, dev: dev}
-	if err := call(symCuDeviceGetExecAffinitySupport, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetExecAffinitySupport, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuFlushGPUDirectRDMAWrites calls cuFlushGPUDirectRDMAWrites.
+// CuFlushGPUDirectRDMAWrites blocks until what other devices, network cards mostly, have written
+// into GPU memory by GPUDirect RDMA can be seen.
 //
 //	CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is for the thread that learns of a finished transfer on the CPU and then launches a kernel
+// that reads the data. Where the device's attribute for the ordering of RDMA writes names as wide a
+// scope already, there is nothing to do and the call may be left out. Not every platform has it:
+// see the attribute for the flush options.
+//
+// Parameters:
+//   - target: the current context, the only target there is
+//   - scope: to whom the writes must be visible: [CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER] for the
+//     context itself, [CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES] for other devices too
+//
+// From Go: it means the current context of the OS thread, so set that under runtime.LockOSThread.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this platform flushes in another way, by a stream memory
+//     operation
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuFlushGPUDirectRDMAWrites(target CUflushGPUDirectRDMAWritesTarget, scope CUflushGPUDirectRDMAWritesScope) error {
-	args := struct {
+	args := &struct {
 		target CUflushGPUDirectRDMAWritesTarget
 		scope  CUflushGPUDirectRDMAWritesScope
 		ret    CUresult
 	}{target: target, scope: scope}
-	if err := call(symCuFlushGPUDirectRDMAWrites, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFlushGPUDirectRDMAWrites, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceTotalMem_v1 calls cuDeviceTotalMem.
+// CuDeviceTotalMem_v1 tells how much memory the device has in all, in bytes.
 //
 //	CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 //
@@ -425,18 +596,19 @@ func CuFlushGPUDirectRDMAWrites(target CUflushGPUDirectRDMAWritesTarget, scope C
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceTotalMem_v1(bytes *uint32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		bytes *uint32
 		dev   CUdevice
 		ret   CUresult
 	}{bytes: bytes, dev: dev}
-	if err := call(symCuDeviceTotalMem_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceTotalMem_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceGetUuid_v1 calls cuDeviceGetUuid.
+// CuDeviceGetUuid_v1 tells the 16 bytes that name this GPU for good, on every machine and after
+// each restart.
 //
 //	CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 //
@@ -445,12 +617,12 @@ func CuDeviceTotalMem_v1(bytes *uint32, dev CUdevice) error {
 // Since CUDA 9.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 func CuDeviceGetUuid_v1(uuid *CUuuid, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
 		ret  CUresult
 	}{uuid: uuid, dev: dev}
-	if err := call(symCuDeviceGetUuid_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetUuid_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

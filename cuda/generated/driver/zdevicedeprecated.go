@@ -4,9 +4,16 @@ package driver
 
 import "unsafe"
 
-// CuDeviceGetProperties calls cuDeviceGetProperties.
+// CuDeviceGetProperties fills the small property struct of CUDA 2.
 //
 //	CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+//
+// [CuDeviceGetAttribute] has replaced it: the limits are the same, and what came after CUDA 2 is
+// missing here.
+//
+// Parameters:
+//   - prop: receives the properties; clockRate is in kHz, sizes are in bytes
+//   - dev: the device
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
@@ -20,20 +27,29 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuDeviceGetProperties(prop *CUdevprop, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		prop *CUdevprop
 		dev  CUdevice
 		ret  CUresult
 	}{prop: prop, dev: dev}
-	if err := call(symCuDeviceGetProperties, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetProperties, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuDeviceComputeCapability calls cuDeviceComputeCapability.
+// CuDeviceComputeCapability splits the device's compute capability into its two numbers, 9 and 0 on
+// an H200.
 //
 //	CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+//
+// [CuDeviceGetAttribute] with [CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] and
+// [CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR] replaces it.
+//
+// Parameters:
+//   - major: receives the architecture's number
+//   - minor: receives the step within the architecture
+//   - dev: the device
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
@@ -47,13 +63,13 @@ func CuDeviceGetProperties(prop *CUdevprop, dev CUdevice) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuDeviceComputeCapability(major *int32, minor *int32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		major *int32
 		minor *int32
 		dev   CUdevice
 		ret   CUresult
 	}{major: major, minor: minor, dev: dev}
-	if err := call(symCuDeviceComputeCapability, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceComputeCapability, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

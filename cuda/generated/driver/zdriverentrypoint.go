@@ -30,7 +30,7 @@ func CuGetProcAddress(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flag
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
 func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags uint64, symbolStatus *CUdriverProcAddressQueryResult) error {
-	args := struct {
+	args := &struct {
 		symbol       *byte
 		pfn          *unsafe.Pointer
 		cudaVersion  int32
@@ -38,7 +38,7 @@ func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		symbolStatus *CUdriverProcAddressQueryResult
 		ret          CUresult
 	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: flags, symbolStatus: symbolStatus}
-	if err := call(symCuGetProcAddress_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGetProcAddress_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -51,12 +51,12 @@ func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
 func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) error {
-	args := struct {
+	args := &struct {
 		ppExportTable  *unsafe.Pointer
 		pExportTableId *CUuuid
 		ret            CUresult
 	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
-	if err := call(symCuGetExportTable, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGetExportTable, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -71,14 +71,14 @@ func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) err
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
 func CuGetProcAddress_v1(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags uint64) error {
-	args := struct {
+	args := &struct {
 		symbol      *byte
 		pfn         *unsafe.Pointer
 		cudaVersion int32
 		flags       uint64
 		ret         CUresult
 	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: flags}
-	if err := call(symCuGetProcAddress_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGetProcAddress_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

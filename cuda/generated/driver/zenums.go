@@ -42,22 +42,42 @@ func (v CUmemAttach_flags) String() string {
 	return "CUmemAttach_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUctx_flags is the enum CUctx_flags.
+// CUctx_flags is how host threads wait for a context's work, and a few traits of a new context.
+//
+// At most one of the four ways of waiting, the other bits as wanted. They hold for
+// [CuCtxSynchronize], [CuStreamSynchronize] and [CuEventSynchronize].
+//
+// From Go: each wait holds an OS thread, whichever way it is done. Spinning takes a core away from
+// the Go scheduler too.
 type CUctx_flags uint32
 
 const (
-	CU_CTX_SCHED_AUTO           CUctx_flags = 0
-	CU_CTX_SCHED_SPIN           CUctx_flags = 1
-	CU_CTX_SCHED_YIELD          CUctx_flags = 2
-	CU_CTX_SCHED_BLOCKING_SYNC  CUctx_flags = 4
-	CU_CTX_BLOCKING_SYNC        CUctx_flags = 4
-	CU_CTX_SCHED_MASK           CUctx_flags = 7
-	CU_CTX_MAP_HOST             CUctx_flags = 8
-	CU_CTX_LMEM_RESIZE_TO_MAX   CUctx_flags = 16
-	CU_CTX_COREDUMP_ENABLE      CUctx_flags = 32
+	// spins while the process has no more active contexts than the machine has processors, else yields
+	CU_CTX_SCHED_AUTO CUctx_flags = 0
+	// polls without pause: the shortest delay, and a core at full load
+	CU_CTX_SCHED_SPIN CUctx_flags = 1
+	// polls, calling the operating system's yield between polls
+	CU_CTX_SCHED_YIELD CUctx_flags = 2
+	// sleeps until the device's interrupt; the thread uses no processor
+	CU_CTX_SCHED_BLOCKING_SYNC CUctx_flags = 4
+	// an old name of [CU_CTX_SCHED_BLOCKING_SYNC]
+	CU_CTX_BLOCKING_SYNC CUctx_flags = 4
+	// the bits that say how to wait
+	CU_CTX_SCHED_MASK CUctx_flags = 7
+	// without effect: mapping pinned host memory is always possible
+	CU_CTX_MAP_HOST CUctx_flags = 8
+	// keeps local memory at the largest size that a kernel has needed. Otherwise a launch that needs
+	// less may shrink it again, and launches synchronize to change it
+	CU_CTX_LMEM_RESIZE_TO_MAX CUctx_flags = 16
+	// writes a GPU core dump when a kernel of the context faults
+	CU_CTX_COREDUMP_ENABLE CUctx_flags = 32
+	// lets a core dump be asked for by writing to a named pipe
 	CU_CTX_USER_COREDUMP_ENABLE CUctx_flags = 64
-	CU_CTX_SYNC_MEMOPS          CUctx_flags = 128
-	CU_CTX_FLAGS_MASK           CUctx_flags = 255
+	// makes copies and memsets that are synchronous by name wait for their end in all cases, also where
+	// they otherwise return early, such as copies within the device
+	CU_CTX_SYNC_MEMOPS CUctx_flags = 128
+	// all bits that are flags
+	CU_CTX_FLAGS_MASK CUctx_flags = 255
 )
 
 // String is the C name of the value, or its number.
@@ -89,13 +109,21 @@ func (v CUctx_flags) String() string {
 	return "CUctx_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_sched_flags is the enum CUevent_sched_flags.
+// CUevent_sched_flags is how a thread waits for an event, in the numbering of the context's
+// scheduling flags; no function of this API takes it.
+//
+// [CuEventCreate] knows [CU_EVENT_BLOCKING_SYNC] only; how the other waits behave follows from the
+// flags of the context, [CUctx_flags].
 type CUevent_sched_flags uint32
 
 const (
-	CU_EVENT_SCHED_AUTO          CUevent_sched_flags = 0
-	CU_EVENT_SCHED_SPIN          CUevent_sched_flags = 1
-	CU_EVENT_SCHED_YIELD         CUevent_sched_flags = 2
+	// spins or yields, as the number of contexts and of processors suggests
+	CU_EVENT_SCHED_AUTO CUevent_sched_flags = 0
+	// polls without giving up the processor
+	CU_EVENT_SCHED_SPIN CUevent_sched_flags = 1
+	// polls, and lets other threads run in between
+	CU_EVENT_SCHED_YIELD CUevent_sched_flags = 2
+	// sleeps until the device interrupts
 	CU_EVENT_SCHED_BLOCKING_SYNC CUevent_sched_flags = 4
 )
 
@@ -164,11 +192,18 @@ func (v Cl_context_flags) String() string {
 	return "Cl_context_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUhostTaskSyncMode is the enum CUhostTaskSyncMode.
+// CUhostTaskSyncMode is how the driver's thread for host functions waits for the next one to be
+// due.
+//
+// It is given to the second version of [CuLaunchHostFunc] and to host nodes. It is about the delay
+// before the function starts; how the launching thread waits is another matter.
 type CUhostTaskSyncMode uint32
 
 const (
+	// the thread sleeps. The start costs a wake-up, measured at 36 µs on an idle stream and 80 to 180
+	// µs after a long kernel
 	CU_HOST_TASK_BLOCKING CUhostTaskSyncMode = 0
+	// the thread polls, for an earlier start, and takes a processor core for as long as it waits
 	CU_HOST_TASK_SPINWAIT CUhostTaskSyncMode = 1
 )
 
@@ -183,11 +218,17 @@ func (v CUhostTaskSyncMode) String() string {
 	return "CUhostTaskSyncMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstream_flags is the enum CUstream_flags.
+// CUstream_flags is how a stream that the program creates stands to the legacy default stream.
 type CUstream_flags uint32
 
 const (
-	CU_STREAM_DEFAULT      CUstream_flags = 0
+	// a blocking stream: its work waits for earlier work of the legacy default stream of the same
+	// context, and that stream's work waits for the earlier work of every blocking stream. One
+	// accidental call on stream 0 therefore serialises all such streams
+	CU_STREAM_DEFAULT CUstream_flags = 0
+	// no implicit order with the legacy default stream in either direction. A synchronous copy from
+	// pageable memory, which runs on the default stream, does not wait for this stream then: order it
+	// by an event, or synchronize
 	CU_STREAM_NON_BLOCKING CUstream_flags = 1
 )
 
@@ -202,14 +243,24 @@ func (v CUstream_flags) String() string {
 	return "CUstream_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_flags is the enum CUevent_flags.
+// CUevent_flags is what an event can be used for, fixed when it is created; the values can be
+// combined with |.
 type CUevent_flags uint32
 
 const (
-	CU_EVENT_DEFAULT        CUevent_flags = 0
-	CU_EVENT_BLOCKING_SYNC  CUevent_flags = 1
+	// takes the time at each record; a thread that waits for it does as the context's scheduling flags
+	// say
+	CU_EVENT_DEFAULT CUevent_flags = 0
+	// a thread that waits in [CuEventSynchronize] sleeps until an interrupt wakes it instead of
+	// polling: less CPU time, some tens of microseconds later. It changes nothing for queries and for
+	// streams that wait
+	CU_EVENT_BLOCKING_SYNC CUevent_flags = 1
+	// takes no time. Records and waits are cheaper; [CuEventElapsedTime] on it fails with
+	// [CUDA_ERROR_INVALID_HANDLE]. The right choice for every event that only orders work
 	CU_EVENT_DISABLE_TIMING CUevent_flags = 2
-	CU_EVENT_INTERPROCESS   CUevent_flags = 4
+	// can be handed to another process by [CuIpcGetEventHandle]. Without [CU_EVENT_DISABLE_TIMING]
+	// beside it, the creation fails with [CUDA_ERROR_INVALID_VALUE]
+	CU_EVENT_INTERPROCESS CUevent_flags = 4
 )
 
 // String is the C name of the value, or its number.
@@ -227,11 +278,17 @@ func (v CUevent_flags) String() string {
 	return "CUevent_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_record_flags is the enum CUevent_record_flags.
+// CUevent_record_flags is whether a record made during capture orders the graph from inside or
+// marks it for the outside.
 type CUevent_record_flags uint32
 
 const (
-	CU_EVENT_RECORD_DEFAULT  CUevent_record_flags = 0
+	// outside of a capture an ordinary record; while the stream captures it makes no node, but notes
+	// where the stream stands in the graph, for waits of other streams of the same capture
+	CU_EVENT_RECORD_DEFAULT CUevent_record_flags = 0
+	// adds a node to the graph that records the real event at every replay, so that other streams and
+	// the host can wait for that point. Outside of a capture it is refused: measured,
+	// [CUDA_ERROR_ILLEGAL_STATE]
 	CU_EVENT_RECORD_EXTERNAL CUevent_record_flags = 1
 )
 
@@ -246,11 +303,16 @@ func (v CUevent_record_flags) String() string {
 	return "CUevent_record_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_wait_flags is the enum CUevent_wait_flags.
+// CUevent_wait_flags is whether a wait made during capture refers to the capture itself or to an
+// event from outside.
 type CUevent_wait_flags uint32
 
 const (
-	CU_EVENT_WAIT_DEFAULT  CUevent_wait_flags = 0
+	// outside of a capture the stream waits for the latest record; in a capture it joins what the event
+	// captured, or it draws a waiting stream into the capture
+	CU_EVENT_WAIT_DEFAULT CUevent_wait_flags = 0
+	// adds a node that waits for the real event at every replay, as it is recorded then. Refused when
+	// the stream does not capture: measured, [CUDA_ERROR_ILLEGAL_STATE]
 	CU_EVENT_WAIT_EXTERNAL CUevent_wait_flags = 1
 )
 
@@ -265,24 +327,39 @@ func (v CUevent_wait_flags) String() string {
 	return "CUevent_wait_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUatomicOperation is the enum CUatomicOperation.
+// CUatomicOperation is an atomic operation that is asked about with
+// [CuDeviceGetHostAtomicCapabilities] or [CuDeviceGetP2PAtomicCapabilities].
 type CUatomicOperation uint32
 
 const (
-	CU_ATOMIC_OPERATION_INTEGER_ADD       CUatomicOperation = 0
-	CU_ATOMIC_OPERATION_INTEGER_MIN       CUatomicOperation = 1
-	CU_ATOMIC_OPERATION_INTEGER_MAX       CUatomicOperation = 2
+	// adds an integer
+	CU_ATOMIC_OPERATION_INTEGER_ADD CUatomicOperation = 0
+	// keeps the smaller integer
+	CU_ATOMIC_OPERATION_INTEGER_MIN CUatomicOperation = 1
+	// keeps the larger integer
+	CU_ATOMIC_OPERATION_INTEGER_MAX CUatomicOperation = 2
+	// counts up, back to 0 beyond a bound (atomicInc)
 	CU_ATOMIC_OPERATION_INTEGER_INCREMENT CUatomicOperation = 3
+	// counts down, back to a bound below 0 (atomicDec)
 	CU_ATOMIC_OPERATION_INTEGER_DECREMENT CUatomicOperation = 4
-	CU_ATOMIC_OPERATION_AND               CUatomicOperation = 5
-	CU_ATOMIC_OPERATION_OR                CUatomicOperation = 6
-	CU_ATOMIC_OPERATION_XOR               CUatomicOperation = 7
-	CU_ATOMIC_OPERATION_EXCHANGE          CUatomicOperation = 8
-	CU_ATOMIC_OPERATION_CAS               CUatomicOperation = 9
-	CU_ATOMIC_OPERATION_FLOAT_ADD         CUatomicOperation = 10
-	CU_ATOMIC_OPERATION_FLOAT_MIN         CUatomicOperation = 11
-	CU_ATOMIC_OPERATION_FLOAT_MAX         CUatomicOperation = 12
-	CU_ATOMIC_OPERATION_MAX               CUatomicOperation = 13
+	// bitwise and
+	CU_ATOMIC_OPERATION_AND CUatomicOperation = 5
+	// bitwise or
+	CU_ATOMIC_OPERATION_OR CUatomicOperation = 6
+	// bitwise exclusive or
+	CU_ATOMIC_OPERATION_XOR CUatomicOperation = 7
+	// stores a value and gives back the old one
+	CU_ATOMIC_OPERATION_EXCHANGE CUatomicOperation = 8
+	// stores a value if the old one is the expected one
+	CU_ATOMIC_OPERATION_CAS CUatomicOperation = 9
+	// adds a floating-point number
+	CU_ATOMIC_OPERATION_FLOAT_ADD CUatomicOperation = 10
+	// keeps the smaller floating-point number
+	CU_ATOMIC_OPERATION_FLOAT_MIN CUatomicOperation = 11
+	// keeps the larger floating-point number
+	CU_ATOMIC_OPERATION_FLOAT_MAX CUatomicOperation = 12
+	// how many operations there are
+	CU_ATOMIC_OPERATION_MAX CUatomicOperation = 13
 )
 
 // String is the C name of the value, or its number.
@@ -320,16 +397,24 @@ func (v CUatomicOperation) String() string {
 	return "CUatomicOperation(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUatomicOperationCapability is the enum CUatomicOperationCapability.
+// CUatomicOperationCapability is one bit of the answer to how a link supports an atomic operation:
+// on which types, and in which form.
 type CUatomicOperationCapability uint32
 
 const (
-	CU_ATOMIC_CAPABILITY_SIGNED      CUatomicOperationCapability = 1
-	CU_ATOMIC_CAPABILITY_UNSIGNED    CUatomicOperationCapability = 2
-	CU_ATOMIC_CAPABILITY_REDUCTION   CUatomicOperationCapability = 4
-	CU_ATOMIC_CAPABILITY_SCALAR_32   CUatomicOperationCapability = 8
-	CU_ATOMIC_CAPABILITY_SCALAR_64   CUatomicOperationCapability = 16
-	CU_ATOMIC_CAPABILITY_SCALAR_128  CUatomicOperationCapability = 32
+	// on signed integers
+	CU_ATOMIC_CAPABILITY_SIGNED CUatomicOperationCapability = 1
+	// on unsigned integers
+	CU_ATOMIC_CAPABILITY_UNSIGNED CUatomicOperationCapability = 2
+	// in the form that gives nothing back (red in PTX)
+	CU_ATOMIC_CAPABILITY_REDUCTION CUatomicOperationCapability = 4
+	// on words of 4 bytes
+	CU_ATOMIC_CAPABILITY_SCALAR_32 CUatomicOperationCapability = 8
+	// on words of 8 bytes
+	CU_ATOMIC_CAPABILITY_SCALAR_64 CUatomicOperationCapability = 16
+	// on words of 16 bytes
+	CU_ATOMIC_CAPABILITY_SCALAR_128 CUatomicOperationCapability = 32
+	// on four words of 4 bytes side by side
 	CU_ATOMIC_CAPABILITY_VECTOR_32x4 CUatomicOperationCapability = 64
 )
 
@@ -354,14 +439,28 @@ func (v CUatomicOperationCapability) String() string {
 	return "CUatomicOperationCapability(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamWaitValue_flags is the enum CUstreamWaitValue_flags.
+// CUstreamWaitValue_flags is the comparison that ends a stream's wait for a value in memory, and
+// what happens after it.
+//
+// One of the four comparisons, and with it perhaps the flush bit. The word is read again and again
+// by the device, not by a thread of the host.
 type CUstreamWaitValue_flags uint32
 
 const (
-	CU_STREAM_WAIT_VALUE_GEQ   CUstreamWaitValue_flags = 0
-	CU_STREAM_WAIT_VALUE_EQ    CUstreamWaitValue_flags = 1
-	CU_STREAM_WAIT_VALUE_AND   CUstreamWaitValue_flags = 2
-	CU_STREAM_WAIT_VALUE_NOR   CUstreamWaitValue_flags = 3
+	// until the word has reached or passed the value; the difference is taken as a signed number, so a
+	// counter may wrap around as long as it is never more than half its range ahead
+	CU_STREAM_WAIT_VALUE_GEQ CUstreamWaitValue_flags = 0
+	// until the word is exactly the value. A word that passes over it between two reads is missed, and
+	// the stream waits on
+	CU_STREAM_WAIT_VALUE_EQ CUstreamWaitValue_flags = 1
+	// until the word and the value have at least one set bit in common
+	CU_STREAM_WAIT_VALUE_AND CUstreamWaitValue_flags = 2
+	// until some bit is clear both in the word and in the value. Ask
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR] first
+	CU_STREAM_WAIT_VALUE_NOR CUstreamWaitValue_flags = 3
+	// a bit beside the comparison: once the wait ends, writes of other devices (a network card, say)
+	// that had arrived before are made visible to the work that follows. Needs
+	// [CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES]
 	CU_STREAM_WAIT_VALUE_FLUSH CUstreamWaitValue_flags = 1073741824
 )
 
@@ -382,11 +481,16 @@ func (v CUstreamWaitValue_flags) String() string {
 	return "CUstreamWaitValue_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamWriteValue_flags is the enum CUstreamWriteValue_flags.
+// CUstreamWriteValue_flags is whether a stream's write of a value is fenced against the writes
+// before it.
 type CUstreamWriteValue_flags uint32
 
 const (
-	CU_STREAM_WRITE_VALUE_DEFAULT           CUstreamWriteValue_flags = 0
+	// everything the stream wrote before is visible to the whole system, the host included, before the
+	// value is: a reader that sees the value may read the results
+	CU_STREAM_WRITE_VALUE_DEFAULT CUstreamWriteValue_flags = 0
+	// leaves the fence out. The value may then be seen before the data it announces. The second version
+	// of the functions refuses it: enqueue the barrier as an operation of its own there
 	CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER CUstreamWriteValue_flags = 1
 )
 
@@ -401,16 +505,27 @@ func (v CUstreamWriteValue_flags) String() string {
 	return "CUstreamWriteValue_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamBatchMemOpType is the enum CUstreamBatchMemOpType.
+// CUstreamBatchMemOpType is what one element of a batch of stream memory operations does; it
+// selects the member of [CUstreamBatchMemOpParams] that is read.
 type CUstreamBatchMemOpType uint32
 
 const (
-	CU_STREAM_MEM_OP_WAIT_VALUE_32       CUstreamBatchMemOpType = 1
-	CU_STREAM_MEM_OP_WRITE_VALUE_32      CUstreamBatchMemOpType = 2
-	CU_STREAM_MEM_OP_WAIT_VALUE_64       CUstreamBatchMemOpType = 4
-	CU_STREAM_MEM_OP_WRITE_VALUE_64      CUstreamBatchMemOpType = 5
-	CU_STREAM_MEM_OP_BARRIER             CUstreamBatchMemOpType = 6
-	CU_STREAM_MEM_OP_ATOMIC_REDUCTION    CUstreamBatchMemOpType = 8
+	// holds the stream until a 32-bit word satisfies a comparison, as [CuStreamWaitValue32] does
+	CU_STREAM_MEM_OP_WAIT_VALUE_32 CUstreamBatchMemOpType = 1
+	// stores a 32-bit word, as [CuStreamWriteValue32] does
+	CU_STREAM_MEM_OP_WRITE_VALUE_32 CUstreamBatchMemOpType = 2
+	// the same wait on a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]
+	CU_STREAM_MEM_OP_WAIT_VALUE_64 CUstreamBatchMemOpType = 4
+	// the same store of a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]
+	CU_STREAM_MEM_OP_WRITE_VALUE_64 CUstreamBatchMemOpType = 5
+	// a memory fence between the operations around it, of the scope in [CUstreamMemoryBarrier_flags];
+	// known to the second version of the functions only
+	CU_STREAM_MEM_OP_BARRIER CUstreamBatchMemOpType = 6
+	// combines a value into memory atomically, without giving back the old one; needs
+	// [CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED]
+	CU_STREAM_MEM_OP_ATOMIC_REDUCTION CUstreamBatchMemOpType = 8
+	// makes writes by other devices that have reached the GPU visible to later work; what
+	// [CU_STREAM_WAIT_VALUE_FLUSH] does, on its own
 	CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES CUstreamBatchMemOpType = 3
 )
 
@@ -435,11 +550,13 @@ func (v CUstreamBatchMemOpType) String() string {
 	return "CUstreamBatchMemOpType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamMemoryBarrier_flags is the enum CUstreamMemoryBarrier_flags.
+// CUstreamMemoryBarrier_flags is how far a fence in a batch of stream memory operations reaches.
 type CUstreamMemoryBarrier_flags uint32
 
 const (
+	// earlier writes of the stream become visible to the host and to other devices too
 	CU_STREAM_MEMORY_BARRIER_TYPE_SYS CUstreamMemoryBarrier_flags = 0
+	// earlier writes become visible on this device; cheaper, and not enough for a host that polls
 	CU_STREAM_MEMORY_BARRIER_TYPE_GPU CUstreamMemoryBarrier_flags = 1
 )
 
@@ -454,12 +571,18 @@ func (v CUstreamMemoryBarrier_flags) String() string {
 	return "CUstreamMemoryBarrier_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamAtomicReductionOpType is the enum CUstreamAtomicReductionOpType.
+// CUstreamAtomicReductionOpType is the operation that a stream's atomic reduction applies to
+// memory.
+//
+// The values are those of the same operations in [CUatomicOperation].
 type CUstreamAtomicReductionOpType uint32
 
 const (
-	CU_STREAM_ATOMIC_REDUCTION_OP_OR  CUstreamAtomicReductionOpType = 6
+	// sets in memory the bits that are set in the operand
+	CU_STREAM_ATOMIC_REDUCTION_OP_OR CUstreamAtomicReductionOpType = 6
+	// clears in memory the bits that are clear in the operand
 	CU_STREAM_ATOMIC_REDUCTION_OP_AND CUstreamAtomicReductionOpType = 5
+	// adds the operand, wrapping around at the width of the type
 	CU_STREAM_ATOMIC_REDUCTION_OP_ADD CUstreamAtomicReductionOpType = 0
 )
 
@@ -476,11 +599,17 @@ func (v CUstreamAtomicReductionOpType) String() string {
 	return "CUstreamAtomicReductionOpType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamAtomicReductionDataType is the enum CUstreamAtomicReductionDataType.
+// CUstreamAtomicReductionDataType is the width of the word on which a stream's atomic reduction
+// works.
+//
+// Each value is a sum of bits of [CUatomicOperationCapability], so it can be compared with what
+// [CuDeviceGetHostAtomicCapabilities] reports.
 type CUstreamAtomicReductionDataType uint32
 
 const (
+	// an unsigned word of 4 bytes; the low half of the operand counts
 	CU_STREAM_ATOMIC_REDUCTION_UNSIGNED_32 CUstreamAtomicReductionDataType = 14
+	// an unsigned word of 8 bytes
 	CU_STREAM_ATOMIC_REDUCTION_UNSIGNED_64 CUstreamAtomicReductionDataType = 22
 )
 
@@ -495,11 +624,16 @@ func (v CUstreamAtomicReductionDataType) String() string {
 	return "CUstreamAtomicReductionDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUoccupancy_flags is the enum CUoccupancy_flags.
+// CUoccupancy_flags is a choice for the occupancy calculation on devices where caching of global
+// memory in L1 costs resident blocks.
+//
+// It matters on a few old devices; on present ones both values give the same answer.
 type CUoccupancy_flags uint32
 
 const (
-	CU_OCCUPANCY_DEFAULT                  CUoccupancy_flags = 0
+	// reckon with the caching that the driver would choose
+	CU_OCCUPANCY_DEFAULT CUoccupancy_flags = 0
+	// suppose that the caching stays on, which can make the result 0 where the default finds a number
 	CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE CUoccupancy_flags = 1
 )
 
@@ -514,11 +648,14 @@ func (v CUoccupancy_flags) String() string {
 	return "CUoccupancy_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamUpdateCaptureDependencies_flags is the enum CUstreamUpdateCaptureDependencies_flags.
+// CUstreamUpdateCaptureDependencies_flags is what [CuStreamUpdateCaptureDependencies] does with the
+// nodes that the capturing stream's next node will depend on.
 type CUstreamUpdateCaptureDependencies_flags uint32
 
 const (
+	// the given nodes join those that are there
 	CU_STREAM_ADD_CAPTURE_DEPENDENCIES CUstreamUpdateCaptureDependencies_flags = 0
+	// the given nodes replace them; with none, the stream's next node is a root
 	CU_STREAM_SET_CAPTURE_DEPENDENCIES CUstreamUpdateCaptureDependencies_flags = 1
 )
 
@@ -533,10 +670,11 @@ func (v CUstreamUpdateCaptureDependencies_flags) String() string {
 	return "CUstreamUpdateCaptureDependencies_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUasyncNotificationType is the enum CUasyncNotificationType.
+// CUasyncNotificationType is the reason for which a device's notification callback is called.
 type CUasyncNotificationType uint32
 
 const (
+	// the process has allocated more device memory than its budget. Free or trim what can be spared
 	CU_ASYNC_NOTIFICATION_TYPE_OVER_BUDGET CUasyncNotificationType = 1
 )
 
@@ -804,178 +942,378 @@ func (v CUfilter_mode) String() string {
 	return "CUfilter_mode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevice_attribute is the enum CUdevice_attribute.
+// CUdevice_attribute is a question about a device that [CuDeviceGetAttribute] answers with one int.
+//
+// The answers do not change while the process runs, a few settings of the administrator aside, so
+// they may be asked once and kept. Asking is cheap and needs no context. A driver that is older
+// than the attribute answers with [CUDA_ERROR_INVALID_VALUE]: read that as "not supported". The
+// numbers are the same for driver and runtime.
 type CUdevice_attribute uint32
 
 const (
-	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK                                     CUdevice_attribute = 1
-	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X                                           CUdevice_attribute = 2
-	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y                                           CUdevice_attribute = 3
-	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z                                           CUdevice_attribute = 4
-	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X                                            CUdevice_attribute = 5
-	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y                                            CUdevice_attribute = 6
-	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z                                            CUdevice_attribute = 7
-	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK                               CUdevice_attribute = 8
-	CU_DEVICE_ATTRIBUTE_SHARED_MEMORY_PER_BLOCK                                   CUdevice_attribute = 8
-	CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY                                     CUdevice_attribute = 9
-	CU_DEVICE_ATTRIBUTE_WARP_SIZE                                                 CUdevice_attribute = 10
-	CU_DEVICE_ATTRIBUTE_MAX_PITCH                                                 CUdevice_attribute = 11
-	CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK                                   CUdevice_attribute = 12
-	CU_DEVICE_ATTRIBUTE_REGISTERS_PER_BLOCK                                       CUdevice_attribute = 12
-	CU_DEVICE_ATTRIBUTE_CLOCK_RATE                                                CUdevice_attribute = 13
-	CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT                                         CUdevice_attribute = 14
-	CU_DEVICE_ATTRIBUTE_GPU_OVERLAP                                               CUdevice_attribute = 15
-	CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                                      CUdevice_attribute = 16
-	CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT                                       CUdevice_attribute = 17
-	CU_DEVICE_ATTRIBUTE_INTEGRATED                                                CUdevice_attribute = 18
-	CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY                                       CUdevice_attribute = 19
-	CU_DEVICE_ATTRIBUTE_COMPUTE_MODE                                              CUdevice_attribute = 20
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH                                   CUdevice_attribute = 21
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH                                   CUdevice_attribute = 22
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT                                  CUdevice_attribute = 23
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH                                   CUdevice_attribute = 24
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT                                  CUdevice_attribute = 25
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH                                   CUdevice_attribute = 26
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH                           CUdevice_attribute = 27
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT                          CUdevice_attribute = 28
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS                          CUdevice_attribute = 29
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_WIDTH                             CUdevice_attribute = 27
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_HEIGHT                            CUdevice_attribute = 28
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_NUMSLICES                         CUdevice_attribute = 29
-	CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT                                         CUdevice_attribute = 30
-	CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS                                        CUdevice_attribute = 31
-	CU_DEVICE_ATTRIBUTE_ECC_ENABLED                                               CUdevice_attribute = 32
-	CU_DEVICE_ATTRIBUTE_PCI_BUS_ID                                                CUdevice_attribute = 33
-	CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID                                             CUdevice_attribute = 34
-	CU_DEVICE_ATTRIBUTE_TCC_DRIVER                                                CUdevice_attribute = 35
-	CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE                                         CUdevice_attribute = 36
-	CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH                                   CUdevice_attribute = 37
-	CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE                                             CUdevice_attribute = 38
-	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR                            CUdevice_attribute = 39
-	CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT                                        CUdevice_attribute = 40
-	CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING                                        CUdevice_attribute = 41
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH                           CUdevice_attribute = 42
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS                          CUdevice_attribute = 43
-	CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER                                          CUdevice_attribute = 44
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH                            CUdevice_attribute = 45
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT                           CUdevice_attribute = 46
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE                         CUdevice_attribute = 47
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE                        CUdevice_attribute = 48
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE                         CUdevice_attribute = 49
-	CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID                                             CUdevice_attribute = 50
-	CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT                                   CUdevice_attribute = 51
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH                              CUdevice_attribute = 52
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH                      CUdevice_attribute = 53
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS                     CUdevice_attribute = 54
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH                                   CUdevice_attribute = 55
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH                                   CUdevice_attribute = 56
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT                                  CUdevice_attribute = 57
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH                                   CUdevice_attribute = 58
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT                                  CUdevice_attribute = 59
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH                                   CUdevice_attribute = 60
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH                           CUdevice_attribute = 61
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS                          CUdevice_attribute = 62
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH                           CUdevice_attribute = 63
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT                          CUdevice_attribute = 64
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS                          CUdevice_attribute = 65
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH                              CUdevice_attribute = 66
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH                      CUdevice_attribute = 67
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS                     CUdevice_attribute = 68
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH                            CUdevice_attribute = 69
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH                            CUdevice_attribute = 70
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT                           CUdevice_attribute = 71
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH                            CUdevice_attribute = 72
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH                         CUdevice_attribute = 73
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT                        CUdevice_attribute = 74
-	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                                  CUdevice_attribute = 75
-	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR                                  CUdevice_attribute = 76
-	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH                         CUdevice_attribute = 77
-	CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED                               CUdevice_attribute = 78
-	CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED                                 CUdevice_attribute = 79
-	CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED                                  CUdevice_attribute = 80
-	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR                      CUdevice_attribute = 81
-	CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR                          CUdevice_attribute = 82
-	CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY                                            CUdevice_attribute = 83
-	CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD                                           CUdevice_attribute = 84
-	CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID                                  CUdevice_attribute = 85
-	CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED                              CUdevice_attribute = 86
-	CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO                     CUdevice_attribute = 87
-	CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS                                    CUdevice_attribute = 88
-	CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS                                 CUdevice_attribute = 89
-	CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED                              CUdevice_attribute = 90
-	CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM                   CUdevice_attribute = 91
-	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1                                 CUdevice_attribute = 92
-	CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1                          CUdevice_attribute = 93
-	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1                          CUdevice_attribute = 94
-	CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH                                        CUdevice_attribute = 95
-	CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH                           CUdevice_attribute = 96
-	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN                         CUdevice_attribute = 97
-	CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES                                   CUdevice_attribute = 98
-	CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED                                   CUdevice_attribute = 99
-	CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES              CUdevice_attribute = 100
-	CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST                       CUdevice_attribute = 101
-	CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED                      CUdevice_attribute = 102
-	CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED                       CUdevice_attribute = 102
-	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED               CUdevice_attribute = 103
-	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED                        CUdevice_attribute = 104
-	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED                    CUdevice_attribute = 105
-	CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR                             CUdevice_attribute = 106
-	CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED                             CUdevice_attribute = 107
-	CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE                              CUdevice_attribute = 108
-	CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE                             CUdevice_attribute = 109
-	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED                   CUdevice_attribute = 110
-	CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK                          CUdevice_attribute = 111
-	CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED                               CUdevice_attribute = 112
-	CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED                         CUdevice_attribute = 113
-	CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED                      CUdevice_attribute = 114
-	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED                                    CUdevice_attribute = 115
-	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED                                 CUdevice_attribute = 116
-	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS                      CUdevice_attribute = 117
-	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING                           CUdevice_attribute = 118
-	CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES                            CUdevice_attribute = 119
-	CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH                                            CUdevice_attribute = 120
-	CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED                     CUdevice_attribute = 121
-	CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS                             CUdevice_attribute = 122
-	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR                             CUdevice_attribute = 123
-	CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED                                         CUdevice_attribute = 124
-	CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED                                       CUdevice_attribute = 125
-	CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT                                     CUdevice_attribute = 126
-	CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED                               CUdevice_attribute = 127
-	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED                              CUdevice_attribute = 128
-	CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS                                 CUdevice_attribute = 129
-	CU_DEVICE_ATTRIBUTE_NUMA_CONFIG                                               CUdevice_attribute = 130
-	CU_DEVICE_ATTRIBUTE_NUMA_ID                                                   CUdevice_attribute = 131
-	CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED                                       CUdevice_attribute = 132
-	CU_DEVICE_ATTRIBUTE_MPS_ENABLED                                               CUdevice_attribute = 133
-	CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID                                              CUdevice_attribute = 134
-	CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED                                       CUdevice_attribute = 135
-	CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK                             CUdevice_attribute = 136
-	CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH                             CUdevice_attribute = 137
-	CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED                                      CUdevice_attribute = 138
-	CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID                                         CUdevice_attribute = 139
-	CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID                                      CUdevice_attribute = 140
-	CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED             CUdevice_attribute = 141
-	CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED                          CUdevice_attribute = 142
-	CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED                         CUdevice_attribute = 143
-	CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED                               CUdevice_attribute = 144
-	CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED                  CUdevice_attribute = 145
-	CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED                              CUdevice_attribute = 146
-	CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED                 CUdevice_attribute = 147
-	CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED                                CUdevice_attribute = 148
-	CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_COUNT                                     CUdevice_attribute = 149
-	CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK                     CUdevice_attribute = 150
-	CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED                               CUdevice_attribute = 151
-	CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED                                    CUdevice_attribute = 152
-	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_SUPPORTED                        CUdevice_attribute = 153
-	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_MULTICAST_SUPPORTED                      CUdevice_attribute = 154
-	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED                    CUdevice_attribute = 155
+	// threads in a block over all its dimensions; 1024 on every device that CUDA still supports. A
+	// kernel may allow fewer, for its registers
+	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK CUdevice_attribute = 1
+	// threads of a block in x (1024)
+	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X CUdevice_attribute = 2
+	// threads of a block in y (1024)
+	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y CUdevice_attribute = 3
+	// threads of a block in z (64)
+	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z CUdevice_attribute = 4
+	// blocks of a grid in x (2147483647)
+	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X CUdevice_attribute = 5
+	// blocks of a grid in y (65535)
+	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y CUdevice_attribute = 6
+	// blocks of a grid in z (65535)
+	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z CUdevice_attribute = 7
+	// bytes of shared memory that a block gets without further ado, static and dynamic together (49152)
+	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK CUdevice_attribute = 8
+	// an old name of [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK]
+	CU_DEVICE_ATTRIBUTE_SHARED_MEMORY_PER_BLOCK CUdevice_attribute = 8
+	// bytes of __constant__ variables that a module can have (65536)
+	CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY CUdevice_attribute = 9
+	// threads that execute together (32)
+	CU_DEVICE_ATTRIBUTE_WARP_SIZE CUdevice_attribute = 10
+	// bytes between rows that the copy functions accept (2147483647)
+	CU_DEVICE_ATTRIBUTE_MAX_PITCH CUdevice_attribute = 11
+	// 32-bit registers that one block can have (65536)
+	CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK CUdevice_attribute = 12
+	// an old name of [CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]
+	CU_DEVICE_ATTRIBUTE_REGISTERS_PER_BLOCK CUdevice_attribute = 12
+	// the highest clock of the multiprocessors, in kHz; not the clock at which they run just now
+	CU_DEVICE_ATTRIBUTE_CLOCK_RATE CUdevice_attribute = 13
+	// the address of linear memory that a texture reads must be a multiple of so many bytes (512)
+	CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT CUdevice_attribute = 14
+	// 1 if a copy can run beside a kernel; superseded by the number of copy engines,
+	// [CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT]
+	CU_DEVICE_ATTRIBUTE_GPU_OVERLAP CUdevice_attribute = 15
+	// multiprocessors of the device or, with MIG, of the instance
+	CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT CUdevice_attribute = 16
+	// 1 if the display driver's watchdog ends a kernel that runs for seconds, with
+	// [CUDA_ERROR_LAUNCH_TIMEOUT]: usually so on a device that drives a screen
+	CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT CUdevice_attribute = 17
+	// 1 if the GPU is part of the processor and uses its memory
+	CU_DEVICE_ATTRIBUTE_INTEGRATED CUdevice_attribute = 18
+	// 1 if kernels can read and write pinned host memory in place
+	CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY CUdevice_attribute = 19
+	// who may have contexts on the device, a [CUcomputemode]; an administrator changes it with
+	// nvidia-smi
+	CU_DEVICE_ATTRIBUTE_COMPUTE_MODE CUdevice_attribute = 20
+	// elements of a 1D texture on an array
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH CUdevice_attribute = 21
+	// elements in x of a 2D texture on an array
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH CUdevice_attribute = 22
+	// elements in y of a 2D texture on an array
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT CUdevice_attribute = 23
+	// elements in x of a 3D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH CUdevice_attribute = 24
+	// elements in y of a 3D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT CUdevice_attribute = 25
+	// elements in z of a 3D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH CUdevice_attribute = 26
+	// elements in x of each layer of a layered 2D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH CUdevice_attribute = 27
+	// elements in y of each layer of a layered 2D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT CUdevice_attribute = 28
+	// layers of a layered 2D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS CUdevice_attribute = 29
+	// an old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH]
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_WIDTH CUdevice_attribute = 27
+	// an old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT]
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_HEIGHT CUdevice_attribute = 28
+	// an old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS]
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_NUMSLICES CUdevice_attribute = 29
+	// alignment, in bytes, that surfaces require
+	CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT CUdevice_attribute = 30
+	// 1 if kernels of different streams can run at once; a permission of the hardware, no promise for
+	// two given kernels
+	CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS CUdevice_attribute = 31
+	// 1 if memory errors are corrected; switched with nvidia-smi, effective after a reset of the device
+	CU_DEVICE_ATTRIBUTE_ECC_ENABLED CUdevice_attribute = 32
+	// the bus part of the PCI address
+	CU_DEVICE_ATTRIBUTE_PCI_BUS_ID CUdevice_attribute = 33
+	// the slot part of the PCI address (not the model number: that is
+	// [CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID])
+	CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID CUdevice_attribute = 34
+	// 1 if a Windows driver without graphics serves the device; 0 on Linux
+	CU_DEVICE_ATTRIBUTE_TCC_DRIVER CUdevice_attribute = 35
+	// the highest clock of the memory, in kHz. Bandwidth is twice this times the bus width, for memory
+	// with two transfers a clock
+	CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE CUdevice_attribute = 36
+	// width of the bus to device memory, in bits
+	CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH CUdevice_attribute = 37
+	// bytes of L2 cache
+	CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE CUdevice_attribute = 38
+	// threads resident on a multiprocessor at once, over all its blocks
+	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR CUdevice_attribute = 39
+	// copy engines: 2 or more let copies to and from the device run beside each other and beside
+	// kernels
+	CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT CUdevice_attribute = 40
+	// 1 if host and device pointers share one address space, as they do in every 64-bit program on
+	// Linux
+	CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING CUdevice_attribute = 41
+	// elements of each layer of a layered 1D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH CUdevice_attribute = 42
+	// layers of a layered 1D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS CUdevice_attribute = 43
+	// no longer of use; it told whether gathering four texels is supported
+	CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER CUdevice_attribute = 44
+	// elements in x of a 2D texture on an array made for texture gather
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH CUdevice_attribute = 45
+	// elements in y of a 2D texture on an array made for texture gather
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT CUdevice_attribute = 46
+	// the other permitted shape of a 3D texture: elements in x. 0 if there is none
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE CUdevice_attribute = 47
+	// elements in y of that other shape
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE CUdevice_attribute = 48
+	// elements in z of that other shape, larger than the usual depth
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE CUdevice_attribute = 49
+	// the domain part of the PCI address
+	CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID CUdevice_attribute = 50
+	// the pitch of pitched memory that a texture reads must be a multiple of so many bytes (32)
+	CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT CUdevice_attribute = 51
+	// edge of a cube map texture, in elements; width and height are equal
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH CUdevice_attribute = 52
+	// edge of a layered cube map texture, in elements
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH CUdevice_attribute = 53
+	// layers of a layered cube map texture, six for each cube
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS CUdevice_attribute = 54
+	// elements of a 1D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH CUdevice_attribute = 55
+	// elements in x of a 2D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH CUdevice_attribute = 56
+	// elements in y of a 2D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT CUdevice_attribute = 57
+	// elements in x of a 3D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH CUdevice_attribute = 58
+	// elements in y of a 3D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT CUdevice_attribute = 59
+	// elements in z of a 3D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH CUdevice_attribute = 60
+	// elements of each layer of a layered 1D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH CUdevice_attribute = 61
+	// layers of a layered 1D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS CUdevice_attribute = 62
+	// elements in x of each layer of a layered 2D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH CUdevice_attribute = 63
+	// elements in y of each layer of a layered 2D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT CUdevice_attribute = 64
+	// layers of a layered 2D surface
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS CUdevice_attribute = 65
+	// edge of a cube map surface, in elements
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH CUdevice_attribute = 66
+	// edge of a layered cube map surface, in elements
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH CUdevice_attribute = 67
+	// layers of a layered cube map surface, six for each cube
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS CUdevice_attribute = 68
+	// of no use: the limit of a 1D texture on linear memory depends on the element. Ask
+	// [CuDeviceGetTexture1DLinearMaxWidth]
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH CUdevice_attribute = 69
+	// elements in x of a 2D texture on pitched linear memory
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH CUdevice_attribute = 70
+	// rows of a 2D texture on pitched linear memory
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT CUdevice_attribute = 71
+	// bytes between rows of a 2D texture on pitched linear memory
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH CUdevice_attribute = 72
+	// elements in x of the largest level of a mipmapped 2D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH CUdevice_attribute = 73
+	// elements in y of the largest level of a mipmapped 2D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT CUdevice_attribute = 74
+	// compute capability, before the point: 9 for Hopper, 10 and 12 for Blackwell
+	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR CUdevice_attribute = 75
+	// compute capability, behind the point
+	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR CUdevice_attribute = 76
+	// elements of the largest level of a mipmapped 1D texture
+	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH CUdevice_attribute = 77
+	// 1 if streams of different priority are told apart; else all have priority 0
+	CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED CUdevice_attribute = 78
+	// 1 if reads of global memory can go through the L1 cache
+	CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED CUdevice_attribute = 79
+	// 1 if local memory (spilled registers, stack) can go through the L1 cache
+	CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED CUdevice_attribute = 80
+	// bytes of shared memory that the blocks resident on one multiprocessor share
+	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR CUdevice_attribute = 81
+	// 32-bit registers that the blocks resident on one multiprocessor share
+	CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR CUdevice_attribute = 82
+	// 1 if [CuMemAllocManaged] works on the device. Whether host and device may use such memory at the
+	// same time says [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
+	CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY CUdevice_attribute = 83
+	// 1 if other GPUs sit on the same board
+	CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD CUdevice_attribute = 84
+	// a number that the GPUs of one board have in common; meaningless on other boards
+	CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID CUdevice_attribute = 85
+	// 1 if the link to the host carries atomic operations, as NVLink to some CPUs does and PCI Express
+	// does not
+	CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED CUdevice_attribute = 86
+	// how many times faster single precision is than double: 2 on GPUs built for double precision, 32
+	// or 64 on most others
+	CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO CUdevice_attribute = 87
+	// 1 if kernels may use ordinary host memory (malloc, a Go heap) directly, without registering it
+	CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS CUdevice_attribute = 88
+	// 1 if the host may touch managed memory while kernels run. 0 (Windows, some embedded systems): the
+	// host's access to any of it is a segmentation fault until the device was synchronized
+	CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS CUdevice_attribute = 89
+	// 1 if a running kernel can be put aside for another context or for a debugger
+	CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED CUdevice_attribute = 90
+	// 1 if registered host memory has the same address on the device, so that
+	// [CuMemHostGetDevicePointer] can be left out
+	CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM CUdevice_attribute = 91
+	// whether the first version of the stream memory operations works; a driver of today has the
+	// second, which needs no asking
+	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1 CUdevice_attribute = 92
+	// whether the first version of the stream memory operations takes 64-bit words
+	CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1 CUdevice_attribute = 93
+	// whether the first version of the stream memory operations knows [CU_STREAM_WAIT_VALUE_NOR]
+	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1 CUdevice_attribute = 94
+	// 1 if a grid can be launched so that all its blocks may wait for each other
+	CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH CUdevice_attribute = 95
+	// 1 if one cooperative launch can span devices: a way of launching that has been given up
+	CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH CUdevice_attribute = 96
+	// bytes of shared memory that a block can have after the kernel was allowed more than the usual 48
+	// KiB: 166912 on compute capability 8.0, 232448 on 9.0
+	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN CUdevice_attribute = 97
+	// 1 if [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work
+	CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES CUdevice_attribute = 98
+	// 1 if [CuMemHostRegister] works
+	CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED CUdevice_attribute = 99
+	// 1 if the device reaches ordinary host memory through the page tables of the CPU (a Grace Hopper,
+	// say), not by faults that the driver serves
+	CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES CUdevice_attribute = 100
+	// 1 if the CPU can use managed memory that resides on the device in place, without moving it
+	CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST CUdevice_attribute = 101
+	// an old name of [CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED]
+	CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED CUdevice_attribute = 102
+	// 1 if addresses can be reserved and memory mapped to them by hand: [CuMemAddressReserve],
+	// [CuMemCreate], [CuMemMap]
+	CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED CUdevice_attribute = 102
+	// 1 if memory made with [CuMemCreate] can be exported as a file descriptor
+	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED CUdevice_attribute = 103
+	// 1 if memory made with [CuMemCreate] can be exported as a Windows NT handle
+	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED CUdevice_attribute = 104
+	// 1 if memory made with [CuMemCreate] can be exported as a global Windows handle of the older kind
+	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED CUdevice_attribute = 105
+	// blocks resident on a multiprocessor at once: 16, 24 or 32
+	CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR CUdevice_attribute = 106
+	// 1 if [CuMemCreate] can make memory that the hardware compresses on the way
+	CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED CUdevice_attribute = 107
+	// bytes of the L2 cache that can be set aside for persisting accesses; 0 if none can
+	CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE CUdevice_attribute = 108
+	// bytes that one access policy window may cover, [CUaccessPolicyWindow]
+	CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE CUdevice_attribute = 109
+	// 1 if memory made with [CuMemCreate] can be opened to other devices on the bus
+	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED CUdevice_attribute = 110
+	// bytes of shared memory that the system takes from every block (1024 from compute capability 8.0
+	// on): count them when computing how many blocks fit
+	CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK CUdevice_attribute = 111
+	// 1 if arrays can exist with only some tiles backed by memory
+	CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED CUdevice_attribute = 112
+	// 1 if [CuMemHostRegister] can register memory that the process itself may only read, such as a
+	// file mapped read-only
+	CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED CUdevice_attribute = 113
+	// 1 if timeline semaphores of Vulkan can be imported
+	CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED CUdevice_attribute = 114
+	// 1 if stream-ordered allocation works: [CuMemAllocAsync] and memory pools
+	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED CUdevice_attribute = 115
+	// 1 if kernel drivers of other hardware can obtain the device's pages (nvidia_p2p_get_pages)
+	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED CUdevice_attribute = 116
+	// how writes of other hardware can be made visible, bits of [CUflushGPUDirectRDMAWritesOptions]
+	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS CUdevice_attribute = 117
+	// who sees such writes in order without a flush, a [CUGPUDirectRDMAWritesOrdering]
+	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING CUdevice_attribute = 118
+	// in which forms a memory pool can be exported, bits of [CUmemAllocationHandleType]; 0 if in none
+	CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES CUdevice_attribute = 119
+	// 1 if blocks can be launched in clusters: compute capability 9.0 and up
+	CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH CUdevice_attribute = 120
+	// 1 if an array can be created first and given memory later
+	CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED CUdevice_attribute = 121
+	// 1 if streams can wait for and write 64-bit words
+	CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS CUdevice_attribute = 122
+	// 1 if [CU_STREAM_WAIT_VALUE_NOR] works
+	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR CUdevice_attribute = 123
+	// 1 if device memory can be exported as a dma_buf for other Linux drivers,
+	// [CuMemGetHandleForAddressRange]
+	CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED CUdevice_attribute = 124
+	// 1 if events can be shared between processes
+	CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED CUdevice_attribute = 125
+	// hardware domains of memory fences: 4 on compute capability 9.0, 1 where there is no choice
+	CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT CUdevice_attribute = 126
+	// 1 if kernels can copy by tensor maps, with the tensor memory accelerator
+	CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED CUdevice_attribute = 127
+	// 1 if memory can be exported as a fabric handle, for other nodes of the same NVLink domain. The
+	// service behind it must run as well, so 1 alone does not promise that an export succeeds
+	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED CUdevice_attribute = 128
+	// 1 if a function has one address for host and device
+	CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS CUdevice_attribute = 129
+	// whether device memory is a NUMA node of the operating system, a [CUdeviceNumaConfig]
+	CU_DEVICE_ATTRIBUTE_NUMA_CONFIG CUdevice_attribute = 130
+	// the number of that node; only if [CU_DEVICE_ATTRIBUTE_NUMA_CONFIG] says that there is one
+	CU_DEVICE_ATTRIBUTE_NUMA_ID CUdevice_attribute = 131
+	// 1 if one write can reach several GPUs through a switch, [CuMulticastCreate]
+	CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED CUdevice_attribute = 132
+	// 1 if contexts on the device are clients of the Multi-Process Service
+	CU_DEVICE_ATTRIBUTE_MPS_ENABLED CUdevice_attribute = 133
+	// the host's NUMA node nearest to the device, for pinned memory and threads; -1 without NUMA
+	CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID CUdevice_attribute = 134
+	// 1 if a context can share the device with a Direct3D 12 queue, [CUctxCigParam]
+	CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED CUdevice_attribute = 135
+	// what the decompression engine understands, bits of [CUmemDecompressAlgorithm]; 0 without an
+	// engine
+	CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK CUdevice_attribute = 136
+	// bytes that one decompression can take at most
+	CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH CUdevice_attribute = 137
+	// 1 if a context can share the device with a Vulkan queue
+	CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED CUdevice_attribute = 138
+	// the PCI model number in the upper and the maker (0x10de) in the lower 16 bits
+	CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID CUdevice_attribute = 139
+	// model and maker of the board, packed in the same way
+	CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID CUdevice_attribute = 140
+	// 1 if [CuMemCreate] can make host memory on a chosen NUMA node
+	CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED CUdevice_attribute = 141
+	// 1 if a memory pool can lie on a chosen NUMA node of the host
+	CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED CUdevice_attribute = 142
+	// 1 if such host memory can be shared with another node of a multi-node NVLink system
+	CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED CUdevice_attribute = 143
+	// 1 if a memory pool can lie in host memory without naming a NUMA node
+	CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED CUdevice_attribute = 144
+	// 1 if [CuMemCreate] can make host memory without naming a NUMA node
+	CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED CUdevice_attribute = 145
+	// 1 if pinned host memory can be exported as a dma_buf
+	CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED CUdevice_attribute = 146
+	// 1 if the link to the host carries some atomic operations but not all;
+	// [CuDeviceGetHostAtomicCapabilities] says which
+	CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED CUdevice_attribute = 147
+	// 1 if streams can do atomic reductions, [CU_STREAM_MEM_OP_ATOMIC_REDUCTION]
+	CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED CUdevice_attribute = 148
+	// parts of the device with memory and multiprocessors close to each other; 1 if it is not divided
+	CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_COUNT CUdevice_attribute = 149
+	// bytes of shared memory of a block in the oversized configuration, which leaves 8 KiB of L1 cache;
+	// see [CUsharedMemoryMode]
+	CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK CUdevice_attribute = 150
+	// 1 if a stream can be captured into a Direct3D 12 command list
+	CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED CUdevice_attribute = 151
+	// 1 if the host can mmap a dma_buf made of device memory
+	CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED CUdevice_attribute = 152
+	// 1 if logical endpoints of one device work
+	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_SUPPORTED CUdevice_attribute = 153
+	// 1 if logical endpoints of a team of devices work
+	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_MULTICAST_SUPPORTED CUdevice_attribute = 154
+	// 1 if counted operations work through logical endpoints
+	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED CUdevice_attribute = 155
+	// 1 if the device that owns a unicast endpoint may itself use it
 	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_ACCESS_ON_OWNER_DEVICE_SUPPORTED CUdevice_attribute = 156
-	CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT                      CUdevice_attribute = 157
-	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES                   CUdevice_attribute = 158
-	CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED                              CUdevice_attribute = 159
-	CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE                          CUdevice_attribute = 160
-	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED           CUdevice_attribute = 161
-	CU_DEVICE_ATTRIBUTE_MAX                                                       CUdevice_attribute = 162
+	// multiprocessors that every locality domain has
+	CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT CUdevice_attribute = 157
+	// in which forms a logical endpoint can be exported, [CUlogicalEndpointIpcHandleType]
+	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES CUdevice_attribute = 158
+	// 1 if a stream can be captured into a Vulkan command buffer
+	CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED CUdevice_attribute = 159
+	// bytes of accessible memory that a tensor map of the large class must have behind its address;
+	// 2147483647 where the class makes no difference. See [CUtensorMapAllocClass]
+	CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE CUdevice_attribute = 160
+	// 1 if memory bound to a locality domain can be opened to other hardware on the bus
+	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED CUdevice_attribute = 161
+	// one more than the highest attribute of the header; grows with every version
+	CU_DEVICE_ATTRIBUTE_MAX CUdevice_attribute = 162
 )
 
 // String is the C name of the value, or its number.
@@ -1388,29 +1726,59 @@ func (v CUpointer_attribute) String() string {
 	return "CUpointer_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfunction_attribute is the enum CUfunction_attribute.
+// CUfunction_attribute is a property of a kernel, as it was compiled for the device or as it is to
+// be launched.
+//
+// The first eight are facts and can be read only. The others are settings: they belong to the
+// function handle, or to a kernel on one device, and stay until they are changed; launches already
+// enqueued keep what they had.
 type CUfunction_attribute uint32
 
 const (
-	CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK                CUfunction_attribute = 0
-	CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES                    CUfunction_attribute = 1
-	CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES                     CUfunction_attribute = 2
-	CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES                     CUfunction_attribute = 3
-	CU_FUNC_ATTRIBUTE_NUM_REGS                             CUfunction_attribute = 4
-	CU_FUNC_ATTRIBUTE_PTX_VERSION                          CUfunction_attribute = 5
-	CU_FUNC_ATTRIBUTE_BINARY_VERSION                       CUfunction_attribute = 6
-	CU_FUNC_ATTRIBUTE_CACHE_MODE_CA                        CUfunction_attribute = 7
-	CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES        CUfunction_attribute = 8
-	CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT     CUfunction_attribute = 9
-	CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET             CUfunction_attribute = 10
-	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH               CUfunction_attribute = 11
-	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT              CUfunction_attribute = 12
-	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH               CUfunction_attribute = 13
-	CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED    CUfunction_attribute = 14
+	// threads of a block beyond which a launch fails, given the registers that the kernel uses
+	CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK CUfunction_attribute = 0
+	// bytes of shared memory that the kernel declares itself
+	CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES CUfunction_attribute = 1
+	// bytes of constant memory that it uses
+	CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES CUfunction_attribute = 2
+	// bytes of local memory of each thread: spilled registers, arrays, stack. Not 0 is a sign of
+	// spilling
+	CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES CUfunction_attribute = 3
+	// 32-bit registers of each thread
+	CU_FUNC_ATTRIBUTE_NUM_REGS CUfunction_attribute = 4
+	// the virtual architecture the PTX was made for, ten times the major plus the minor number: 90 for
+	// compute_90
+	CU_FUNC_ATTRIBUTE_PTX_VERSION CUfunction_attribute = 5
+	// the real architecture of the machine code, numbered in the same way: 90 for sm_90
+	CU_FUNC_ATTRIBUTE_BINARY_VERSION CUfunction_attribute = 6
+	// 1 if it was compiled to cache global reads in L1 (-dlcm=ca)
+	CU_FUNC_ATTRIBUTE_CACHE_MODE_CA CUfunction_attribute = 7
+	// bytes of dynamic shared memory that a launch may ask for. At first 48 KiB less what the kernel
+	// declares; it must be raised, up to [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] less
+	// that, before a launch asks for more
+	CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES CUfunction_attribute = 8
+	// wish for the share of shared memory in what it has in common with L1, in percent, or a
+	// [CUshared_carveout]; rounded up to what the hardware offers
+	CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT CUfunction_attribute = 9
+	// 1 if it can be launched with a cluster size only
+	CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET CUfunction_attribute = 10
+	// blocks of a cluster in x that every launch must have; 0 leaves it open. Compiled in
+	// (__cluster_dims__), it cannot be changed: [CUDA_ERROR_NOT_PERMITTED]
+	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH CUfunction_attribute = 11
+	// the same in y; the three are 0 together or positive together
+	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT CUfunction_attribute = 12
+	// the same in z
+	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH CUfunction_attribute = 13
+	// 1 permits clusters of more than 8 blocks, which another model of GPU may be unable to run
+	CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED CUfunction_attribute = 14
+	// how the blocks of a cluster should be placed, a [CUclusterSchedulingPolicy]
 	CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE CUfunction_attribute = 15
-	CU_FUNC_ATTRIBUTE_DEVICE_NODE_UPDATE_SUPPORTED         CUfunction_attribute = 16
-	CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE                   CUfunction_attribute = 17
-	CU_FUNC_ATTRIBUTE_MAX                                  CUfunction_attribute = 18
+	// 1 if graph nodes of it can be changed from the device; read only
+	CU_FUNC_ATTRIBUTE_DEVICE_NODE_UPDATE_SUPPORTED CUfunction_attribute = 16
+	// a [CUsharedMemoryMode]; once set, it counts instead of the maximum in bytes
+	CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE CUfunction_attribute = 17
+	// one more than the highest attribute
+	CU_FUNC_ATTRIBUTE_MAX CUfunction_attribute = 18
 )
 
 // String is the C name of the value, or its number.
@@ -1458,14 +1826,21 @@ func (v CUfunction_attribute) String() string {
 	return "CUfunction_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfunc_cache is the enum CUfunc_cache.
+// CUfunc_cache is a wish for how L1 cache and shared memory divide the memory they have in common.
+//
+// The division in percent, [CUshared_carveout], is the finer and newer way. The driver takes what
+// the kernel needs in any case.
 type CUfunc_cache uint32
 
 const (
-	CU_FUNC_CACHE_PREFER_NONE   CUfunc_cache = 0
+	// no wish; for a kernel: the context's
+	CU_FUNC_CACHE_PREFER_NONE CUfunc_cache = 0
+	// as much shared memory as there can be
 	CU_FUNC_CACHE_PREFER_SHARED CUfunc_cache = 1
-	CU_FUNC_CACHE_PREFER_L1     CUfunc_cache = 2
-	CU_FUNC_CACHE_PREFER_EQUAL  CUfunc_cache = 3
+	// as much cache as there can be
+	CU_FUNC_CACHE_PREFER_L1 CUfunc_cache = 2
+	// half and half
+	CU_FUNC_CACHE_PREFER_EQUAL CUfunc_cache = 3
 )
 
 // String is the C name of the value, or its number.
@@ -1483,12 +1858,18 @@ func (v CUfunc_cache) String() string {
 	return "CUfunc_cache(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUsharedconfig is the enum CUsharedconfig.
+// CUsharedconfig is the width of shared memory's banks, which only GPUs of compute capability 3.x
+// could change.
+//
+// Everything since has banks of four bytes: calls that set it succeed and do nothing.
 type CUsharedconfig uint32
 
 const (
-	CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE    CUsharedconfig = 0
-	CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE  CUsharedconfig = 1
+	// the context's own
+	CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE CUsharedconfig = 0
+	// successive 32-bit words in successive banks
+	CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE CUsharedconfig = 1
+	// successive 64-bit words in successive banks
 	CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE CUsharedconfig = 2
 )
 
@@ -1505,13 +1886,17 @@ func (v CUsharedconfig) String() string {
 	return "CUsharedconfig(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUshared_carveout is the enum CUshared_carveout.
+// CUshared_carveout is a name for certain percentages of shared memory in what it shares with the
+// L1 cache; any number from 0 to 100 will do as well.
 type CUshared_carveout int32
 
 const (
-	CU_SHAREDMEM_CARVEOUT_DEFAULT    CUshared_carveout = -1
+	// the driver decides by what the kernel uses
+	CU_SHAREDMEM_CARVEOUT_DEFAULT CUshared_carveout = -1
+	// all that can be
 	CU_SHAREDMEM_CARVEOUT_MAX_SHARED CUshared_carveout = 100
-	CU_SHAREDMEM_CARVEOUT_MAX_L1     CUshared_carveout = 0
+	// as little as can be
+	CU_SHAREDMEM_CARVEOUT_MAX_L1 CUshared_carveout = 0
 )
 
 // String is the C name of the value, or its number.
@@ -1552,12 +1937,16 @@ func (v CUmemorytype) String() string {
 	return "CUmemorytype(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcomputemode is the enum CUcomputemode.
+// CUcomputemode is the administrator's rule for who may have contexts on a device, set with
+// nvidia-smi -c.
 type CUcomputemode uint32
 
 const (
-	CU_COMPUTEMODE_DEFAULT           CUcomputemode = 0
-	CU_COMPUTEMODE_PROHIBITED        CUcomputemode = 2
+	// any number of processes
+	CU_COMPUTEMODE_DEFAULT CUcomputemode = 0
+	// nobody: creating a context fails with [CUDA_ERROR_DEVICE_UNAVAILABLE]
+	CU_COMPUTEMODE_PROHIBITED CUcomputemode = 2
+	// one process at a time, with as many threads as it likes; a second process is refused
 	CU_COMPUTEMODE_EXCLUSIVE_PROCESS CUcomputemode = 3
 )
 
@@ -2046,22 +2435,49 @@ func (v CUarray_cubemap_face) String() string {
 	return "CUarray_cubemap_face(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlimit is the enum CUlimit.
+// CUlimit is a size that can be set for a context, mostly of memory that kernels use without
+// allocating it.
+//
+// The driver rounds and clamps what is asked for: read the value back. One that the device does not
+// have gives [CUDA_ERROR_UNSUPPORTED_LIMIT].
 type CUlimit uint32
 
 const (
-	CU_LIMIT_STACK_SIZE                       CUlimit = 0
-	CU_LIMIT_PRINTF_FIFO_SIZE                 CUlimit = 1
-	CU_LIMIT_MALLOC_HEAP_SIZE                 CUlimit = 2
-	CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH           CUlimit = 3
+	// bytes of stack of each GPU thread, 1024 at first. It is raised by itself for kernels whose need
+	// is known; recursion and calls through pointers need it set. The memory is taken for all threads
+	// that can be resident, so large values cost gigabytes
+	CU_LIMIT_STACK_SIZE CUlimit = 0
+	// bytes of the ring buffer for printf in kernels, 1 MiB at first. It is printed when the host
+	// synchronizes; what does not fit overwrites the oldest. To be set before the first kernel with
+	// printf
+	CU_LIMIT_PRINTF_FIFO_SIZE CUlimit = 1
+	// bytes of the heap for malloc and new in kernels, 8 MiB at first; to be set before the first
+	// kernel that uses them
+	CU_LIMIT_MALLOC_HEAP_SIZE CUlimit = 2
+	// how deep kernels that launch kernels may nest and still wait for them; below compute capability
+	// 9.0 only
+	CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH CUlimit = 3
+	// launches by kernels that may be waiting or running at once, 2048 at first; memory for them is
+	// taken in advance
 	CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT CUlimit = 4
-	CU_LIMIT_MAX_L2_FETCH_GRANULARITY         CUlimit = 5
-	CU_LIMIT_PERSISTING_L2_CACHE_SIZE         CUlimit = 6
-	CU_LIMIT_SHMEM_SIZE                       CUlimit = 7
-	CU_LIMIT_CIG_ENABLED                      CUlimit = 8
-	CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED       CUlimit = 9
-	CU_LIMIT_PER_BLOCK_MEMORY_SIZE            CUlimit = 10
-	CU_LIMIT_MAX                              CUlimit = 11
+	// bytes that a miss in the L2 cache fetches, from 0 to 128; a hint. Small values help scattered
+	// reads
+	CU_LIMIT_MAX_L2_FETCH_GRANULARITY CUlimit = 5
+	// bytes of the L2 cache set aside for persisting accesses, 0 at first; without it an access policy
+	// window does nothing
+	CU_LIMIT_PERSISTING_L2_CACHE_SIZE CUlimit = 6
+	// bytes of shared memory that kernels find in a context that shares the device with graphics; can
+	// be read only
+	CU_LIMIT_SHMEM_SIZE CUlimit = 7
+	// not 0 if the context shares the device with graphics; can be read only
+	CU_LIMIT_CIG_ENABLED CUlimit = 8
+	// 0 makes a kernel that needs more shared memory than such a context has fail, instead of running
+	// in a slower way
+	CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED CUlimit = 9
+	// bytes of a memory area that each block has; NVIDIA's documents say no more about it
+	CU_LIMIT_PER_BLOCK_MEMORY_SIZE CUlimit = 10
+	// one more than the highest limit
+	CU_LIMIT_MAX CUlimit = 11
 )
 
 // String is the C name of the value, or its number.
@@ -2120,12 +2536,16 @@ func (v CUresourcetype) String() string {
 	return "CUresourcetype(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUaccessProperty is the enum CUaccessProperty.
+// CUaccessProperty is how long the L2 cache should hold on to a line after an access.
 type CUaccessProperty uint32
 
 const (
-	CU_ACCESS_PROPERTY_NORMAL     CUaccessProperty = 0
-	CU_ACCESS_PROPERTY_STREAMING  CUaccessProperty = 1
+	// the usual way; also takes earlier persistence away from the line
+	CU_ACCESS_PROPERTY_NORMAL CUaccessProperty = 0
+	// among the first lines to be given up: for data that is touched once
+	CU_ACCESS_PROPERTY_STREAMING CUaccessProperty = 1
+	// kept in the part of the cache that is set aside by [CU_LIMIT_PERSISTING_L2_CACHE_SIZE], as far as
+	// it goes
 	CU_ACCESS_PROPERTY_PERSISTING CUaccessProperty = 2
 )
 
@@ -2281,13 +2701,20 @@ func (v CUgraphInstantiateResult) String() string {
 	return "CUgraphInstantiateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUsynchronizationPolicy is the enum CUsynchronizationPolicy.
+// CUsynchronizationPolicy is how a host thread spends its time while it waits for a stream.
+//
+// It is an attribute of the stream, [CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY], and overrides the
+// context's scheduling flags for waits on that stream.
 type CUsynchronizationPolicy uint32
 
 const (
-	CU_SYNC_POLICY_AUTO          CUsynchronizationPolicy = 1
-	CU_SYNC_POLICY_SPIN          CUsynchronizationPolicy = 2
-	CU_SYNC_POLICY_YIELD         CUsynchronizationPolicy = 3
+	// what the context's flags say
+	CU_SYNC_POLICY_AUTO CUsynchronizationPolicy = 1
+	// polls on a full core; the shortest delay
+	CU_SYNC_POLICY_SPIN CUsynchronizationPolicy = 2
+	// polls, offering the core to other threads between polls; the delay grows with their number
+	CU_SYNC_POLICY_YIELD CUsynchronizationPolicy = 3
+	// sleeps until the device interrupts; no CPU time, at the price of the wake-up
 	CU_SYNC_POLICY_BLOCKING_SYNC CUsynchronizationPolicy = 4
 )
 
@@ -2306,13 +2733,19 @@ func (v CUsynchronizationPolicy) String() string {
 	return "CUsynchronizationPolicy(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUclusterSchedulingPolicy is the enum CUclusterSchedulingPolicy.
+// CUclusterSchedulingPolicy is a wish for how the blocks of one thread block cluster are placed on
+// multiprocessors.
 type CUclusterSchedulingPolicy uint32
 
 const (
-	CU_CLUSTER_SCHEDULING_POLICY_DEFAULT              CUclusterSchedulingPolicy = 0
-	CU_CLUSTER_SCHEDULING_POLICY_SPREAD               CUclusterSchedulingPolicy = 1
-	CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING       CUclusterSchedulingPolicy = 2
+	// the driver chooses
+	CU_CLUSTER_SCHEDULING_POLICY_DEFAULT CUclusterSchedulingPolicy = 0
+	// each block on a multiprocessor of its own, if it can be
+	CU_CLUSTER_SCHEDULING_POLICY_SPREAD CUclusterSchedulingPolicy = 1
+	// where there is room, several on one if that fills the device better
+	CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING CUclusterSchedulingPolicy = 2
+	// spread, but close to each other for traffic in distributed shared memory, on GPUs of the Rubin
+	// class; ignored where it cannot be done
 	CU_CLUSTER_SCHEDULING_POLICY_RUBIN_DSMEM_LOCALITY CUclusterSchedulingPolicy = 3
 )
 
@@ -2331,12 +2764,19 @@ func (v CUclusterSchedulingPolicy) String() string {
 	return "CUclusterSchedulingPolicy(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlaunchMemSyncDomain is the enum CUlaunchMemSyncDomain.
+// CUlaunchMemSyncDomain is the logical domain in which a kernel's memory fences count.
+//
+// A fence waits for all earlier writes of its domain. A kernel that writes to other GPUs over a
+// slow link can make every fence on the device slow; in a domain of its own it disturbs itself
+// only. The price: a write seen from another domain is ordered by fences of system scope, no longer
+// by those of device scope. The usual use is to put communication kernels into the remote domain.
 type CUlaunchMemSyncDomain uint32
 
 const (
+	// the one that computing kernels share
 	CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT CUlaunchMemSyncDomain = 0
-	CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE  CUlaunchMemSyncDomain = 1
+	// the one for kernels with traffic to other devices
+	CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE CUlaunchMemSyncDomain = 1
 )
 
 // String is the C name of the value, or its number.
@@ -2350,12 +2790,19 @@ func (v CUlaunchMemSyncDomain) String() string {
 	return "CUlaunchMemSyncDomain(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlaunchAttributePortableClusterMode is the enum CUlaunchAttributePortableClusterMode.
+// CUlaunchAttributePortableClusterMode is whether one launch may use a cluster larger than every
+// device of the architecture can run.
+//
+// The portable limit is 8 blocks. Larger clusters, up to 16 on an H100, may find no place on
+// another model: ask [CuOccupancyMaxActiveClusters].
 type CUlaunchAttributePortableClusterMode uint32
 
 const (
-	CU_LAUNCH_PORTABLE_CLUSTER_MODE_DEFAULT            CUlaunchAttributePortableClusterMode = 0
-	CU_LAUNCH_PORTABLE_CLUSTER_MODE_REQUIRE_PORTABLE   CUlaunchAttributePortableClusterMode = 1
+	// as the kernel's own attribute says, [CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]
+	CU_LAUNCH_PORTABLE_CLUSTER_MODE_DEFAULT CUlaunchAttributePortableClusterMode = 0
+	// a larger one is an error, whatever the kernel allows
+	CU_LAUNCH_PORTABLE_CLUSTER_MODE_REQUIRE_PORTABLE CUlaunchAttributePortableClusterMode = 1
+	// a larger one is tried, without touching the kernel's attribute
 	CU_LAUNCH_PORTABLE_CLUSTER_MODE_ALLOW_NON_PORTABLE CUlaunchAttributePortableClusterMode = 2
 )
 
@@ -2372,14 +2819,21 @@ func (v CUlaunchAttributePortableClusterMode) String() string {
 	return "CUlaunchAttributePortableClusterMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUsharedMemoryMode is the enum CUsharedMemoryMode.
+// CUsharedMemoryMode is how much dynamic shared memory a launch may ask for, and at whose cost.
 type CUsharedMemoryMode uint32
 
 const (
-	CU_SHARED_MEMORY_MODE_DEFAULT                        CUsharedMemoryMode = 0
-	CU_SHARED_MEMORY_MODE_REQUIRE_PORTABLE               CUsharedMemoryMode = 1
-	CU_SHARED_MEMORY_MODE_ALLOW_NON_PORTABLE             CUsharedMemoryMode = 2
-	CU_SHARED_MEMORY_MODE_ALLOW_OVERSIZED_SHARED_MEMORY  CUsharedMemoryMode = 3
+	// what the kernel's attribute [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] permits
+	CU_SHARED_MEMORY_MODE_DEFAULT CUsharedMemoryMode = 0
+	// no more than what every device offers, [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK]
+	CU_SHARED_MEMORY_MODE_REQUIRE_PORTABLE CUsharedMemoryMode = 1
+	// up to this device's [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN], without setting the
+	// kernel's attribute first
+	CU_SHARED_MEMORY_MODE_ALLOW_NON_PORTABLE CUsharedMemoryMode = 2
+	// beyond that, up to [CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK], when it is
+	// needed; the L1 cache then shrinks to 8 KiB
+	CU_SHARED_MEMORY_MODE_ALLOW_OVERSIZED_SHARED_MEMORY CUsharedMemoryMode = 3
+	// the same permission, and that division is taken even where less would do
 	CU_SHARED_MEMORY_MODE_PREFER_OVERSIZED_SHARED_MEMORY CUsharedMemoryMode = 4
 )
 
@@ -2400,29 +2854,69 @@ func (v CUsharedMemoryMode) String() string {
 	return "CUsharedMemoryMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlaunchAttributeID is the enum CUlaunchAttributeID.
+// CUlaunchAttributeID is the name of one property of a launch, of a stream or of a kernel node; it
+// selects the member of [CUlaunchAttributeValue] that counts.
+//
+// Not every property fits everywhere. A stream's attributes are defaults for the kernels that are
+// launched into it later; a launch's own attribute wins. One that does not fit gives
+// [CUDA_ERROR_INVALID_VALUE].
 type CUlaunchAttributeID uint32
 
 const (
-	CU_LAUNCH_ATTRIBUTE_IGNORE                               CUlaunchAttributeID = 0
-	CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW                 CUlaunchAttributeID = 1
-	CU_LAUNCH_ATTRIBUTE_COOPERATIVE                          CUlaunchAttributeID = 2
-	CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY               CUlaunchAttributeID = 3
-	CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION                    CUlaunchAttributeID = 4
+	// nothing: the entry is skipped, so that an array of fixed length can be filled as needed
+	CU_LAUNCH_ATTRIBUTE_IGNORE CUlaunchAttributeID = 0
+	// streams, nodes and launches: a range of addresses whose lines the L2 cache treats in a special
+	// way, [CUaccessPolicyWindow]
+	CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW CUlaunchAttributeID = 1
+	// nodes and launches: all blocks are resident at once, so that they can wait for each other. A grid
+	// that does not fit is refused with [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE]
+	CU_LAUNCH_ATTRIBUTE_COOPERATIVE CUlaunchAttributeID = 2
+	// streams only: how host threads wait for the stream, [CUsynchronizationPolicy]
+	CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY CUlaunchAttributeID = 3
+	// nodes and launches: how many blocks form a cluster, in each dimension; compute capability 9.0 and
+	// up
+	CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION CUlaunchAttributeID = 4
+	// nodes and launches: how the blocks of a cluster are spread over multiprocessors; a hint
 	CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE CUlaunchAttributeID = 5
-	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION    CUlaunchAttributeID = 6
-	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT                   CUlaunchAttributeID = 7
-	CU_LAUNCH_ATTRIBUTE_PRIORITY                             CUlaunchAttributeID = 8
-	CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP                  CUlaunchAttributeID = 9
-	CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN                      CUlaunchAttributeID = 10
-	CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION          CUlaunchAttributeID = 11
-	CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT              CUlaunchAttributeID = 12
-	CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE         CUlaunchAttributeID = 13
-	CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT     CUlaunchAttributeID = 14
-	CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING       CUlaunchAttributeID = 16
-	CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE           CUlaunchAttributeID = 17
-	CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE                   CUlaunchAttributeID = 18
-	CU_LAUNCH_ATTRIBUTE_MAX                                  CUlaunchAttributeID = 19
+	// launches: the kernel may start before the previous kernel of the stream has ended, as soon as all
+	// blocks of that one have allowed it or exited. It must itself wait, by griddepcontrol.wait, before
+	// it touches that kernel's results. Compute capability 9.0 and up; on others the order stays
+	// complete
+	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION CUlaunchAttributeID = 6
+	// launches: records an event that fires once every block has triggered it, which kernels that wait
+	// for the event see before this one has ended. A host thread that waits may see it much later
+	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT CUlaunchAttributeID = 7
+	// streams, nodes and launches: which waiting blocks go first; lower numbers win, nothing that runs
+	// is interrupted
+	CU_LAUNCH_ATTRIBUTE_PRIORITY CUlaunchAttributeID = 8
+	// streams, nodes and launches: which hardware domains the two logical ones stand for
+	CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP CUlaunchAttributeID = 9
+	// streams, nodes and launches: the logical domain whose memory fences the kernel shares
+	CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN CUlaunchAttributeID = 10
+	// nodes and launches: a larger cluster that the device uses where it has room, beside the regular
+	// one that must be given too. Indices inside the grid are counted as if all clusters were of the
+	// kind at hand
+	CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION CUlaunchAttributeID = 11
+	// launches: records an event that fires about when the last block has begun. It is best effort in
+	// both directions: a waiting kernel may start earlier than that or wait for the end
+	CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT CUlaunchAttributeID = 12
+	// nodes, and launches into a capturing stream: kernels may change the node's parameters on the
+	// device. It cannot be undone, and a graph with such a node can be instantiated once and not
+	// updated as a whole
+	CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE CUlaunchAttributeID = 13
+	// launches: how much of the memory that L1 and shared memory divide should be shared memory, in
+	// percent; a hint that beats the kernel's own
+	CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT CUlaunchAttributeID = 14
+	// streams, nodes and launches: 1 asks that blocks be placed for the best use of NVLink, assuming
+	// that each causes the same traffic; no promise
+	CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING CUlaunchAttributeID = 16
+	// nodes and launches: whether clusters beyond the portable size are permitted,
+	// [CUlaunchAttributePortableClusterMode]
+	CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE CUlaunchAttributeID = 17
+	// nodes and launches: how much dynamic shared memory a block may ask for, [CUsharedMemoryMode]
+	CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE CUlaunchAttributeID = 18
+	// one more than the highest attribute that the header knows; no attribute
+	CU_LAUNCH_ATTRIBUTE_MAX CUlaunchAttributeID = 19
 )
 
 // String is the C name of the value, or its number.
@@ -2470,12 +2964,17 @@ func (v CUlaunchAttributeID) String() string {
 	return "CUlaunchAttributeID(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCaptureStatus is the enum CUstreamCaptureStatus.
+// CUstreamCaptureStatus is whether a stream executes what it is given or records it into a graph.
 type CUstreamCaptureStatus uint32
 
 const (
-	CU_STREAM_CAPTURE_STATUS_NONE        CUstreamCaptureStatus = 0
-	CU_STREAM_CAPTURE_STATUS_ACTIVE      CUstreamCaptureStatus = 1
+	// work is executed
+	CU_STREAM_CAPTURE_STATUS_NONE CUstreamCaptureStatus = 0
+	// work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
+	// capture
+	CU_STREAM_CAPTURE_STATUS_ACTIVE CUstreamCaptureStatus = 1
+	// the capture was broken by a forbidden call and not ended yet. Only [CuStreamEndCapture] leads
+	// out; it returns [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED] and no graph
 	CU_STREAM_CAPTURE_STATUS_INVALIDATED CUstreamCaptureStatus = 2
 )
 
@@ -2492,13 +2991,33 @@ func (v CUstreamCaptureStatus) String() string {
 	return "CUstreamCaptureStatus(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCaptureMode is the enum CUstreamCaptureMode.
+// CUstreamCaptureMode is how far a capture forbids calls that could mix up its order, such as
+// allocations and synchronizations.
+//
+// A stream captures in one of these modes, and every OS thread has one of its own, which
+// [CuThreadExchangeStreamCaptureMode] changes. A potentially unsafe call is refused, and the
+// capture is lost, when the calling thread's mode says that it respects captures which the mode of
+// some capture extends to it. That hits innocent threads: while anybody captures in the global
+// mode, measured, another thread in its default mode breaks the capture by querying or
+// synchronizing unrelated streams and events, allocating or freeing memory, registering host memory
+// or unloading a module.
+//
+// From Go: a goroutine that captures, or that has changed its thread's mode, must be locked to its
+// OS thread until it is done. Prefer the thread-local mode: with the global one, an allocation
+// anywhere in the program kills the capture.
 type CUstreamCaptureMode uint32
 
 const (
-	CU_STREAM_CAPTURE_MODE_GLOBAL       CUstreamCaptureMode = 0
+	// for a capture: it is protected from unsafe calls of all threads. For a thread: it is held back by
+	// its own captures and by every global capture in the process; this is the mode a thread begins
+	// with
+	CU_STREAM_CAPTURE_MODE_GLOBAL CUstreamCaptureMode = 0
+	// for a capture: only the thread that began it is held back. For a thread: other threads' captures
+	// do not concern it
 	CU_STREAM_CAPTURE_MODE_THREAD_LOCAL CUstreamCaptureMode = 1
-	CU_STREAM_CAPTURE_MODE_RELAXED      CUstreamCaptureMode = 2
+	// nobody is held back, and the capture may end on another thread than it began on. Calls on the
+	// capturing stream itself stay forbidden, as do those that wait for the whole context
+	CU_STREAM_CAPTURE_MODE_RELAXED CUstreamCaptureMode = 2
 )
 
 // String is the C name of the value, or its number.
@@ -2558,12 +3077,14 @@ func (v CUdriverProcAddressQueryResult) String() string {
 	return "CUdriverProcAddressQueryResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUexecAffinityType is the enum CUexecAffinityType.
+// CUexecAffinityType is which resource a context under the Multi-Process Service is limited in.
 type CUexecAffinityType uint32
 
 const (
+	// the number of multiprocessors
 	CU_EXEC_AFFINITY_TYPE_SM_COUNT CUexecAffinityType = 0
-	CU_EXEC_AFFINITY_TYPE_MAX      CUexecAffinityType = 1
+	// how many kinds there are
+	CU_EXEC_AFFINITY_TYPE_MAX CUexecAffinityType = 1
 )
 
 // String is the C name of the value, or its number.
@@ -2577,12 +3098,15 @@ func (v CUexecAffinityType) String() string {
 	return "CUexecAffinityType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcigDataType is the enum CUcigDataType.
+// CUcigDataType is by what kind of object a context is tied to a graphics program's queue ("CUDA in
+// graphics").
 type CUcigDataType uint32
 
 const (
+	// a pointer to the ID3D12CommandQueue
 	CIG_DATA_TYPE_D3D12_COMMAND_QUEUE CUcigDataType = 1
-	CIG_DATA_TYPE_NV_BLOB             CUcigDataType = 2
+	// a block of data that NVIDIA's Vulkan driver, or another client of it, hands out
+	CIG_DATA_TYPE_NV_BLOB CUcigDataType = 2
 )
 
 // String is the C name of the value, or its number.
@@ -2596,11 +3120,16 @@ func (v CUcigDataType) String() string {
 	return "CUcigDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCigDataType is the enum CUstreamCigDataType.
+// CUstreamCigDataType is what kind of object of the graphics program a CUDA stream is captured
+// into.
 type CUstreamCigDataType uint32
 
 const (
-	STREAM_CIG_DATA_TYPE_D3D12_COMMAND_LIST              CUstreamCigDataType = 1
+	// a command list of Direct3D 12, on Windows; [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED]
+	// tells whether that works
+	STREAM_CIG_DATA_TYPE_D3D12_COMMAND_LIST CUstreamCigDataType = 1
+	// a Vulkan command buffer, by the internal handle that NVIDIA's Vulkan driver gives out; see
+	// [CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED]
 	STREAM_CIG_DATA_TYPE_VULKAN_COMMAND_BUFFER_HANDLE_NV CUstreamCigDataType = 2
 )
 
@@ -2615,13 +3144,17 @@ func (v CUstreamCigDataType) String() string {
 	return "CUstreamCigDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlibraryOption is the enum CUlibraryOption.
+// CUlibraryOption is an option for loading a library.
 type CUlibraryOption uint32
 
 const (
+	// the value is the address of a [CUlibraryHostUniversalFunctionAndDataTable]
 	CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE CUlibraryOption = 0
-	CU_LIBRARY_BINARY_IS_PRESERVED                    CUlibraryOption = 1
-	CU_LIBRARY_NUM_OPTIONS                            CUlibraryOption = 2
+	// the value is not 0 if the image in memory stays where it is until the library is unloaded, so
+	// that the driver need not copy it. Not for Go memory, and refused when loading from a file
+	CU_LIBRARY_BINARY_IS_PRESERVED CUlibraryOption = 1
+	// how many options there are
+	CU_LIBRARY_NUM_OPTIONS CUlibraryOption = 2
 )
 
 // String is the C name of the value, or its number.
@@ -2641,112 +3174,218 @@ func (v CUlibraryOption) String() string {
 type CUresult uint32
 
 const (
-	CUDA_SUCCESS                              CUresult = 0
-	CUDA_ERROR_INVALID_VALUE                  CUresult = 1
-	CUDA_ERROR_OUT_OF_MEMORY                  CUresult = 2
-	CUDA_ERROR_NOT_INITIALIZED                CUresult = 3
-	CUDA_ERROR_DEINITIALIZED                  CUresult = 4
-	CUDA_ERROR_PROFILER_DISABLED              CUresult = 5
-	CUDA_ERROR_PROFILER_NOT_INITIALIZED       CUresult = 6
-	CUDA_ERROR_PROFILER_ALREADY_STARTED       CUresult = 7
-	CUDA_ERROR_PROFILER_ALREADY_STOPPED       CUresult = 8
-	CUDA_ERROR_STUB_LIBRARY                   CUresult = 34
-	CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER     CUresult = 36
-	CUDA_ERROR_DEVICE_UNAVAILABLE             CUresult = 46
-	CUDA_ERROR_MULTICAST_RESOURCE_FULL        CUresult = 47
-	CUDA_ERROR_NO_DEVICE                      CUresult = 100
-	CUDA_ERROR_INVALID_DEVICE                 CUresult = 101
-	CUDA_ERROR_DEVICE_NOT_LICENSED            CUresult = 102
-	CUDA_ERROR_INVALID_IMAGE                  CUresult = 200
-	CUDA_ERROR_INVALID_CONTEXT                CUresult = 201
-	CUDA_ERROR_CONTEXT_ALREADY_CURRENT        CUresult = 202
-	CUDA_ERROR_MAP_FAILED                     CUresult = 205
-	CUDA_ERROR_UNMAP_FAILED                   CUresult = 206
-	CUDA_ERROR_ARRAY_IS_MAPPED                CUresult = 207
-	CUDA_ERROR_ALREADY_MAPPED                 CUresult = 208
-	CUDA_ERROR_NO_BINARY_FOR_GPU              CUresult = 209
-	CUDA_ERROR_ALREADY_ACQUIRED               CUresult = 210
-	CUDA_ERROR_NOT_MAPPED                     CUresult = 211
-	CUDA_ERROR_NOT_MAPPED_AS_ARRAY            CUresult = 212
-	CUDA_ERROR_NOT_MAPPED_AS_POINTER          CUresult = 213
-	CUDA_ERROR_ECC_UNCORRECTABLE              CUresult = 214
-	CUDA_ERROR_UNSUPPORTED_LIMIT              CUresult = 215
-	CUDA_ERROR_CONTEXT_ALREADY_IN_USE         CUresult = 216
-	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED        CUresult = 217
-	CUDA_ERROR_INVALID_PTX                    CUresult = 218
-	CUDA_ERROR_INVALID_GRAPHICS_CONTEXT       CUresult = 219
-	CUDA_ERROR_NVLINK_UNCORRECTABLE           CUresult = 220
-	CUDA_ERROR_JIT_COMPILER_NOT_FOUND         CUresult = 221
-	CUDA_ERROR_UNSUPPORTED_PTX_VERSION        CUresult = 222
-	CUDA_ERROR_JIT_COMPILATION_DISABLED       CUresult = 223
-	CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY      CUresult = 224
-	CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC       CUresult = 225
-	CUDA_ERROR_CONTAINED                      CUresult = 226
-	CUDA_ERROR_INSUFFICIENT_LOADER_VERSION    CUresult = 227
-	CUDA_ERROR_INVALID_SOURCE                 CUresult = 300
-	CUDA_ERROR_FILE_NOT_FOUND                 CUresult = 301
+	// The call succeeded.
+	CUDA_SUCCESS CUresult = 0
+	// An argument is out of range or nil.
+	CUDA_ERROR_INVALID_VALUE CUresult = 1
+	// The allocation failed, there is not enough memory.
+	CUDA_ERROR_OUT_OF_MEMORY CUresult = 2
+	// No call of cuInit has succeeded in this process.
+	CUDA_ERROR_NOT_INITIALIZED CUresult = 3
+	// The driver is shutting down with the process.
+	CUDA_ERROR_DEINITIALIZED CUresult = 4
+	// Profiling is switched off for this process.
+	CUDA_ERROR_PROFILER_DISABLED CUresult = 5
+	// Profiler start and stop need no initialization any more.
+	CUDA_ERROR_PROFILER_NOT_INITIALIZED CUresult = 6
+	// The profiler is running already.
+	CUDA_ERROR_PROFILER_ALREADY_STARTED CUresult = 7
+	// The profiler is not running.
+	CUDA_ERROR_PROFILER_ALREADY_STOPPED CUresult = 8
+	// The toolkit's stub was loaded instead of the driver.
+	CUDA_ERROR_STUB_LIBRARY CUresult = 34
+	// The installed driver is too old for this call.
+	CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER CUresult = 36
+	// All devices are busy, exclusively used or prohibited.
+	CUDA_ERROR_DEVICE_UNAVAILABLE CUresult = 46
+	// No multicast hardware slot is left for this binding.
+	CUDA_ERROR_MULTICAST_RESOURCE_FULL CUresult = 47
+	// No CUDA device is present or visible.
+	CUDA_ERROR_NO_DEVICE CUresult = 100
+	// There is no device of this number.
+	CUDA_ERROR_INVALID_DEVICE CUresult = 101
+	// This device lacks a license for the operation.
+	CUDA_ERROR_DEVICE_NOT_LICENSED CUresult = 102
+	// The module image is malformed or no device code.
+	CUDA_ERROR_INVALID_IMAGE CUresult = 200
+	// No context is current, or it is not usable.
+	CUDA_ERROR_INVALID_CONTEXT CUresult = 201
+	// The context is current on this thread already.
+	CUDA_ERROR_CONTEXT_ALREADY_CURRENT CUresult = 202
+	// Mapping the buffer or resource failed.
+	CUDA_ERROR_MAP_FAILED CUresult = 205
+	// Unmapping the buffer or resource failed.
+	CUDA_ERROR_UNMAP_FAILED CUresult = 206
+	// The array is mapped and cannot be destroyed.
+	CUDA_ERROR_ARRAY_IS_MAPPED CUresult = 207
+	// The resource is mapped already.
+	CUDA_ERROR_ALREADY_MAPPED CUresult = 208
+	// No code in the image fits this device.
+	CUDA_ERROR_NO_BINARY_FOR_GPU CUresult = 209
+	// The resource has been acquired already.
+	CUDA_ERROR_ALREADY_ACQUIRED CUresult = 210
+	// The resource is not mapped.
+	CUDA_ERROR_NOT_MAPPED CUresult = 211
+	// The resource is not mapped for access as an array.
+	CUDA_ERROR_NOT_MAPPED_AS_ARRAY CUresult = 212
+	// The resource is not mapped for access as a pointer.
+	CUDA_ERROR_NOT_MAPPED_AS_POINTER CUresult = 213
+	// Device memory had an error that ECC could not correct.
+	CUDA_ERROR_ECC_UNCORRECTABLE CUresult = 214
+	// This device has no such limit.
+	CUDA_ERROR_UNSUPPORTED_LIMIT CUresult = 215
+	// The context is bound to another thread already.
+	CUDA_ERROR_CONTEXT_ALREADY_IN_USE CUresult = 216
+	// These two devices cannot reach each other's memory.
+	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED CUresult = 217
+	// The PTX could not be compiled.
+	CUDA_ERROR_INVALID_PTX CUresult = 218
+	// The OpenGL or Direct3D context is not usable.
+	CUDA_ERROR_INVALID_GRAPHICS_CONTEXT CUresult = 219
+	// An NVLink transfer had an error that cannot be corrected.
+	CUDA_ERROR_NVLINK_UNCORRECTABLE CUresult = 220
+	// The PTX compiler library of the driver was not found.
+	CUDA_ERROR_JIT_COMPILER_NOT_FOUND CUresult = 221
+	// The PTX is newer than this driver's compiler.
+	CUDA_ERROR_UNSUPPORTED_PTX_VERSION CUresult = 222
+	// Compiling PTX at run time is switched off.
+	CUDA_ERROR_JIT_COMPILATION_DISABLED CUresult = 223
+	// The device cannot restrict a context to some processors.
+	CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY CUresult = 224
+	// The PTX calls cudaDeviceSynchronize, which is gone.
+	CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC CUresult = 225
+	// A device fault was contained, the process must restart.
+	CUDA_ERROR_CONTAINED CUresult = 226
+	// This loader is too old for the fat binary.
+	CUDA_ERROR_INSUFFICIENT_LOADER_VERSION CUresult = 227
+	// The device source is invalid.
+	CUDA_ERROR_INVALID_SOURCE CUresult = 300
+	// No such file.
+	CUDA_ERROR_FILE_NOT_FOUND CUresult = 301
+	// A shared library lacks a symbol that is needed.
 	CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND CUresult = 302
-	CUDA_ERROR_SHARED_OBJECT_INIT_FAILED      CUresult = 303
-	CUDA_ERROR_OPERATING_SYSTEM               CUresult = 304
-	CUDA_ERROR_INVALID_HANDLE                 CUresult = 400
-	CUDA_ERROR_ILLEGAL_STATE                  CUresult = 401
-	CUDA_ERROR_LOSSY_QUERY                    CUresult = 402
-	CUDA_ERROR_NOT_FOUND                      CUresult = 500
-	CUDA_ERROR_NOT_READY                      CUresult = 600
-	CUDA_ERROR_ILLEGAL_ADDRESS                CUresult = 700
-	CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES        CUresult = 701
-	CUDA_ERROR_LAUNCH_TIMEOUT                 CUresult = 702
-	CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING  CUresult = 703
-	CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED    CUresult = 704
-	CUDA_ERROR_PEER_ACCESS_NOT_ENABLED        CUresult = 705
-	CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE         CUresult = 708
-	CUDA_ERROR_CONTEXT_IS_DESTROYED           CUresult = 709
-	CUDA_ERROR_ASSERT                         CUresult = 710
-	CUDA_ERROR_TOO_MANY_PEERS                 CUresult = 711
+	// A shared library could not be initialized.
+	CUDA_ERROR_SHARED_OBJECT_INIT_FAILED CUresult = 303
+	// A call to the operating system failed.
+	CUDA_ERROR_OPERATING_SYSTEM CUresult = 304
+	// No such object, or its handle is no longer valid.
+	CUDA_ERROR_INVALID_HANDLE CUresult = 400
+	// Something involved is in the wrong state for this.
+	CUDA_ERROR_ILLEGAL_STATE CUresult = 401
+	// The answer would lose data, ask the newer variant.
+	CUDA_ERROR_LOSSY_QUERY CUresult = 402
+	// There is nothing of this name.
+	CUDA_ERROR_NOT_FOUND CUresult = 500
+	// Work is still running.
+	CUDA_ERROR_NOT_READY CUresult = 600
+	// A kernel accessed memory that is not mapped.
+	CUDA_ERROR_ILLEGAL_ADDRESS CUresult = 700
+	// The launch needs more registers or threads than exist.
+	CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES CUresult = 701
+	// A kernel ran longer than the system's watchdog allows.
+	CUDA_ERROR_LAUNCH_TIMEOUT CUresult = 702
+	// A launch disagrees with the texturing mode in use.
+	CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING CUresult = 703
+	// This context can access that peer already.
+	CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED CUresult = 704
+	// Access to this peer was not enabled.
+	CUDA_ERROR_PEER_ACCESS_NOT_ENABLED CUresult = 705
+	// The primary context is active, too late for this setting.
+	CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE CUresult = 708
+	// The current context has been destroyed.
+	CUDA_ERROR_CONTEXT_IS_DESTROYED CUresult = 709
+	// An assert in a kernel failed.
+	CUDA_ERROR_ASSERT CUresult = 710
+	// Too many devices have peer access enabled.
+	CUDA_ERROR_TOO_MANY_PEERS CUresult = 711
+	// This host memory is registered already.
 	CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED CUresult = 712
-	CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED     CUresult = 713
-	CUDA_ERROR_HARDWARE_STACK_ERROR           CUresult = 714
-	CUDA_ERROR_ILLEGAL_INSTRUCTION            CUresult = 715
-	CUDA_ERROR_MISALIGNED_ADDRESS             CUresult = 716
-	CUDA_ERROR_INVALID_ADDRESS_SPACE          CUresult = 717
-	CUDA_ERROR_INVALID_PC                     CUresult = 718
-	CUDA_ERROR_LAUNCH_FAILED                  CUresult = 719
-	CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE   CUresult = 720
-	CUDA_ERROR_TENSOR_MEMORY_LEAK             CUresult = 721
-	CUDA_ERROR_NOT_PERMITTED                  CUresult = 800
-	CUDA_ERROR_NOT_SUPPORTED                  CUresult = 801
-	CUDA_ERROR_SYSTEM_NOT_READY               CUresult = 802
-	CUDA_ERROR_SYSTEM_DRIVER_MISMATCH         CUresult = 803
+	// This host memory is not registered.
+	CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED CUresult = 713
+	// The stack of a kernel overflowed or was corrupted.
+	CUDA_ERROR_HARDWARE_STACK_ERROR CUresult = 714
+	// A kernel reached an instruction that the device cannot execute.
+	CUDA_ERROR_ILLEGAL_INSTRUCTION CUresult = 715
+	// A kernel accessed an address that is not aligned.
+	CUDA_ERROR_MISALIGNED_ADDRESS CUresult = 716
+	// A kernel accessed an address outside the space it named.
+	CUDA_ERROR_INVALID_ADDRESS_SPACE CUresult = 717
+	// The program counter of a kernel went astray.
+	CUDA_ERROR_INVALID_PC CUresult = 718
+	// A kernel failed for a reason not known more closely.
+	CUDA_ERROR_LAUNCH_FAILED CUresult = 719
+	// A cooperative launch does not fit on the device at once.
+	CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE CUresult = 720
+	// A kernel ended without freeing its tensor memory.
+	CUDA_ERROR_TENSOR_MEMORY_LEAK CUresult = 721
+	// This is not allowed here or for this user.
+	CUDA_ERROR_NOT_PERMITTED CUresult = 800
+	// This device, driver or system cannot do this.
+	CUDA_ERROR_NOT_SUPPORTED CUresult = 801
+	// The system is not ready, a service may be missing.
+	CUDA_ERROR_SYSTEM_NOT_READY CUresult = 802
+	// The driver's kernel and user parts do not match.
+	CUDA_ERROR_SYSTEM_DRIVER_MISMATCH CUresult = 803
+	// The forward compatibility package does not support this device.
 	CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE CUresult = 804
-	CUDA_ERROR_MPS_CONNECTION_FAILED          CUresult = 805
-	CUDA_ERROR_MPS_RPC_FAILURE                CUresult = 806
-	CUDA_ERROR_MPS_SERVER_NOT_READY           CUresult = 807
-	CUDA_ERROR_MPS_MAX_CLIENTS_REACHED        CUresult = 808
-	CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED    CUresult = 809
-	CUDA_ERROR_MPS_CLIENT_TERMINATED          CUresult = 810
-	CUDA_ERROR_CDP_NOT_SUPPORTED              CUresult = 811
-	CUDA_ERROR_CDP_VERSION_MISMATCH           CUresult = 812
-	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED     CUresult = 900
-	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED     CUresult = 901
-	CUDA_ERROR_STREAM_CAPTURE_MERGE           CUresult = 902
-	CUDA_ERROR_STREAM_CAPTURE_UNMATCHED       CUresult = 903
-	CUDA_ERROR_STREAM_CAPTURE_UNJOINED        CUresult = 904
-	CUDA_ERROR_STREAM_CAPTURE_ISOLATION       CUresult = 905
-	CUDA_ERROR_STREAM_CAPTURE_IMPLICIT        CUresult = 906
-	CUDA_ERROR_CAPTURED_EVENT                 CUresult = 907
-	CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD    CUresult = 908
-	CUDA_ERROR_TIMEOUT                        CUresult = 909
-	CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE      CUresult = 910
-	CUDA_ERROR_EXTERNAL_DEVICE                CUresult = 911
-	CUDA_ERROR_INVALID_CLUSTER_SIZE           CUresult = 912
-	CUDA_ERROR_FUNCTION_NOT_LOADED            CUresult = 913
-	CUDA_ERROR_INVALID_RESOURCE_TYPE          CUresult = 914
+	// The client could not connect to the MPS server.
+	CUDA_ERROR_MPS_CONNECTION_FAILED CUresult = 805
+	// The exchange with the MPS server failed.
+	CUDA_ERROR_MPS_RPC_FAILURE CUresult = 806
+	// The MPS server takes no new clients now.
+	CUDA_ERROR_MPS_SERVER_NOT_READY CUresult = 807
+	// The MPS server has all the clients it can have.
+	CUDA_ERROR_MPS_MAX_CLIENTS_REACHED CUresult = 808
+	// The MPS server has all the device connections it can have.
+	CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED CUresult = 809
+	// The MPS server ended this client.
+	CUDA_ERROR_MPS_CLIENT_TERMINATED CUresult = 810
+	// This module launches kernels from kernels, unsupported here.
+	CUDA_ERROR_CDP_NOT_SUPPORTED CUresult = 811
+	// Parts with different versions of device-side launch do not mix.
+	CUDA_ERROR_CDP_VERSION_MISMATCH CUresult = 812
+	// Not allowed while a stream captures.
+	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED CUresult = 900
+	// An earlier error has spoilt this capture.
+	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED CUresult = 901
+	// This would join two separate captures.
+	CUDA_ERROR_STREAM_CAPTURE_MERGE CUresult = 902
+	// The capture did not begin in this stream.
+	CUDA_ERROR_STREAM_CAPTURE_UNMATCHED CUresult = 903
+	// A forked stream was not joined before the capture ended.
+	CUDA_ERROR_STREAM_CAPTURE_UNJOINED CUresult = 904
+	// A dependency would cross out of the capture.
+	CUDA_ERROR_STREAM_CAPTURE_ISOLATION CUresult = 905
+	// Implicit synchronization with the legacy stream during a capture.
+	CUDA_ERROR_STREAM_CAPTURE_IMPLICIT CUresult = 906
+	// The event belongs to a capture and has no state.
+	CUDA_ERROR_CAPTURED_EVENT CUresult = 907
+	// Another thread began this capture.
+	CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD CUresult = 908
+	// The wait ended before what it waited for.
+	CUDA_ERROR_TIMEOUT CUresult = 909
+	// This change cannot be applied to the executable graph.
+	CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE CUresult = 910
+	// A device outside CUDA failed, the process must restart.
+	CUDA_ERROR_EXTERNAL_DEVICE CUresult = 911
+	// The cluster is too large or does not fit.
+	CUDA_ERROR_INVALID_CLUSTER_SIZE CUresult = 912
+	// The function is not loaded yet on this device.
+	CUDA_ERROR_FUNCTION_NOT_LOADED CUresult = 913
+	// A resource is of the wrong type for this.
+	CUDA_ERROR_INVALID_RESOURCE_TYPE CUresult = 914
+	// A resource is too small or does not apply here.
 	CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION CUresult = 915
-	CUDA_ERROR_KEY_ROTATION                   CUresult = 916
-	CUDA_ERROR_STREAM_DETACHED                CUresult = 917
-	CUDA_ERROR_GRAPH_RECAPTURE_FAILURE        CUresult = 918
-	CUDA_ERROR_FABRIC_NOT_READY               CUresult = 919
-	CUDA_ERROR_UNKNOWN                        CUresult = 999
+	// Changing the encryption keys failed.
+	CUDA_ERROR_KEY_ROTATION CUresult = 916
+	// The stream is detached, its green context is gone.
+	CUDA_ERROR_STREAM_DETACHED CUresult = 917
+	// Recapturing into the graph failed.
+	CUDA_ERROR_GRAPH_RECAPTURE_FAILURE CUresult = 918
+	// The GPU fabric is still starting, try again later.
+	CUDA_ERROR_FABRIC_NOT_READY CUresult = 919
+	// The driver gives no reason for this failure.
+	CUDA_ERROR_UNKNOWN CUresult = 999
 )
 
 // String is the C name of the value, or its number.
@@ -2968,15 +3607,24 @@ func (v CUresult) String() string {
 	return "CUresult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevice_P2PAttribute is the enum CUdevice_P2PAttribute.
+// CUdevice_P2PAttribute is a question about the way from one device to another, which need not have
+// the same answer in both directions.
 type CUdevice_P2PAttribute uint32
 
 const (
-	CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK                     CUdevice_P2PAttribute = 1
-	CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED                     CUdevice_P2PAttribute = 2
-	CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED              CUdevice_P2PAttribute = 3
-	CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED              CUdevice_P2PAttribute = 4
-	CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED          CUdevice_P2PAttribute = 4
+	// quality of the link; 0 is the best there is in this machine, larger is worse, and numbers of
+	// different machines do not compare
+	CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK CUdevice_P2PAttribute = 1
+	// 1 if kernels on the first device can use memory of the second
+	CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED CUdevice_P2PAttribute = 2
+	// 1 if every atomic operation works across the link, as over NVLink
+	CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED CUdevice_P2PAttribute = 3
+	// a misnomer for [CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED]
+	CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED CUdevice_P2PAttribute = 4
+	// 1 if arrays of the second device can be read and written across the link
+	CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED CUdevice_P2PAttribute = 4
+	// 1 if some atomic operations work across it and others do not: [CuDeviceGetP2PAtomicCapabilities]
+	// has the list
 	CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED CUdevice_P2PAttribute = 5
 )
 
@@ -3901,11 +4549,14 @@ func (v CUgraphChildGraphNodeOwnership) String() string {
 	return "CUgraphChildGraphNodeOwnership(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesOptions is the enum CUflushGPUDirectRDMAWritesOptions.
+// CUflushGPUDirectRDMAWritesOptions is a set of ways to make writes that other hardware sent to
+// device memory visible to the device.
 type CUflushGPUDirectRDMAWritesOptions uint32
 
 const (
-	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST   CUflushGPUDirectRDMAWritesOptions = 1
+	// the host can: [CuFlushGPUDirectRDMAWrites] works
+	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST CUflushGPUDirectRDMAWritesOptions = 1
+	// a stream can: [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_MEMOPS CUflushGPUDirectRDMAWritesOptions = 2
 )
 
@@ -3920,12 +4571,18 @@ func (v CUflushGPUDirectRDMAWritesOptions) String() string {
 	return "CUflushGPUDirectRDMAWritesOptions(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUGPUDirectRDMAWritesOrdering is the enum CUGPUDirectRDMAWritesOrdering.
+// CUGPUDirectRDMAWritesOrdering is who sees writes of other hardware to this device in a consistent
+// order without a flush.
+//
+// The numbers rise with the circle of those who do, so compare with >=.
 type CUGPUDirectRDMAWritesOrdering uint32
 
 const (
-	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE        CUGPUDirectRDMAWritesOrdering = 0
-	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER       CUGPUDirectRDMAWritesOrdering = 100
+	// nobody: flush before the data is used
+	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE CUGPUDirectRDMAWritesOrdering = 0
+	// the device whose memory it is
+	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER CUGPUDirectRDMAWritesOrdering = 100
+	// all CUDA devices of the machine
 	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES CUGPUDirectRDMAWritesOrdering = 200
 )
 
@@ -3942,11 +4599,16 @@ func (v CUGPUDirectRDMAWritesOrdering) String() string {
 	return "CUGPUDirectRDMAWritesOrdering(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesScope is the enum CUflushGPUDirectRDMAWritesScope.
+// CUflushGPUDirectRDMAWritesScope is to whom a flush of remote writes makes them visible.
+//
+// The values can be compared with those of [CUGPUDirectRDMAWritesOrdering]: a scope that is not
+// larger needs no flush.
 type CUflushGPUDirectRDMAWritesScope uint32
 
 const (
-	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER       CUflushGPUDirectRDMAWritesScope = 100
+	// to the device that owns the memory
+	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER CUflushGPUDirectRDMAWritesScope = 100
+	// to every CUDA device
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES CUflushGPUDirectRDMAWritesScope = 200
 )
 
@@ -3961,10 +4623,12 @@ func (v CUflushGPUDirectRDMAWritesScope) String() string {
 	return "CUflushGPUDirectRDMAWritesScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesTarget is the enum CUflushGPUDirectRDMAWritesTarget.
+// CUflushGPUDirectRDMAWritesTarget is whose memory a flush of remote writes is about; there is one
+// choice so far.
 type CUflushGPUDirectRDMAWritesTarget uint32
 
 const (
+	// that of the calling thread's current context
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX CUflushGPUDirectRDMAWritesTarget = 0
 )
 
@@ -4101,11 +4765,14 @@ func (v CUgraphInstantiate_flags) String() string {
 	return "CUgraphInstantiate_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdeviceNumaConfig is the enum CUdeviceNumaConfig.
+// CUdeviceNumaConfig is whether the operating system manages a GPU's memory as a NUMA node.
 type CUdeviceNumaConfig uint32
 
 const (
-	CU_DEVICE_NUMA_CONFIG_NONE      CUdeviceNumaConfig = 0
+	// it does not; only CUDA allocates there
+	CU_DEVICE_NUMA_CONFIG_NONE CUdeviceNumaConfig = 0
+	// it does, as on Grace Hopper: ordinary host allocations can be placed there, on node
+	// [CU_DEVICE_ATTRIBUTE_NUMA_ID]
 	CU_DEVICE_NUMA_CONFIG_NUMA_NODE CUdeviceNumaConfig = 1
 )
 
@@ -4151,12 +4818,19 @@ func (v CUprocessState) String() string {
 	return "CUprocessState(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmoduleLoadingMode is the enum CUmoduleLoadingMode.
+// CUmoduleLoadingMode is when code reaches the device: with the module or with the first use of
+// each kernel.
+//
+// It is fixed for the process by the environment variable CUDA_MODULE_LOADING (EAGER or LAZY)
+// before CUDA starts.
 type CUmoduleLoadingMode uint32
 
 const (
+	// loading a module loads all of it: slow start, even launches
 	CU_MODULE_EAGER_LOADING CUmoduleLoadingMode = 1
-	CU_MODULE_LAZY_LOADING  CUmoduleLoadingMode = 2
+	// kernels come one by one. The first launch of each takes longer, and one that would have to
+	// synchronize can deadlock against a kernel that waits for it
+	CU_MODULE_LAZY_LOADING CUmoduleLoadingMode = 2
 )
 
 // String is the C name of the value, or its number.
@@ -4195,13 +4869,19 @@ func (v CUmemDecompressAlgorithm) String() string {
 	return "CUmemDecompressAlgorithm(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcliqueType is the enum CUcliqueType.
+// CUcliqueType is what the devices of one fabric clique can do with each other's memory.
+//
+// A clique is a set of devices, perhaps in several machines, joined by one NVLink fabric.
 type CUcliqueType uint32
 
 const (
-	CU_CLIQUE_TYPE_UNICAST_POINTER            CUcliqueType = 0
-	CU_CLIQUE_TYPE_MULTICAST_POINTER          CUcliqueType = 1
-	CU_CLIQUE_TYPE_UNICAST_LOGICAL_ENDPOINT   CUcliqueType = 2
+	// map it and use it through pointers
+	CU_CLIQUE_TYPE_UNICAST_POINTER CUcliqueType = 0
+	// write to all of them at once through one pointer
+	CU_CLIQUE_TYPE_MULTICAST_POINTER CUcliqueType = 1
+	// reach it through logical endpoints of one device
+	CU_CLIQUE_TYPE_UNICAST_LOGICAL_ENDPOINT CUcliqueType = 2
+	// reach all of them through a logical endpoint of a team
 	CU_CLIQUE_TYPE_MULTICAST_LOGICAL_ENDPOINT CUcliqueType = 3
 )
 
@@ -4324,13 +5004,18 @@ func (v CUgraphRecaptureStatus) String() string {
 	return "CUgraphRecaptureStatus(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfunctionLoadingState is the enum CUfunctionLoadingState.
+// CUfunctionLoadingState is whether a function's code is in device memory yet; with lazy loading it
+// gets there at the first launch.
 type CUfunctionLoadingState uint32
 
 const (
+	// not yet; the first launch will load it, which may synchronize and must not happen during capture
+	// in some cases. [CuFuncLoad] does it in advance
 	CU_FUNCTION_LOADING_STATE_UNLOADED CUfunctionLoadingState = 0
-	CU_FUNCTION_LOADING_STATE_LOADED   CUfunctionLoadingState = 1
-	CU_FUNCTION_LOADING_STATE_MAX      CUfunctionLoadingState = 2
+	// it is there
+	CU_FUNCTION_LOADING_STATE_LOADED CUfunctionLoadingState = 1
+	// how many states there are
+	CU_FUNCTION_LOADING_STATE_MAX CUfunctionLoadingState = 2
 )
 
 // String is the C name of the value, or its number.

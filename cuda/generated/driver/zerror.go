@@ -4,11 +4,23 @@ package driver
 
 import "unsafe"
 
-// CuGetErrorString calls cuGetErrorString.
+// CuGetErrorString gives the driver's own English words for a status code.
 //
 //	CUresult cuGetErrorString(CUresult error, const char **pStr)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It works before [CuInit]. A driver knows the codes of its own version, so it has words for codes
+// that are newer than this package, and none for codes that are newer than itself.
+//
+// Parameters:
+//   - error_: any status code
+//   - pStr: receives the address of a NUL-terminated string inside the driver, which is valid for
+//     good and must not be freed; nil if the driver does not know the code
+//
+// From Go: rarely needed: a returned code is a Go error already and prints its name and a short
+// text. The address may lie in a Go variable, it is no Go memory.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the driver does not know the code
 //
 // See also, in the runtime API, [cudaGetErrorString].
 //
@@ -17,22 +29,31 @@ import "unsafe"
 //
 // [cudaGetErrorString]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetErrorString
 func CuGetErrorString(error_ CUresult, pStr **byte) error {
-	args := struct {
+	args := &struct {
 		error_ CUresult
 		pStr   **byte
 		ret    CUresult
 	}{error_: error_, pStr: pStr}
-	if err := call(symCuGetErrorString, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGetErrorString, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuGetErrorName calls cuGetErrorName.
+// CuGetErrorName gives a status code's enumerator as a string, CUDA_ERROR_INVALID_VALUE for 1.
 //
 //	CUresult cuGetErrorName(CUresult error, const char **pStr)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Useful for codes that are newer than this package, which print as numbers otherwise.
+//
+// Parameters:
+//   - error_: any status code
+//   - pStr: receives the address of a static NUL-terminated string of the driver, or nil
+//
+// From Go: copy the string if it is to be kept as a Go string; the memory behind it never moves.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such code in this driver; pStr has been set to nil
 //
 // See also, in the runtime API, [cudaGetErrorName].
 //
@@ -41,12 +62,12 @@ func CuGetErrorString(error_ CUresult, pStr **byte) error {
 //
 // [cudaGetErrorName]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetErrorName
 func CuGetErrorName(error_ CUresult, pStr **byte) error {
-	args := struct {
+	args := &struct {
 		error_ CUresult
 		pStr   **byte
 		ret    CUresult
 	}{error_: error_, pStr: pStr}
-	if err := call(symCuGetErrorName, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGetErrorName, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

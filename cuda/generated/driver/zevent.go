@@ -21,12 +21,12 @@ import "unsafe"
 // [cudaEventCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventCreate
 // [cudaEventCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventCreateWithFlags
 func CuEventCreate(phEvent *CUevent, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		phEvent *CUevent
 		Flags   uint32
 		ret     CUresult
 	}{phEvent: phEvent, Flags: Flags}
-	if err := call(symCuEventCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -42,12 +42,12 @@ func CuEventCreate(phEvent *CUevent, Flags uint32) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
 		ret     CUresult
 	}{hEvent: hEvent, hStream: hStream}
-	if err := call(symCuEventRecord_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventRecord_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -63,13 +63,13 @@ func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
 		flags   uint32
 		ret     CUresult
 	}{hEvent: hEvent, hStream: hStream, flags: flags}
-	if err := call(symCuEventRecordWithFlags_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventRecordWithFlags_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -91,11 +91,11 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32)
 //
 // [cudaEventQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventQuery
 func CuEventQuery(hEvent CUevent) error {
-	args := struct {
+	args := &struct {
 		hEvent CUevent
 		ret    CUresult
 	}{hEvent: hEvent}
-	if err := call(symCuEventQuery, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventQuery, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -116,11 +116,11 @@ func CuEventQuery(hEvent CUevent) error {
 //
 // [cudaEventSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventSynchronize
 func CuEventSynchronize(hEvent CUevent) error {
-	args := struct {
+	args := &struct {
 		hEvent CUevent
 		ret    CUresult
 	}{hEvent: hEvent}
-	if err := call(symCuEventSynchronize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventSynchronize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -153,11 +153,11 @@ func CuEventDestroy(hEvent CUevent) error {
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventDestroy_v2(hEvent CUevent) error {
-	args := struct {
+	args := &struct {
 		hEvent CUevent
 		ret    CUresult
 	}{hEvent: hEvent}
-	if err := call(symCuEventDestroy_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventDestroy_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -191,13 +191,13 @@ func CuEventElapsedTime(pMilliseconds *float32, hStart CUevent, hEnd CUevent) er
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent) error {
-	args := struct {
+	args := &struct {
 		pMilliseconds *float32
 		hStart        CUevent
 		hEnd          CUevent
 		ret           CUresult
 	}{pMilliseconds: pMilliseconds, hStart: hStart, hEnd: hEnd}
-	if err := call(symCuEventElapsedTime_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventElapsedTime_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -212,11 +212,11 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventDestroy_v1(hEvent CUevent) error {
-	args := struct {
+	args := &struct {
 		hEvent CUevent
 		ret    CUresult
 	}{hEvent: hEvent}
-	if err := call(symCuEventDestroy_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventDestroy_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -231,13 +231,13 @@ func CuEventDestroy_v1(hEvent CUevent) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent) error {
-	args := struct {
+	args := &struct {
 		pMilliseconds *float32
 		hStart        CUevent
 		hEnd          CUevent
 		ret           CUresult
 	}{pMilliseconds: pMilliseconds, hStart: hStart, hEnd: hEnd}
-	if err := call(symCuEventElapsedTime_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventElapsedTime_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -260,12 +260,12 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 //
 // [cudaEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventRecord
 func CuEventRecord(hEvent CUevent, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
 		ret     CUresult
 	}{hEvent: hEvent, hStream: hStream}
-	if err := call(symCuEventRecord, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventRecord, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -287,13 +287,13 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 //
 // [cudaEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventRecord
 func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
 		flags   uint32
 		ret     CUresult
 	}{hEvent: hEvent, hStream: hStream, flags: flags}
-	if err := call(symCuEventRecordWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuEventRecordWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -22,13 +22,13 @@ import "unsafe"
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 // [cudaFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetAttribute
 func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction) error {
-	args := struct {
+	args := &struct {
 		pi     *int32
 		attrib CUfunction_attribute
 		hfunc  CUfunction
 		ret    CUresult
 	}{pi: pi, attrib: attrib, hfunc: hfunc}
-	if err := call(symCuFuncGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -51,13 +51,13 @@ func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 // [cudaFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetAttribute
 func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int32) error {
-	args := struct {
+	args := &struct {
 		hfunc  CUfunction
 		attrib CUfunction_attribute
 		value  int32
 		ret    CUresult
 	}{hfunc: hfunc, attrib: attrib, value: value}
-	if err := call(symCuFuncSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -78,12 +78,12 @@ func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int
 //
 // [cudaFuncSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetCacheConfig
 func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
-	args := struct {
+	args := &struct {
 		hfunc  CUfunction
 		config CUfunc_cache
 		ret    CUresult
 	}{hfunc: hfunc, config: config}
-	if err := call(symCuFuncSetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncSetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -100,12 +100,12 @@ func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
-	args := struct {
+	args := &struct {
 		hmod  *CUmodule
 		hfunc CUfunction
 		ret   CUresult
 	}{hmod: hmod, hfunc: hfunc}
-	if err := call(symCuFuncGetModule, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncGetModule, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -120,12 +120,12 @@ func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncGetName(name **byte, hfunc CUfunction) error {
-	args := struct {
+	args := &struct {
 		name  **byte
 		hfunc CUfunction
 		ret   CUresult
 	}{name: name, hfunc: hfunc}
-	if err := call(symCuFuncGetName, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncGetName, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -142,14 +142,14 @@ func CuFuncGetName(name **byte, hfunc CUfunction) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64, paramSize *uint64) error {
-	args := struct {
+	args := &struct {
 		func_       CUfunction
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
 		ret         CUresult
 	}{func_: func_, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
-	if err := call(symCuFuncGetParamInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncGetParamInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -166,12 +166,12 @@ func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
-	args := struct {
+	args := &struct {
 		func_      CUfunction
 		paramCount *uint64
 		ret        CUresult
 	}{func_: func_, paramCount: paramCount}
-	if err := call(symCuFuncGetParamCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncGetParamCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -189,12 +189,12 @@ func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
-	args := struct {
+	args := &struct {
 		state    *CUfunctionLoadingState
 		function CUfunction
 		ret      CUresult
 	}{state: state, function: function}
-	if err := call(symCuFuncIsLoaded, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncIsLoaded, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -212,11 +212,11 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuFuncLoad(function CUfunction) error {
-	args := struct {
+	args := &struct {
 		function CUfunction
 		ret      CUresult
 	}{function: function}
-	if err := call(symCuFuncLoad, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncLoad, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -232,7 +232,7 @@ func CuFuncLoad(function CUfunction) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer, extra *uintptr) error {
-	args := struct {
+	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
 		gridDimY       uint32
@@ -246,7 +246,7 @@ func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDim
 		extra          *uintptr
 		ret            CUresult
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams, extra: extra}
-	if err := call(symCuLaunchKernel_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchKernel_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -262,14 +262,14 @@ func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDim
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchKernelEx_ptsz(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe.Pointer, extra *uintptr) error {
-	args := struct {
+	args := &struct {
 		config       *CUlaunchConfig
 		f            CUfunction
 		kernelParams *unsafe.Pointer
 		extra        *uintptr
 		ret          CUresult
 	}{config: config, f: f, kernelParams: kernelParams, extra: extra}
-	if err := call(symCuLaunchKernelEx_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchKernelEx_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -285,7 +285,7 @@ func CuLaunchKernelEx_ptsz(config *CUlaunchConfig, f CUfunction, kernelParams *u
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
 		gridDimY       uint32
@@ -298,7 +298,7 @@ func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint
 		kernelParams   *unsafe.Pointer
 		ret            CUresult
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams}
-	if err := call(symCuLaunchCooperativeKernel_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchCooperativeKernel_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -314,13 +314,13 @@ func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchHostFunc_ptsz(hStream CUstream, fn CUhostFn, userData uintptr) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		fn       CUhostFn
 		userData uintptr
 		ret      CUresult
 	}{hStream: hStream, fn: fn, userData: userData}
-	if err := call(symCuLaunchHostFunc_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchHostFunc_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -336,14 +336,14 @@ func CuLaunchHostFunc_ptsz(hStream CUstream, fn CUhostFn, userData uintptr) erro
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, syncMode uint32) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		fn       CUhostFn
 		userData uintptr
 		syncMode uint32
 		ret      CUresult
 	}{hStream: hStream, fn: fn, userData: userData, syncMode: syncMode}
-	if err := call(symCuLaunchHostFunc_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchHostFunc_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -368,7 +368,7 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 //
 // [cudaLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchKernel
 func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer, extra *uintptr) error {
-	args := struct {
+	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
 		gridDimY       uint32
@@ -382,7 +382,7 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 		extra          *uintptr
 		ret            CUresult
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams, extra: extra}
-	if err := call(symCuLaunchKernel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchKernel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -408,14 +408,14 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 //
 // [cudaLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchKernel
 func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe.Pointer, extra *uintptr) error {
-	args := struct {
+	args := &struct {
 		config       *CUlaunchConfig
 		f            CUfunction
 		kernelParams *unsafe.Pointer
 		extra        *uintptr
 		ret          CUresult
 	}{config: config, f: f, kernelParams: kernelParams, extra: extra}
-	if err := call(symCuLaunchKernelEx, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchKernelEx, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -439,13 +439,13 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		fn       CUhostFn
 		userData uintptr
 		ret      CUresult
 	}{hStream: hStream, fn: fn, userData: userData}
-	if err := call(symCuLaunchHostFunc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchHostFunc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -460,14 +460,14 @@ func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMode uint32) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		fn       CUhostFn
 		userData uintptr
 		syncMode uint32
 		ret      CUresult
 	}{hStream: hStream, fn: fn, userData: userData, syncMode: syncMode}
-	if err := call(symCuLaunchHostFunc_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchHostFunc_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -494,7 +494,7 @@ func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMo
 //
 // [cudaLaunchCooperativeKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchCooperativeKernel
 func CuLaunchCooperativeKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
 		gridDimY       uint32
@@ -507,7 +507,7 @@ func CuLaunchCooperativeKernel(f CUfunction, gridDimX uint32, gridDimY uint32, g
 		kernelParams   *unsafe.Pointer
 		ret            CUresult
 	}{f: f, gridDimX: gridDimX, gridDimY: gridDimY, gridDimZ: gridDimZ, blockDimX: blockDimX, blockDimY: blockDimY, blockDimZ: blockDimZ, sharedMemBytes: sharedMemBytes, hStream: hStream, kernelParams: kernelParams}
-	if err := call(symCuLaunchCooperativeKernel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchCooperativeKernel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

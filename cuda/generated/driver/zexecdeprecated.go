@@ -21,14 +21,14 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuFuncSetBlockShape(hfunc CUfunction, x int32, y int32, z int32) error {
-	args := struct {
+	args := &struct {
 		hfunc CUfunction
 		x     int32
 		y     int32
 		z     int32
 		ret   CUresult
 	}{hfunc: hfunc, x: x, y: y, z: z}
-	if err := call(symCuFuncSetBlockShape, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncSetBlockShape, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -51,12 +51,12 @@ func CuFuncSetBlockShape(hfunc CUfunction, x int32, y int32, z int32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuFuncSetSharedSize(hfunc CUfunction, bytes uint32) error {
-	args := struct {
+	args := &struct {
 		hfunc CUfunction
 		bytes uint32
 		ret   CUresult
 	}{hfunc: hfunc, bytes: bytes}
-	if err := call(symCuFuncSetSharedSize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncSetSharedSize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -77,12 +77,12 @@ func CuFuncSetSharedSize(hfunc CUfunction, bytes uint32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuParamSetSize(hfunc CUfunction, numbytes uint32) error {
-	args := struct {
+	args := &struct {
 		hfunc    CUfunction
 		numbytes uint32
 		ret      CUresult
 	}{hfunc: hfunc, numbytes: numbytes}
-	if err := call(symCuParamSetSize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuParamSetSize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -103,13 +103,13 @@ func CuParamSetSize(hfunc CUfunction, numbytes uint32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuParamSeti(hfunc CUfunction, offset int32, value uint32) error {
-	args := struct {
+	args := &struct {
 		hfunc  CUfunction
 		offset int32
 		value  uint32
 		ret    CUresult
 	}{hfunc: hfunc, offset: offset, value: value}
-	if err := call(symCuParamSeti, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuParamSeti, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -130,13 +130,13 @@ func CuParamSeti(hfunc CUfunction, offset int32, value uint32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuParamSetf(hfunc CUfunction, offset int32, value float32) error {
-	args := struct {
+	args := &struct {
 		hfunc  CUfunction
 		offset int32
 		value  float32
 		ret    CUresult
 	}{hfunc: hfunc, offset: offset, value: value}
-	if err := call(symCuParamSetf, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuParamSetf, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -157,14 +157,14 @@ func CuParamSetf(hfunc CUfunction, offset int32, value float32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes uint32) error {
-	args := struct {
+	args := &struct {
 		hfunc    CUfunction
 		offset   int32
 		ptr      unsafe.Pointer
 		numbytes uint32
 		ret      CUresult
 	}{hfunc: hfunc, offset: offset, ptr: ptr, numbytes: numbytes}
-	if err := call(symCuParamSetv, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuParamSetv, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -189,11 +189,11 @@ func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes ui
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuLaunch(f CUfunction) error {
-	args := struct {
+	args := &struct {
 		f   CUfunction
 		ret CUresult
 	}{f: f}
-	if err := call(symCuLaunch, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunch, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -217,13 +217,13 @@ func CuLaunch(f CUfunction) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuLaunchGrid(f CUfunction, grid_width int32, grid_height int32) error {
-	args := struct {
+	args := &struct {
 		f           CUfunction
 		grid_width  int32
 		grid_height int32
 		ret         CUresult
 	}{f: f, grid_width: grid_width, grid_height: grid_height}
-	if err := call(symCuLaunchGrid, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchGrid, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -247,14 +247,14 @@ func CuLaunchGrid(f CUfunction, grid_width int32, grid_height int32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuLaunchGridAsync(f CUfunction, grid_width int32, grid_height int32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		f           CUfunction
 		grid_width  int32
 		grid_height int32
 		hStream     CUstream
 		ret         CUresult
 	}{f: f, grid_width: grid_width, grid_height: grid_height, hStream: hStream}
-	if err := call(symCuLaunchGridAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchGridAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -279,13 +279,13 @@ func CuLaunchGridAsync(f CUfunction, grid_width int32, grid_height int32, hStrea
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, numDevices uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		launchParamsList *CUDA_LAUNCH_PARAMS
 		numDevices       uint32
 		flags            uint32
 		ret              CUresult
 	}{launchParamsList: launchParamsList, numDevices: numDevices, flags: flags}
-	if err := call(symCuLaunchCooperativeKernelMultiDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -303,13 +303,13 @@ func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, 
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuParamSetTexRef(hfunc CUfunction, texunit int32, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		hfunc   CUfunction
 		texunit int32
 		hTexRef CUtexref
 		ret     CUresult
 	}{hfunc: hfunc, texunit: texunit, hTexRef: hTexRef}
-	if err := call(symCuParamSetTexRef, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuParamSetTexRef, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -333,12 +333,12 @@ func CuParamSetTexRef(hfunc CUfunction, texunit int32, hTexRef CUtexref) error {
 //
 // [cudaFuncSetSharedMemConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetSharedMemConfig
 func CuFuncSetSharedMemConfig(hfunc CUfunction, config CUsharedconfig) error {
-	args := struct {
+	args := &struct {
 		hfunc  CUfunction
 		config CUsharedconfig
 		ret    CUresult
 	}{hfunc: hfunc, config: config}
-	if err := call(symCuFuncSetSharedMemConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFuncSetSharedMemConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -17,12 +17,12 @@ import "unsafe"
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EXTERNAL_MEMORY_HANDLE_DESC) error {
-	args := struct {
+	args := &struct {
 		extMem_out    *CUexternalMemory
 		memHandleDesc *CUDA_EXTERNAL_MEMORY_HANDLE_DESC
 		ret           CUresult
 	}{extMem_out: extMem_out, memHandleDesc: memHandleDesc}
-	if err := call(symCuImportExternalMemory, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuImportExternalMemory, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -41,13 +41,13 @@ func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EX
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemory, bufferDesc *CUDA_EXTERNAL_MEMORY_BUFFER_DESC) error {
-	args := struct {
+	args := &struct {
 		devPtr     *CUdeviceptr
 		extMem     CUexternalMemory
 		bufferDesc *CUDA_EXTERNAL_MEMORY_BUFFER_DESC
 		ret        CUresult
 	}{devPtr: devPtr, extMem: extMem, bufferDesc: bufferDesc}
-	if err := call(symCuExternalMemoryGetMappedBuffer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuExternalMemoryGetMappedBuffer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -65,13 +65,13 @@ func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemor
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CUexternalMemory, mipmapDesc *CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC) error {
-	args := struct {
+	args := &struct {
 		mipmap     *CUmipmappedArray
 		extMem     CUexternalMemory
 		mipmapDesc *CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC
 		ret        CUresult
 	}{mipmap: mipmap, extMem: extMem, mipmapDesc: mipmapDesc}
-	if err := call(symCuExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -90,11 +90,11 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuDestroyExternalMemory(extMem CUexternalMemory) error {
-	args := struct {
+	args := &struct {
 		extMem CUexternalMemory
 		ret    CUresult
 	}{extMem: extMem}
-	if err := call(symCuDestroyExternalMemory, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDestroyExternalMemory, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -113,12 +113,12 @@ func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC) error {
-	args := struct {
+	args := &struct {
 		extSem_out    *CUexternalSemaphore
 		semHandleDesc *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
 		ret           CUresult
 	}{extSem_out: extSem_out, semHandleDesc: semHandleDesc}
-	if err := call(symCuImportExternalSemaphore, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuImportExternalSemaphore, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -134,14 +134,14 @@ func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *C
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, numExtSems uint32, stream CUstream) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
 		numExtSems  uint32
 		stream      CUstream
 		ret         CUresult
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCuSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -157,14 +157,14 @@ func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, para
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, numExtSems uint32, stream CUstream) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
 		numExtSems  uint32
 		stream      CUstream
 		ret         CUresult
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCuWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -183,11 +183,11 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
-	args := struct {
+	args := &struct {
 		extSem CUexternalSemaphore
 		ret    CUresult
 	}{extSem: extSem}
-	if err := call(symCuDestroyExternalSemaphore, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDestroyExternalSemaphore, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -206,14 +206,14 @@ func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, numExtSems uint32, stream CUstream) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
 		numExtSems  uint32
 		stream      CUstream
 		ret         CUresult
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCuSignalExternalSemaphoresAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuSignalExternalSemaphoresAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -232,14 +232,14 @@ func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArr
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
 func CuWaitExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, numExtSems uint32, stream CUstream) error {
-	args := struct {
+	args := &struct {
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
 		numExtSems  uint32
 		stream      CUstream
 		ret         CUresult
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
-	if err := call(symCuWaitExternalSemaphoresAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuWaitExternalSemaphoresAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -14,14 +14,14 @@ import "unsafe"
 // Since CUDA 13.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__FABRIC__COPY.html.
 func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		numOps  uint64
 		opList  *CUDA_FABRIC_COPY_BATCH_OP
 		flags   uint64
 		hStream CUstream
 		ret     CUresult
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
-	if err := call(symCuFabricCpyBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFabricCpyBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -39,14 +39,14 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 // Since CUDA 13.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__FABRIC__COPY.html.
 func CuFabricCpyBatchAsync(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		numOps  uint64
 		opList  *CUDA_FABRIC_COPY_BATCH_OP
 		flags   uint64
 		hStream CUstream
 		ret     CUresult
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
-	if err := call(symCuFabricCpyBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuFabricCpyBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -18,12 +18,12 @@ import "unsafe"
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
-	args := struct {
+	args := &struct {
 		phGraph *CUgraph
 		flags   uint32
 		ret     CUresult
 	}{phGraph: phGraph, flags: flags}
-	if err := call(symCuGraphCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -56,7 +56,7 @@ func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -64,7 +64,7 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddKernelNode_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddKernelNode_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -95,12 +95,12 @@ func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeGetParams_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphKernelNodeGetParams_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -131,12 +131,12 @@ func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeSetParams_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphKernelNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -156,7 +156,7 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -165,7 +165,7 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		ctx             CUcontext
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, copyParams: copyParams, ctx: ctx}
-	if err := call(symCuGraphAddMemcpyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -184,12 +184,12 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMCPY3D
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemcpyNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -208,12 +208,12 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMCPY3D
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemcpyNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -233,7 +233,7 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -242,7 +242,7 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		ctx             CUcontext
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, memsetParams: memsetParams, ctx: ctx}
-	if err := call(symCuGraphAddMemsetNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -261,12 +261,12 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemsetNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -285,12 +285,12 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemsetNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -310,7 +310,7 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_HOST_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -318,7 +318,7 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 		nodeParams      *CUDA_HOST_NODE_PARAMS
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddHostNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddHostNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -337,12 +337,12 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphHostNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -361,12 +361,12 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphHostNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -386,7 +386,7 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, childGraph CUgraph) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -394,7 +394,7 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		childGraph      CUgraph
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, childGraph: childGraph}
-	if err := call(symCuGraphAddChildGraphNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -412,12 +412,12 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
-	args := struct {
+	args := &struct {
 		hNode   CUgraphNode
 		phGraph *CUgraph
 		ret     CUresult
 	}{hNode: hNode, phGraph: phGraph}
-	if err := call(symCuGraphChildGraphNodeGetGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -436,14 +436,14 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies}
-	if err := call(symCuGraphAddEmptyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -463,7 +463,7 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -471,7 +471,7 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 		event           CUevent
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCuGraphAddEventRecordNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -490,12 +490,12 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
-	args := struct {
+	args := &struct {
 		hNode     CUgraphNode
 		event_out *CUevent
 		ret       CUresult
 	}{hNode: hNode, event_out: event_out}
-	if err := call(symCuGraphEventRecordNodeGetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -514,12 +514,12 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
-	args := struct {
+	args := &struct {
 		hNode CUgraphNode
 		event CUevent
 		ret   CUresult
 	}{hNode: hNode, event: event}
-	if err := call(symCuGraphEventRecordNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -539,7 +539,7 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -547,7 +547,7 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		event           CUevent
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCuGraphAddEventWaitNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -566,12 +566,12 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
-	args := struct {
+	args := &struct {
 		hNode     CUgraphNode
 		event_out *CUevent
 		ret       CUresult
 	}{hNode: hNode, event_out: event_out}
-	if err := call(symCuGraphEventWaitNodeGetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -590,12 +590,12 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
-	args := struct {
+	args := &struct {
 		hNode CUgraphNode
 		event CUevent
 		ret   CUresult
 	}{hNode: hNode, event: event}
-	if err := call(symCuGraphEventWaitNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -619,7 +619,7 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -627,7 +627,7 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 		nodeParams      *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -647,12 +647,12 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -672,12 +672,12 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -701,7 +701,7 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -709,7 +709,7 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 		nodeParams      *CUDA_EXT_SEM_WAIT_NODE_PARAMS
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -729,12 +729,12 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_EXT_SEM_WAIT_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -753,12 +753,12 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -780,7 +780,7 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -788,7 +788,7 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		nodeParams      *CUDA_BATCH_MEM_OP_NODE_PARAMS
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddBatchMemOpNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddBatchMemOpNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -807,12 +807,12 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode          CUgraphNode
 		nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS
 		ret            CUresult
 	}{hNode: hNode, nodeParams_out: nodeParams_out}
-	if err := call(symCuGraphBatchMemOpNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphBatchMemOpNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -831,12 +831,12 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphBatchMemOpNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphBatchMemOpNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -854,13 +854,13 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecBatchMemOpNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecBatchMemOpNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -884,7 +884,7 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_MEM_ALLOC_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -892,7 +892,7 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 		nodeParams      *CUDA_MEM_ALLOC_NODE_PARAMS
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddMemAllocNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -910,12 +910,12 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_MEM_ALLOC_NODE_PARAMS
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphMemAllocNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -939,7 +939,7 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, dptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -947,7 +947,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 		dptr            CUdeviceptr
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, dptr: dptr}
-	if err := call(symCuGraphAddMemFreeNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -965,12 +965,12 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		hNode    CUgraphNode
 		dptr_out *CUdeviceptr
 		ret      CUresult
 	}{hNode: hNode, dptr_out: dptr_out}
-	if err := call(symCuGraphMemFreeNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -988,11 +988,11 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuDeviceGraphMemTrim(device CUdevice) error {
-	args := struct {
+	args := &struct {
 		device CUdevice
 		ret    CUresult
 	}{device: device}
-	if err := call(symCuDeviceGraphMemTrim, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1009,13 +1009,13 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		device CUdevice
 		attr   CUgraphMem_attribute
 		value  unsafe.Pointer
 		ret    CUresult
 	}{device: device, attr: attr, value: value}
-	if err := call(symCuDeviceGetGraphMemAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1032,13 +1032,13 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		device CUdevice
 		attr   CUgraphMem_attribute
 		value  unsafe.Pointer
 		ret    CUresult
 	}{device: device, attr: attr, value: value}
-	if err := call(symCuDeviceSetGraphMemAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1056,12 +1056,12 @@ func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
-	args := struct {
+	args := &struct {
 		phGraphClone  *CUgraph
 		originalGraph CUgraph
 		ret           CUresult
 	}{phGraphClone: phGraphClone, originalGraph: originalGraph}
-	if err := call(symCuGraphClone, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphClone, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1078,13 +1078,13 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClonedGraph CUgraph) error {
-	args := struct {
+	args := &struct {
 		phNode        *CUgraphNode
 		hOriginalNode CUgraphNode
 		hClonedGraph  CUgraph
 		ret           CUresult
 	}{phNode: phNode, hOriginalNode: hOriginalNode, hClonedGraph: hClonedGraph}
-	if err := call(symCuGraphNodeFindInClone, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1105,12 +1105,12 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
-	args := struct {
+	args := &struct {
 		hNode CUgraphNode
 		type_ *CUgraphNodeType
 		ret   CUresult
 	}{hNode: hNode, type_: type_}
-	if err := call(symCuGraphNodeGetType, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetType, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1128,12 +1128,12 @@ func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
-	args := struct {
+	args := &struct {
 		hNode   CUgraphNode
 		phGraph *CUgraph
 		ret     CUresult
 	}{hNode: hNode, phGraph: phGraph}
-	if err := call(symCuGraphNodeGetContainingGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetContainingGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1151,12 +1151,12 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
-	args := struct {
+	args := &struct {
 		hNode  CUgraphNode
 		nodeId *uint32
 		ret    CUresult
 	}{hNode: hNode, nodeId: nodeId}
-	if err := call(symCuGraphNodeGetLocalId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetLocalId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1174,12 +1174,12 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
-	args := struct {
+	args := &struct {
 		hNode       CUgraphNode
 		toolsNodeId *uint64
 		ret         CUresult
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
-	if err := call(symCuGraphNodeGetToolsId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetToolsId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1197,12 +1197,12 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
-	args := struct {
+	args := &struct {
 		hGraph  CUgraph
 		graphId *uint32
 		ret     CUresult
 	}{hGraph: hGraph, graphId: graphId}
-	if err := call(symCuGraphGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1220,12 +1220,12 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		graphId    *uint32
 		ret        CUresult
 	}{hGraphExec: hGraphExec, graphId: graphId}
-	if err := call(symCuGraphExecGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1244,13 +1244,13 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		hGraph   CUgraph
 		nodes    *CUgraphNode
 		numNodes *uint64
 		ret      CUresult
 	}{hGraph: hGraph, nodes: nodes, numNodes: numNodes}
-	if err := call(symCuGraphGetNodes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphGetNodes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1269,13 +1269,13 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		hGraph       CUgraph
 		rootNodes    *CUgraphNode
 		numRootNodes *uint64
 		ret          CUresult
 	}{hGraph: hGraph, rootNodes: rootNodes, numRootNodes: numRootNodes}
-	if err := call(symCuGraphGetRootNodes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1306,7 +1306,7 @@ func CuGraphGetEdges(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeDat
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numEdges *uint64) error {
-	args := struct {
+	args := &struct {
 		hGraph   CUgraph
 		from     *CUgraphNode
 		to       *CUgraphNode
@@ -1314,7 +1314,7 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 		numEdges *uint64
 		ret      CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
-	if err := call(symCuGraphGetEdges_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphGetEdges_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1345,14 +1345,14 @@ func CuGraphNodeGetDependencies(hNode CUgraphNode, dependencies *CUgraphNode, ed
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies *uint64) error {
-	args := struct {
+	args := &struct {
 		hNode           CUgraphNode
 		dependencies    *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies *uint64
 		ret             CUresult
 	}{hNode: hNode, dependencies: dependencies, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphNodeGetDependencies_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetDependencies_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1383,14 +1383,14 @@ func CuGraphNodeGetDependentNodes(hNode CUgraphNode, dependentNodes *CUgraphNode
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphNode, edgeData *CUgraphEdgeData, numDependentNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		hNode             CUgraphNode
 		dependentNodes    *CUgraphNode
 		edgeData          *CUgraphEdgeData
 		numDependentNodes *uint64
 		ret               CUresult
 	}{hNode: hNode, dependentNodes: dependentNodes, edgeData: edgeData, numDependentNodes: numDependentNodes}
-	if err := call(symCuGraphNodeGetDependentNodes_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetDependentNodes_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1420,7 +1420,7 @@ func CuGraphAddDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, 
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		hGraph          CUgraph
 		from            *CUgraphNode
 		to              *CUgraphNode
@@ -1428,7 +1428,7 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		numDependencies uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphAddDependencies_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddDependencies_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1458,7 +1458,7 @@ func CuGraphRemoveDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		hGraph          CUgraph
 		from            *CUgraphNode
 		to              *CUgraphNode
@@ -1466,7 +1466,7 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		numDependencies uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphRemoveDependencies_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphRemoveDependencies_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1484,11 +1484,11 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphDestroyNode(hNode CUgraphNode) error {
-	args := struct {
+	args := &struct {
 		hNode CUgraphNode
 		ret   CUresult
 	}{hNode: hNode}
-	if err := call(symCuGraphDestroyNode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphDestroyNode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1522,13 +1522,13 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) error {
-	args := struct {
+	args := &struct {
 		phGraphExec *CUgraphExec
 		hGraph      CUgraph
 		flags       uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, flags: flags}
-	if err := call(symCuGraphInstantiateWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1544,13 +1544,13 @@ func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph, instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		phGraphExec       *CUgraphExec
 		hGraph            CUgraph
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
 		ret               CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
-	if err := call(symCuGraphInstantiateWithParams_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1567,12 +1567,12 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		flags      *uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, flags: flags}
-	if err := call(symCuGraphExecGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1606,13 +1606,13 @@ func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, n
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecKernelNodeSetParams_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecKernelNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1634,14 +1634,14 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		copyParams *CUDA_MEMCPY3D
 		ctx        CUcontext
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, copyParams: copyParams, ctx: ctx}
-	if err := call(symCuGraphExecMemcpyNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1663,14 +1663,14 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
-	args := struct {
+	args := &struct {
 		hGraphExec   CUgraphExec
 		hNode        CUgraphNode
 		memsetParams *CUDA_MEMSET_NODE_PARAMS
 		ctx          CUcontext
 		ret          CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, memsetParams: memsetParams, ctx: ctx}
-	if err := call(symCuGraphExecMemsetNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1692,13 +1692,13 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecHostNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1720,13 +1720,13 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, childGraph CUgraph) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		childGraph CUgraph
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, childGraph: childGraph}
-	if err := call(symCuGraphExecChildGraphNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1749,13 +1749,13 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		event      CUevent
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCuGraphExecEventRecordNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1778,13 +1778,13 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		event      CUevent
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCuGraphExecEventWaitNodeSetEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1808,13 +1808,13 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1838,13 +1838,13 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1861,13 +1861,13 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled uint32) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		isEnabled  uint32
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCuGraphNodeSetEnabled, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1884,13 +1884,13 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled *uint32) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		isEnabled  *uint32
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCuGraphNodeGetEnabled, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1906,12 +1906,12 @@ func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphUpload_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1927,12 +1927,12 @@ func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphLaunch_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1950,11 +1950,11 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		ret        CUresult
 	}{hGraphExec: hGraphExec}
-	if err := call(symCuGraphExecDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1972,11 +1972,11 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphDestroy(hGraph CUgraph) error {
-	args := struct {
+	args := &struct {
 		hGraph CUgraph
 		ret    CUresult
 	}{hGraph: hGraph}
-	if err := call(symCuGraphDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2005,13 +2005,13 @@ func CuGraphExecUpdate(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CUgra
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CUgraphExecUpdateResultInfo) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hGraph     CUgraph
 		resultInfo *CUgraphExecUpdateResultInfo
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
-	if err := call(symCuGraphExecUpdate_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecUpdate_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2026,12 +2026,12 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
-	args := struct {
+	args := &struct {
 		dst CUgraphNode
 		src CUgraphNode
 		ret CUresult
 	}{dst: dst, src: src}
-	if err := call(symCuGraphKernelNodeCopyAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2047,13 +2047,13 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, value_out *CUkernelNodeAttrValue) error {
-	args := struct {
+	args := &struct {
 		hNode     CUgraphNode
 		attr      CUkernelNodeAttrID
 		value_out *CUkernelNodeAttrValue
 		ret       CUresult
 	}{hNode: hNode, attr: attr, value_out: value_out}
-	if err := call(symCuGraphKernelNodeGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2069,13 +2069,13 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, value *CUkernelNodeAttrValue) error {
-	args := struct {
+	args := &struct {
 		hNode CUgraphNode
 		attr  CUkernelNodeAttrID
 		value *CUkernelNodeAttrValue
 		ret   CUresult
 	}{hNode: hNode, attr: attr, value: value}
-	if err := call(symCuGraphKernelNodeSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2091,13 +2091,13 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hGraph CUgraph
 		path   *byte
 		flags  uint32
 		ret    CUresult
 	}{hGraph: hGraph, path: path, flags: flags}
-	if err := call(symCuGraphDebugDotPrint, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2119,7 +2119,7 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn, initialRefcount uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		object_out      *CUuserObject
 		ptr             uintptr
 		destroy         CUhostFn
@@ -2127,7 +2127,7 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 		flags           uint32
 		ret             CUresult
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
-	if err := call(symCuUserObjectCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuUserObjectCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2145,12 +2145,12 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuUserObjectRetain(object CUuserObject, count uint32) error {
-	args := struct {
+	args := &struct {
 		object CUuserObject
 		count  uint32
 		ret    CUresult
 	}{object: object, count: count}
-	if err := call(symCuUserObjectRetain, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuUserObjectRetain, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2168,12 +2168,12 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuUserObjectRelease(object CUuserObject, count uint32) error {
-	args := struct {
+	args := &struct {
 		object CUuserObject
 		count  uint32
 		ret    CUresult
 	}{object: object, count: count}
-	if err := call(symCuUserObjectRelease, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuUserObjectRelease, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2191,14 +2191,14 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
 		flags  uint32
 		ret    CUresult
 	}{graph: graph, object: object, count: count, flags: flags}
-	if err := call(symCuGraphRetainUserObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2216,13 +2216,13 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) error {
-	args := struct {
+	args := &struct {
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
 		ret    CUresult
 	}{graph: graph, object: object, count: count}
-	if err := call(symCuGraphReleaseUserObject, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2252,7 +2252,7 @@ func CuGraphAddNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgr
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -2261,7 +2261,7 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		nodeParams      *CUgraphNodeParams
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddNode_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2276,7 +2276,7 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -2285,7 +2285,7 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		nodeParams      *CUgraphNodeParams
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v3, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddNode_v3, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2303,12 +2303,12 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2323,12 +2323,12 @@ func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeSetParams_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2346,12 +2346,12 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeGetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2369,13 +2369,13 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecNodeSetParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2393,7 +2393,7 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGraph CUgraph, ctx CUcontext, defaultLaunchValue uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		pHandle_out        *CUgraphConditionalHandle
 		hGraph             CUgraph
 		ctx                CUcontext
@@ -2401,7 +2401,7 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 		flags              uint32
 		ret                CUresult
 	}{pHandle_out: pHandle_out, hGraph: hGraph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCuGraphConditionalHandleCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2416,7 +2416,7 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -2424,7 +2424,7 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS_v1
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddKernelNode_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddKernelNode_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2439,12 +2439,12 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeGetParams_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphKernelNodeGetParams_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2459,12 +2459,12 @@ func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
-	args := struct {
+	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeSetParams_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphKernelNodeSetParams_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2479,13 +2479,13 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
-	args := struct {
+	args := &struct {
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecKernelNodeSetParams_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecKernelNodeSetParams_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2502,13 +2502,13 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS) error {
-	args := struct {
+	args := &struct {
 		phGraphExec       *CUgraphExec
 		hGraph            CUgraph
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
 		ret               CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
-	if err := call(symCuGraphInstantiateWithParams, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2523,14 +2523,14 @@ func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, inst
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out *CUgraphNode, updateResult_out *CUgraphExecUpdateResult) error {
-	args := struct {
+	args := &struct {
 		hGraphExec       CUgraphExec
 		hGraph           CUgraph
 		hErrorNode_out   *CUgraphNode
 		updateResult_out *CUgraphExecUpdateResult
 		ret              CUresult
 	}{hGraphExec: hGraphExec, hGraph: hGraph, hErrorNode_out: hErrorNode_out, updateResult_out: updateResult_out}
-	if err := call(symCuGraphExecUpdate_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphExecUpdate_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2548,12 +2548,12 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hGraph  CUgraphExec
 		hStream CUstream
 		ret     CUresult
 	}{hGraph: hGraph, hStream: hStream}
-	if err := call(symCuGraphUpload, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphUpload, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2571,12 +2571,12 @@ func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphLaunch(hGraph CUgraphExec, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hGraph  CUgraphExec
 		hStream CUstream
 		ret     CUresult
 	}{hGraph: hGraph, hStream: hStream}
-	if err := call(symCuGraphLaunch, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphLaunch, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2591,14 +2591,14 @@ func CuGraphLaunch(hGraph CUgraphExec, hStream CUstream) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numEdges *uint64) error {
-	args := struct {
+	args := &struct {
 		hGraph   CUgraph
 		from     *CUgraphNode
 		to       *CUgraphNode
 		numEdges *uint64
 		ret      CUresult
 	}{hGraph: hGraph, from: from, to: to, numEdges: numEdges}
-	if err := call(symCuGraphGetEdges_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphGetEdges_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2613,13 +2613,13 @@ func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numE
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode, numDependencies *uint64) error {
-	args := struct {
+	args := &struct {
 		hNode           CUgraphNode
 		dependencies    *CUgraphNode
 		numDependencies *uint64
 		ret             CUresult
 	}{hNode: hNode, dependencies: dependencies, numDependencies: numDependencies}
-	if err := call(symCuGraphNodeGetDependencies_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetDependencies_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2634,13 +2634,13 @@ func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode,
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphNode, numDependentNodes *uint64) error {
-	args := struct {
+	args := &struct {
 		hNode             CUgraphNode
 		dependentNodes    *CUgraphNode
 		numDependentNodes *uint64
 		ret               CUresult
 	}{hNode: hNode, dependentNodes: dependentNodes, numDependentNodes: numDependentNodes}
-	if err := call(symCuGraphNodeGetDependentNodes_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphNodeGetDependentNodes_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2655,14 +2655,14 @@ func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphN
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		hGraph          CUgraph
 		from            *CUgraphNode
 		to              *CUgraphNode
 		numDependencies uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCuGraphAddDependencies_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddDependencies_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2677,14 +2677,14 @@ func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numDependencies uint64) error {
-	args := struct {
+	args := &struct {
 		hGraph          CUgraph
 		from            *CUgraphNode
 		to              *CUgraphNode
 		numDependencies uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCuGraphRemoveDependencies_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphRemoveDependencies_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2699,7 +2699,7 @@ func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
-	args := struct {
+	args := &struct {
 		phGraphNode     *CUgraphNode
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -2707,7 +2707,7 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		nodeParams      *CUgraphNodeParams
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphAddNode_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2722,7 +2722,7 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode *CUgraphNode, logBuffer *byte, bufferSize uint64) error {
-	args := struct {
+	args := &struct {
 		phGraphExec *CUgraphExec
 		hGraph      CUgraph
 		phErrorNode *CUgraphNode
@@ -2730,7 +2730,7 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		bufferSize  uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
-	if err := call(symCuGraphInstantiate_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphInstantiate_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2745,7 +2745,7 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphInstantiate_v2(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode *CUgraphNode, logBuffer *byte, bufferSize uint64) error {
-	args := struct {
+	args := &struct {
 		phGraphExec *CUgraphExec
 		hGraph      CUgraph
 		phErrorNode *CUgraphNode
@@ -2753,7 +2753,7 @@ func CuGraphInstantiate_v2(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		bufferSize  uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
-	if err := call(symCuGraphInstantiate_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphInstantiate_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -19,11 +19,11 @@ import "unsafe"
 //
 // [cudaGraphicsUnregisterResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsUnregisterResource
 func CuGraphicsUnregisterResource(resource CUgraphicsResource) error {
-	args := struct {
+	args := &struct {
 		resource CUgraphicsResource
 		ret      CUresult
 	}{resource: resource}
-	if err := call(symCuGraphicsUnregisterResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsUnregisterResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -45,14 +45,14 @@ func CuGraphicsUnregisterResource(resource CUgraphicsResource) error {
 //
 // [cudaGraphicsSubResourceGetMappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsSubResourceGetMappedArray
 func CuGraphicsSubResourceGetMappedArray(pArray *CUarray, resource CUgraphicsResource, arrayIndex uint32, mipLevel uint32) error {
-	args := struct {
+	args := &struct {
 		pArray     *CUarray
 		resource   CUgraphicsResource
 		arrayIndex uint32
 		mipLevel   uint32
 		ret        CUresult
 	}{pArray: pArray, resource: resource, arrayIndex: arrayIndex, mipLevel: mipLevel}
-	if err := call(symCuGraphicsSubResourceGetMappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsSubResourceGetMappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -74,12 +74,12 @@ func CuGraphicsSubResourceGetMappedArray(pArray *CUarray, resource CUgraphicsRes
 //
 // [cudaGraphicsResourceGetMappedMipmappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsResourceGetMappedMipmappedArray
 func CuGraphicsResourceGetMappedMipmappedArray(pMipmappedArray *CUmipmappedArray, resource CUgraphicsResource) error {
-	args := struct {
+	args := &struct {
 		pMipmappedArray *CUmipmappedArray
 		resource        CUgraphicsResource
 		ret             CUresult
 	}{pMipmappedArray: pMipmappedArray, resource: resource}
-	if err := call(symCuGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -113,13 +113,13 @@ func CuGraphicsResourceGetMappedPointer(pDevPtr *CUdeviceptr, pSize *uint64, res
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, resource CUgraphicsResource) error {
-	args := struct {
+	args := &struct {
 		pDevPtr  *CUdeviceptr
 		pSize    *uint64
 		resource CUgraphicsResource
 		ret      CUresult
 	}{pDevPtr: pDevPtr, pSize: pSize, resource: resource}
-	if err := call(symCuGraphicsResourceGetMappedPointer_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsResourceGetMappedPointer_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -152,12 +152,12 @@ func CuGraphicsResourceSetMapFlags(resource CUgraphicsResource, flags uint32) er
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags uint32) error {
-	args := struct {
+	args := &struct {
 		resource CUgraphicsResource
 		flags    uint32
 		ret      CUresult
 	}{resource: resource, flags: flags}
-	if err := call(symCuGraphicsResourceSetMapFlags_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsResourceSetMapFlags_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -173,13 +173,13 @@ func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags uint32)
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		count     uint32
 		resources *CUgraphicsResource
 		hStream   CUstream
 		ret       CUresult
 	}{count: count, resources: resources, hStream: hStream}
-	if err := call(symCuGraphicsMapResources_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsMapResources_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -195,13 +195,13 @@ func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hS
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		count     uint32
 		resources *CUgraphicsResource
 		hStream   CUstream
 		ret       CUresult
 	}{count: count, resources: resources, hStream: hStream}
-	if err := call(symCuGraphicsUnmapResources_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsUnmapResources_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -216,12 +216,12 @@ func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, 
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags uint32) error {
-	args := struct {
+	args := &struct {
 		resource CUgraphicsResource
 		flags    uint32
 		ret      CUresult
 	}{resource: resource, flags: flags}
-	if err := call(symCuGraphicsResourceSetMapFlags_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsResourceSetMapFlags_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -236,13 +236,13 @@ func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags uint32)
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint32, resource CUgraphicsResource) error {
-	args := struct {
+	args := &struct {
 		pDevPtr  *CUdeviceptr_v1
 		pSize    *uint32
 		resource CUgraphicsResource
 		ret      CUresult
 	}{pDevPtr: pDevPtr, pSize: pSize, resource: resource}
-	if err := call(symCuGraphicsResourceGetMappedPointer_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsResourceGetMappedPointer_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -264,13 +264,13 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 //
 // [cudaGraphicsMapResources]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsMapResources
 func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		count     uint32
 		resources *CUgraphicsResource
 		hStream   CUstream
 		ret       CUresult
 	}{count: count, resources: resources, hStream: hStream}
-	if err := call(symCuGraphicsMapResources, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsMapResources, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -291,13 +291,13 @@ func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream
 //
 // [cudaGraphicsUnmapResources]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsUnmapResources
 func CuGraphicsUnmapResources(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		count     uint32
 		resources *CUgraphicsResource
 		hStream   CUstream
 		ret       CUresult
 	}{count: count, resources: resources, hStream: hStream}
-	if err := call(symCuGraphicsUnmapResources, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGraphicsUnmapResources, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

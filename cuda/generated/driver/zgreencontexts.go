@@ -18,14 +18,14 @@ import "unsafe"
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, flags uint32) error {
-	args := struct {
+	args := &struct {
 		phCtx *CUgreenCtx
 		desc  CUdevResourceDesc
 		dev   CUdevice
 		flags uint32
 		ret   CUresult
 	}{phCtx: phCtx, desc: desc, dev: dev, flags: flags}
-	if err := call(symCuGreenCtxCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGreenCtxCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -43,11 +43,11 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
-	args := struct {
+	args := &struct {
 		hCtx CUgreenCtx
 		ret  CUresult
 	}{hCtx: hCtx}
-	if err := call(symCuGreenCtxDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGreenCtxDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -65,12 +65,12 @@ func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
-	args := struct {
+	args := &struct {
 		pContext *CUcontext
 		hCtx     CUgreenCtx
 		ret      CUresult
 	}{pContext: pContext, hCtx: hCtx}
-	if err := call(symCuCtxFromGreenCtx, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxFromGreenCtx, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -89,13 +89,13 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUdevResourceType) error {
-	args := struct {
+	args := &struct {
 		device   CUdevice
 		resource *CUdevResource
 		type_    CUdevResourceType
 		ret      CUresult
 	}{device: device, resource: resource, type_: type_}
-	if err := call(symCuDeviceGetDevResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetDevResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -114,13 +114,13 @@ func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUde
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevResourceType) error {
-	args := struct {
+	args := &struct {
 		hCtx     CUcontext
 		resource *CUdevResource
 		type_    CUdevResourceType
 		ret      CUresult
 	}{hCtx: hCtx, resource: resource, type_: type_}
-	if err := call(symCuCtxGetDevResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxGetDevResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -139,13 +139,13 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CUdevResourceType) error {
-	args := struct {
+	args := &struct {
 		hCtx     CUgreenCtx
 		resource *CUdevResource
 		type_    CUdevResourceType
 		ret      CUresult
 	}{hCtx: hCtx, resource: resource, type_: type_}
-	if err := call(symCuGreenCtxGetDevResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGreenCtxGetDevResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -164,7 +164,7 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, minCount uint32) error {
-	args := struct {
+	args := &struct {
 		result    *CUdevResource
 		nbGroups  *uint32
 		input     *CUdevResource
@@ -173,7 +173,7 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 		minCount  uint32
 		ret       CUresult
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, minCount: minCount}
-	if err := call(symCuDevSmResourceSplitByCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevSmResourceSplitByCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -192,7 +192,7 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, groupParams *CU_DEV_SM_RESOURCE_GROUP_PARAMS) error {
-	args := struct {
+	args := &struct {
 		result      *CUdevResource
 		nbGroups    uint32
 		input       *CUdevResource
@@ -201,7 +201,7 @@ func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevRe
 		groupParams *CU_DEV_SM_RESOURCE_GROUP_PARAMS
 		ret         CUresult
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, groupParams: groupParams}
-	if err := call(symCuDevSmResourceSplit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevSmResourceSplit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -220,13 +220,13 @@ func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevRe
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResource, nbResources uint32) error {
-	args := struct {
+	args := &struct {
 		phDesc      *CUdevResourceDesc
 		resources   *CUdevResource
 		nbResources uint32
 		ret         CUresult
 	}{phDesc: phDesc, resources: resources, nbResources: nbResources}
-	if err := call(symCuDevResourceGenerateDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevResourceGenerateDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -245,12 +245,12 @@ func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResour
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
-	args := struct {
+	args := &struct {
 		hCtx   CUgreenCtx
 		hEvent CUevent
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuGreenCtxRecordEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGreenCtxRecordEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -269,12 +269,12 @@ func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
-	args := struct {
+	args := &struct {
 		hCtx   CUgreenCtx
 		hEvent CUevent
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuGreenCtxWaitEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGreenCtxWaitEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -298,12 +298,12 @@ func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 // [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
 // [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
 func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		phCtx   *CUgreenCtx
 		ret     CUresult
 	}{hStream: hStream, phCtx: phCtx}
-	if err := call(symCuStreamGetGreenCtx, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetGreenCtx, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -327,14 +327,14 @@ func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 //
 // [cudaStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithPriority
 func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint32, priority int32) error {
-	args := struct {
+	args := &struct {
 		phStream *CUstream
 		greenCtx CUgreenCtx
 		flags    uint32
 		priority int32
 		ret      CUresult
 	}{phStream: phStream, greenCtx: greenCtx, flags: flags, priority: priority}
-	if err := call(symCuGreenCtxStreamCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGreenCtxStreamCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -353,12 +353,12 @@ func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint3
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
-	args := struct {
+	args := &struct {
 		greenCtx   CUgreenCtx
 		greenCtxId *uint64
 		ret        CUresult
 	}{greenCtx: greenCtx, greenCtxId: greenCtxId}
-	if err := call(symCuGreenCtxGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuGreenCtxGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -374,13 +374,13 @@ func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type_ CUdevResourceType) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		resource *CUdevResource
 		type_    CUdevResourceType
 		ret      CUresult
 	}{hStream: hStream, resource: resource, type_: type_}
-	if err := call(symCuStreamGetDevResource_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetDevResource_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -403,13 +403,13 @@ func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type
 //
 // [cudaStreamGetDevResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetDevResource
 func CuStreamGetDevResource(hStream CUstream, resource *CUdevResource, type_ CUdevResourceType) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		resource *CUdevResource
 		type_    CUdevResourceType
 		ret      CUresult
 	}{hStream: hStream, resource: resource, type_: type_}
-	if err := call(symCuStreamGetDevResource, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetDevResource, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -4,22 +4,44 @@ package driver
 
 import "unsafe"
 
-// CuInit calls cuInit.
+// CuInit starts the driver API for the whole process; every other function of it, a few that need
+// no GPU aside, returns [CUDA_ERROR_NOT_INITIALIZED] before.
 //
 //	CUresult cuInit(unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_SYSTEM_DRIVER_MISMATCH], [CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE], or the error of
-// earlier work.
+// Further calls are cheap and succeed. The first one finds the GPUs and may wake them, which takes
+// from some tenths of a second to some seconds where no daemon keeps them awake. It reads the
+// environment then: a later change of CUDA_VISIBLE_DEVICES has no effect. No context is created.
+//
+// Parameters:
+//   - Flags: must be 0
+//
+// From Go: any goroutine may call it, as often as it likes. A child that a process forks after it
+// cannot use CUDA; os/exec starts a new program and is not concerned.
+//
+// Errors:
+//   - [CUDA_ERROR_NO_DEVICE]: no GPU, or CUDA_VISIBLE_DEVICES hides them all
+//   - [CUDA_ERROR_SYSTEM_DRIVER_MISMATCH]: the driver was updated and its kernel module is still
+//     the old one: load the new module or restart the machine
+//   - [CUDA_ERROR_SYSTEM_NOT_READY]: a service is missing, on NVSwitch machines mostly the fabric
+//     manager
+//   - [CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE]: a forward compatibility package was found and
+//     this GPU is not one of those that it serves
+//   - [CUDA_ERROR_STUB_LIBRARY]: the toolkit's stub was opened as if it were the driver: take its
+//     folder out of the library path
+//   - [CUDA_ERROR_UNKNOWN]: often a container or a sandbox that lacks a device file,
+//     /dev/nvidia-uvm for one
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html.
 func CuInit(Flags uint32) error {
-	args := struct {
+	args := &struct {
 		Flags uint32
 		ret   CUresult
 	}{Flags: Flags}
-	if err := call(symCuInit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuInit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -20,7 +20,7 @@ import "unsafe"
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUjit_option, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CUlibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
-	args := struct {
+	args := &struct {
 		library             *CUlibrary
 		code                unsafe.Pointer
 		jitOptions          *CUjit_option
@@ -31,7 +31,7 @@ func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUji
 		numLibraryOptions   uint32
 		ret                 CUresult
 	}{library: library, code: code, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
-	if err := call(symCuLibraryLoadData, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryLoadData, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -53,7 +53,7 @@ func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUji
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit_option, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CUlibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
-	args := struct {
+	args := &struct {
 		library             *CUlibrary
 		fileName            *byte
 		jitOptions          *CUjit_option
@@ -64,7 +64,7 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 		numLibraryOptions   uint32
 		ret                 CUresult
 	}{library: library, fileName: fileName, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
-	if err := call(symCuLibraryLoadFromFile, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryLoadFromFile, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -82,11 +82,11 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryUnload(library CUlibrary) error {
-	args := struct {
+	args := &struct {
 		library CUlibrary
 		ret     CUresult
 	}{library: library}
-	if err := call(symCuLibraryUnload, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryUnload, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -106,13 +106,13 @@ func CuLibraryUnload(library CUlibrary) error {
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error {
-	args := struct {
+	args := &struct {
 		pKernel *CUkernel
 		library CUlibrary
 		name    *byte
 		ret     CUresult
 	}{pKernel: pKernel, library: library, name: name}
-	if err := call(symCuLibraryGetKernel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryGetKernel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -128,12 +128,12 @@ func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error 
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
-	args := struct {
+	args := &struct {
 		count *uint32
 		lib   CUlibrary
 		ret   CUresult
 	}{count: count, lib: lib}
-	if err := call(symCuLibraryGetKernelCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryGetKernelCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -151,13 +151,13 @@ func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibrary) error {
-	args := struct {
+	args := &struct {
 		kernels    *CUkernel
 		numKernels uint32
 		lib        CUlibrary
 		ret        CUresult
 	}{kernels: kernels, numKernels: numKernels, lib: lib}
-	if err := call(symCuLibraryEnumerateKernels, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryEnumerateKernels, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -176,12 +176,12 @@ func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibra
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
-	args := struct {
+	args := &struct {
 		pMod    *CUmodule
 		library CUlibrary
 		ret     CUresult
 	}{pMod: pMod, library: library}
-	if err := call(symCuLibraryGetModule, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryGetModule, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -201,12 +201,12 @@ func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
-	args := struct {
+	args := &struct {
 		pFunc  *CUfunction
 		kernel CUkernel
 		ret    CUresult
 	}{pFunc: pFunc, kernel: kernel}
-	if err := call(symCuKernelGetFunction, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuKernelGetFunction, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -225,12 +225,12 @@ func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
-	args := struct {
+	args := &struct {
 		pLib   *CUlibrary
 		kernel CUkernel
 		ret    CUresult
 	}{pLib: pLib, kernel: kernel}
-	if err := call(symCuKernelGetLibrary, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuKernelGetLibrary, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -250,14 +250,14 @@ func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, name *byte) error {
-	args := struct {
+	args := &struct {
 		dptr    *CUdeviceptr
 		bytes   *uint64
 		library CUlibrary
 		name    *byte
 		ret     CUresult
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
-	if err := call(symCuLibraryGetGlobal, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryGetGlobal, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -276,14 +276,14 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, name *byte) error {
-	args := struct {
+	args := &struct {
 		dptr    *CUdeviceptr
 		bytes   *uint64
 		library CUlibrary
 		name    *byte
 		ret     CUresult
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
-	if err := call(symCuLibraryGetManaged, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryGetManaged, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -302,13 +302,13 @@ func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, na
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CUlibrary, symbol *byte) error {
-	args := struct {
+	args := &struct {
 		fptr    *unsafe.Pointer
 		library CUlibrary
 		symbol  *byte
 		ret     CUresult
 	}{fptr: fptr, library: library, symbol: symbol}
-	if err := call(symCuLibraryGetUnifiedFunction, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLibraryGetUnifiedFunction, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -329,14 +329,14 @@ func CuLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CUlibrary, symbol
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkernel, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pi     *int32
 		attrib CUfunction_attribute
 		kernel CUkernel
 		dev    CUdevice
 		ret    CUresult
 	}{pi: pi, attrib: attrib, kernel: kernel, dev: dev}
-	if err := call(symCuKernelGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuKernelGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -357,14 +357,14 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelSetAttribute(attrib CUfunction_attribute, val int32, kernel CUkernel, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		attrib CUfunction_attribute
 		val    int32
 		kernel CUkernel
 		dev    CUdevice
 		ret    CUresult
 	}{attrib: attrib, val: val, kernel: kernel, dev: dev}
-	if err := call(symCuKernelSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuKernelSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -385,13 +385,13 @@ func CuKernelSetAttribute(attrib CUfunction_attribute, val int32, kernel CUkerne
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		kernel CUkernel
 		config CUfunc_cache
 		dev    CUdevice
 		ret    CUresult
 	}{kernel: kernel, config: config, dev: dev}
-	if err := call(symCuKernelSetCacheConfig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuKernelSetCacheConfig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -406,12 +406,12 @@ func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) 
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetName(name **byte, hfunc CUkernel) error {
-	args := struct {
+	args := &struct {
 		name  **byte
 		hfunc CUkernel
 		ret   CUresult
 	}{name: name, hfunc: hfunc}
-	if err := call(symCuKernelGetName, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuKernelGetName, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -428,14 +428,14 @@ func CuKernelGetName(name **byte, hfunc CUkernel) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetParamInfo(kernel CUkernel, paramIndex uint64, paramOffset *uint64, paramSize *uint64) error {
-	args := struct {
+	args := &struct {
 		kernel      CUkernel
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
 		ret         CUresult
 	}{kernel: kernel, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
-	if err := call(symCuKernelGetParamInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuKernelGetParamInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -452,12 +452,12 @@ func CuKernelGetParamInfo(kernel CUkernel, paramIndex uint64, paramOffset *uint6
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 func CuKernelGetParamCount(kernel CUkernel, paramCount *uint64) error {
-	args := struct {
+	args := &struct {
 		kernel     CUkernel
 		paramCount *uint64
 		ret        CUresult
 	}{kernel: kernel, paramCount: paramCount}
-	if err := call(symCuKernelGetParamCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuKernelGetParamCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

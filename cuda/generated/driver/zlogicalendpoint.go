@@ -20,12 +20,12 @@ import "unsafe"
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) error {
-	args := struct {
+	args := &struct {
 		baseLeId *CUlogicalEndpointId
 		count    uint32
 		ret      CUresult
 	}{baseLeId: baseLeId, count: count}
-	if err := call(symCuLogicalEndpointIdReserve, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointIdReserve, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -47,12 +47,12 @@ func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) err
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) error {
-	args := struct {
+	args := &struct {
 		baseLeId CUlogicalEndpointId
 		count    uint32
 		ret      CUresult
 	}{baseLeId: baseLeId, count: count}
-	if err := call(symCuLogicalEndpointIdRelease, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointIdRelease, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -74,12 +74,12 @@ func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) erro
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointProp) error {
-	args := struct {
+	args := &struct {
 		leId CUlogicalEndpointId
 		prop *CUlogicalEndpointProp
 		ret  CUresult
 	}{leId: leId, prop: prop}
-	if err := call(symCuLogicalEndpointCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -101,12 +101,12 @@ func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointPr
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		leId CUlogicalEndpointId
 		dev  CUdevice
 		ret  CUresult
 	}{leId: leId, dev: dev}
-	if err := call(symCuLogicalEndpointAddDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointAddDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -128,11 +128,11 @@ func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
-	args := struct {
+	args := &struct {
 		leId CUlogicalEndpointId
 		ret  CUresult
 	}{leId: leId}
-	if err := call(symCuLogicalEndpointDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -155,7 +155,7 @@ func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset uint64, ptr unsafe.Pointer, size uint64, flags uint64) error {
-	args := struct {
+	args := &struct {
 		leId   CUlogicalEndpointId
 		dev    CUdevice
 		offset uint64
@@ -164,7 +164,7 @@ func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset ui
 		flags  uint64
 		ret    CUresult
 	}{leId: leId, dev: dev, offset: offset, ptr: ptr, size: size, flags: flags}
-	if err := call(symCuLogicalEndpointBindAddr, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointBindAddr, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -187,7 +187,7 @@ func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset ui
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
-	args := struct {
+	args := &struct {
 		leId      CUlogicalEndpointId
 		dev       CUdevice
 		offset    uint64
@@ -197,7 +197,7 @@ func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uin
 		flags     uint64
 		ret       CUresult
 	}{leId: leId, dev: dev, offset: offset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
-	if err := call(symCuLogicalEndpointBindMem, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointBindMem, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -220,14 +220,14 @@ func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uin
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointUnbind(leId CUlogicalEndpointId, dev CUdevice, offset uint64, size uint64) error {
-	args := struct {
+	args := &struct {
 		leId   CUlogicalEndpointId
 		dev    CUdevice
 		offset uint64
 		size   uint64
 		ret    CUresult
 	}{leId: leId, dev: dev, offset: offset, size: size}
-	if err := call(symCuLogicalEndpointUnbind, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointUnbind, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -249,13 +249,13 @@ func CuLogicalEndpointUnbind(leId CUlogicalEndpointId, dev CUdevice, offset uint
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, handleType CUlogicalEndpointIpcHandleType) error {
-	args := struct {
+	args := &struct {
 		handle     unsafe.Pointer
 		leId       CUlogicalEndpointId
 		handleType CUlogicalEndpointIpcHandleType
 		ret        CUresult
 	}{handle: handle, leId: leId, handleType: handleType}
-	if err := call(symCuLogicalEndpointExport, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointExport, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -277,13 +277,13 @@ func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, ha
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointImport(leId CUlogicalEndpointId, handle unsafe.Pointer, handleType CUlogicalEndpointIpcHandleType) error {
-	args := struct {
+	args := &struct {
 		leId       CUlogicalEndpointId
 		handle     unsafe.Pointer
 		handleType CUlogicalEndpointIpcHandleType
 		ret        CUresult
 	}{leId: leId, handle: handle, handleType: handleType}
-	if err := call(symCuLogicalEndpointImport, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointImport, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -306,13 +306,13 @@ func CuLogicalEndpointImport(leId CUlogicalEndpointId, handle unsafe.Pointer, ha
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CUlogicalEndpointProp) error {
-	args := struct {
+	args := &struct {
 		bindAlignment *uint64
 		maxSize       *uint64
 		prop          *CUlogicalEndpointProp
 		ret           CUresult
 	}{bindAlignment: bindAlignment, maxSize: maxSize, prop: prop}
-	if err := call(symCuLogicalEndpointGetLimits, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointGetLimits, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -335,13 +335,13 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGICAL__ENDPOINT.html.
 func CuLogicalEndpointQuery(leId CUlogicalEndpointId, count uint32, queryStatus *int32) error {
-	args := struct {
+	args := &struct {
 		leId        CUlogicalEndpointId
 		count       uint32
 		queryStatus *int32
 		ret         CUresult
 	}{leId: leId, count: count, queryStatus: queryStatus}
-	if err := call(symCuLogicalEndpointQuery, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogicalEndpointQuery, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

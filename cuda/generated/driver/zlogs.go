@@ -17,13 +17,13 @@ import "unsafe"
 // Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callback_out *CUlogsCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		callbackFunc CUlogsCallback
 		userData     uintptr
 		callback_out *CUlogsCallbackHandle
 		ret          CUresult
 	}{callbackFunc: callbackFunc, userData: userData, callback_out: callback_out}
-	if err := call(symCuLogsRegisterCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogsRegisterCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -38,11 +38,11 @@ func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callb
 // Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsUnregisterCallback(callback CUlogsCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		callback CUlogsCallbackHandle
 		ret      CUresult
 	}{callback: callback}
-	if err := call(symCuLogsUnregisterCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogsUnregisterCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -57,12 +57,12 @@ func CuLogsUnregisterCallback(callback CUlogsCallbackHandle) error {
 // Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsCurrent(iterator_out *CUlogIterator, flags uint32) error {
-	args := struct {
+	args := &struct {
 		iterator_out *CUlogIterator
 		flags        uint32
 		ret          CUresult
 	}{iterator_out: iterator_out, flags: flags}
-	if err := call(symCuLogsCurrent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogsCurrent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -77,13 +77,13 @@ func CuLogsCurrent(iterator_out *CUlogIterator, flags uint32) error {
 // Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) error {
-	args := struct {
+	args := &struct {
 		iterator   *CUlogIterator
 		pathToFile *byte
 		flags      uint32
 		ret        CUresult
 	}{iterator: iterator, pathToFile: pathToFile, flags: flags}
-	if err := call(symCuLogsDumpToFile, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogsDumpToFile, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -98,14 +98,14 @@ func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) e
 // Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
 func CuLogsDumpToMemory(iterator *CUlogIterator, buffer *byte, size *uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		iterator *CUlogIterator
 		buffer   *byte
 		size     *uint64
 		flags    uint32
 		ret      CUresult
 	}{iterator: iterator, buffer: buffer, size: size, flags: flags}
-	if err := call(symCuLogsDumpToMemory, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLogsDumpToMemory, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -14,12 +14,12 @@ import "unsafe"
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptr    CUdeviceptr
 		hStream CUstream
 		ret     CUresult
 	}{dptr: dptr, hStream: hStream}
-	if err := call(symCuMemFreeAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemFreeAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -35,13 +35,13 @@ func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
 		hStream  CUstream
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, hStream: hStream}
-	if err := call(symCuMemAllocAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -60,12 +60,12 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
-	args := struct {
+	args := &struct {
 		pool           CUmemoryPool
 		minBytesToKeep uint64
 		ret            CUresult
 	}{pool: pool, minBytesToKeep: minBytesToKeep}
-	if err := call(symCuMemPoolTrimTo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolTrimTo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -83,13 +83,13 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		pool  CUmemoryPool
 		attr  CUmemPool_attribute
 		value unsafe.Pointer
 		ret   CUresult
 	}{pool: pool, attr: attr, value: value}
-	if err := call(symCuMemPoolSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -108,13 +108,13 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		pool  CUmemoryPool
 		attr  CUmemPool_attribute
 		value unsafe.Pointer
 		ret   CUresult
 	}{pool: pool, attr: attr, value: value}
-	if err := call(symCuMemPoolGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -133,13 +133,13 @@ func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) error {
-	args := struct {
+	args := &struct {
 		pool  CUmemoryPool
 		map_  *CUmemAccessDesc
 		count uint64
 		ret   CUresult
 	}{pool: pool, map_: map_, count: count}
-	if err := call(symCuMemPoolSetAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolSetAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -155,13 +155,13 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location *CUmemLocation) error {
-	args := struct {
+	args := &struct {
 		flags    *CUmemAccess_flags
 		memPool  CUmemoryPool
 		location *CUmemLocation
 		ret      CUresult
 	}{flags: flags, memPool: memPool, location: location}
-	if err := call(symCuMemPoolGetAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolGetAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -181,12 +181,12 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
-	args := struct {
+	args := &struct {
 		pool      *CUmemoryPool
 		poolProps *CUmemPoolProps
 		ret       CUresult
 	}{pool: pool, poolProps: poolProps}
-	if err := call(symCuMemPoolCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -204,11 +204,11 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolDestroy(pool CUmemoryPool) error {
-	args := struct {
+	args := &struct {
 		pool CUmemoryPool
 		ret  CUresult
 	}{pool: pool}
-	if err := call(symCuMemPoolDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -228,13 +228,13 @@ func CuMemPoolDestroy(pool CUmemoryPool) error {
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, type_ CUmemAllocationType) error {
-	args := struct {
+	args := &struct {
 		pool_out *CUmemoryPool
 		location *CUmemLocation
 		type_    CUmemAllocationType
 		ret      CUresult
 	}{pool_out: pool_out, location: location, type_: type_}
-	if err := call(symCuMemGetDefaultMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -252,13 +252,13 @@ func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, typ
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAllocationType) error {
-	args := struct {
+	args := &struct {
 		pool     *CUmemoryPool
 		location *CUmemLocation
 		type_    CUmemAllocationType
 		ret      CUresult
 	}{pool: pool, location: location, type_: type_}
-	if err := call(symCuMemGetMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -277,13 +277,13 @@ func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAll
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CUmemoryPool) error {
-	args := struct {
+	args := &struct {
 		location *CUmemLocation
 		type_    CUmemAllocationType
 		pool     CUmemoryPool
 		ret      CUresult
 	}{location: location, type_: type_, pool: pool}
-	if err := call(symCuMemSetMemPool, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemSetMemPool, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -299,14 +299,14 @@ func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CU
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmemoryPool, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
 		pool     CUmemoryPool
 		hStream  CUstream
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, pool: pool, hStream: hStream}
-	if err := call(symCuMemAllocFromPoolAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocFromPoolAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -326,14 +326,14 @@ func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmem
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPool, handleType CUmemAllocationHandleType, flags uint64) error {
-	args := struct {
+	args := &struct {
 		handle_out unsafe.Pointer
 		pool       CUmemoryPool
 		handleType CUmemAllocationHandleType
 		flags      uint64
 		ret        CUresult
 	}{handle_out: handle_out, pool: pool, handleType: handleType, flags: flags}
-	if err := call(symCuMemPoolExportToShareableHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolExportToShareableHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -351,14 +351,14 @@ func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPo
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Pointer, handleType CUmemAllocationHandleType, flags uint64) error {
-	args := struct {
+	args := &struct {
 		pool_out   *CUmemoryPool
 		handle     unsafe.Pointer
 		handleType CUmemAllocationHandleType
 		flags      uint64
 		ret        CUresult
 	}{pool_out: pool_out, handle: handle, handleType: handleType, flags: flags}
-	if err := call(symCuMemPoolImportFromShareableHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -377,12 +377,12 @@ func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Po
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		shareData_out *CUmemPoolPtrExportData
 		ptr           CUdeviceptr
 		ret           CUresult
 	}{shareData_out: shareData_out, ptr: ptr}
-	if err := call(symCuMemPoolExportPointer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolExportPointer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -401,13 +401,13 @@ func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdevicep
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *CUmemPoolPtrExportData) error {
-	args := struct {
+	args := &struct {
 		ptr_out   *CUdeviceptr
 		pool      CUmemoryPool
 		shareData *CUmemPoolPtrExportData
 		ret       CUresult
 	}{ptr_out: ptr_out, pool: pool, shareData: shareData}
-	if err := call(symCuMemPoolImportPointer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPoolImportPointer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -423,12 +423,12 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptr    CUdeviceptr
 		hStream CUstream
 		ret     CUresult
 	}{dptr: dptr, hStream: hStream}
-	if err := call(symCuMemFreeAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemFreeAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -449,13 +449,13 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
 		hStream  CUstream
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, hStream: hStream}
-	if err := call(symCuMemAllocAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -475,14 +475,14 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 func CuMemAllocFromPoolAsync(dptr *CUdeviceptr, bytesize uint64, pool CUmemoryPool, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
 		pool     CUmemoryPool
 		hStream  CUstream
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, pool: pool, hStream: hStream}
-	if err := call(symCuMemAllocFromPoolAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocFromPoolAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -37,12 +37,12 @@ func CuMemGetInfo(free *uint64, total *uint64) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetInfo_v2(free *uint64, total *uint64) error {
-	args := struct {
+	args := &struct {
 		free  *uint64
 		total *uint64
 		ret   CUresult
 	}{free: free, total: total}
-	if err := call(symCuMemGetInfo_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetInfo_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -82,12 +82,12 @@ func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
-	args := struct {
+	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize}
-	if err := call(symCuMemAlloc_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAlloc_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -127,7 +127,7 @@ func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Hei
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Height uint64, ElementSizeBytes uint32) error {
-	args := struct {
+	args := &struct {
 		dptr             *CUdeviceptr
 		pPitch           *uint64
 		WidthInBytes     uint64
@@ -135,7 +135,7 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 		ElementSizeBytes uint32
 		ret              CUresult
 	}{dptr: dptr, pPitch: pPitch, WidthInBytes: WidthInBytes, Height: Height, ElementSizeBytes: ElementSizeBytes}
-	if err := call(symCuMemAllocPitch_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocPitch_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -175,11 +175,11 @@ func CuMemFree(dptr CUdeviceptr) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemFree_v2(dptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		dptr CUdeviceptr
 		ret  CUresult
 	}{dptr: dptr}
-	if err := call(symCuMemFree_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemFree_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -217,13 +217,13 @@ func CuMemGetAddressRange(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) e
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		pbase *CUdeviceptr
 		psize *uint64
 		dptr  CUdeviceptr
 		ret   CUresult
 	}{pbase: pbase, psize: psize, dptr: dptr}
-	if err := call(symCuMemGetAddressRange_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetAddressRange_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -263,12 +263,12 @@ func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
-	args := struct {
+	args := &struct {
 		pp       *unsafe.Pointer
 		bytesize uint64
 		ret      CUresult
 	}{pp: pp, bytesize: bytesize}
-	if err := call(symCuMemAllocHost_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocHost_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -295,11 +295,11 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 //
 // [cudaFreeHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeHost
 func CuMemFreeHost(p unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		p   unsafe.Pointer
 		ret CUresult
 	}{p: p}
-	if err := call(symCuMemFreeHost, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemFreeHost, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -327,13 +327,13 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 //
 // [cudaHostAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostAlloc
 func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		pp       *unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
 		ret      CUresult
 	}{pp: pp, bytesize: bytesize, Flags: Flags}
-	if err := call(symCuMemHostAlloc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemHostAlloc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -372,13 +372,13 @@ func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint3
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		pdptr *CUdeviceptr
 		p     unsafe.Pointer
 		Flags uint32
 		ret   CUresult
 	}{pdptr: pdptr, p: p, Flags: Flags}
-	if err := call(symCuMemHostGetDevicePointer_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemHostGetDevicePointer_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -398,12 +398,12 @@ func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags ui
 //
 // [cudaHostGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostGetFlags
 func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		pFlags *uint32
 		p      unsafe.Pointer
 		ret    CUresult
 	}{pFlags: pFlags, p: p}
-	if err := call(symCuMemHostGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemHostGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -432,13 +432,13 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 //
 // [cudaMallocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocManaged
 func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
 		flags    uint32
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, flags: flags}
-	if err := call(symCuMemAllocManaged, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocManaged, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -459,14 +459,14 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCallback, userData uintptr, callback *CUasyncCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		device       CUdevice
 		callbackFunc CUasyncCallback
 		userData     uintptr
 		callback     *CUasyncCallbackHandle
 		ret          CUresult
 	}{device: device, callbackFunc: callbackFunc, userData: userData, callback: callback}
-	if err := call(symCuDeviceRegisterAsyncNotification, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceRegisterAsyncNotification, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -484,12 +484,12 @@ func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCall
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallbackHandle) error {
-	args := struct {
+	args := &struct {
 		device   CUdevice
 		callback CUasyncCallbackHandle
 		ret      CUresult
 	}{device: device, callback: callback}
-	if err := call(symCuDeviceUnregisterAsyncNotification, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceUnregisterAsyncNotification, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -510,12 +510,12 @@ func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallba
 //
 // [cudaDeviceGetByPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetByPCIBusId
 func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
-	args := struct {
+	args := &struct {
 		dev      *CUdevice
 		pciBusId *byte
 		ret      CUresult
 	}{dev: dev, pciBusId: pciBusId}
-	if err := call(symCuDeviceGetByPCIBusId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetByPCIBusId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -536,13 +536,13 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 //
 // [cudaDeviceGetPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetPCIBusId
 func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pciBusId *byte
 		len      int32
 		dev      CUdevice
 		ret      CUresult
 	}{pciBusId: pciBusId, len: len, dev: dev}
-	if err := call(symCuDeviceGetPCIBusId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetPCIBusId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -564,12 +564,12 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 //
 // [cudaIpcGetEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcGetEventHandle
 func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
-	args := struct {
+	args := &struct {
 		pHandle *CUipcEventHandle
 		event   CUevent
 		ret     CUresult
 	}{pHandle: pHandle, event: event}
-	if err := call(symCuIpcGetEventHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuIpcGetEventHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -592,12 +592,12 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 //
 // [cudaIpcOpenEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcOpenEventHandle
 func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
-	args := struct {
+	args := &struct {
 		phEvent *CUevent
 		handle  CUipcEventHandle
 		ret     CUresult
 	}{phEvent: phEvent, handle: handle}
-	if err := call(symCuIpcOpenEventHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuIpcOpenEventHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -619,12 +619,12 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 //
 // [cudaIpcGetMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcGetMemHandle
 func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		pHandle *CUipcMemHandle
 		dptr    CUdeviceptr
 		ret     CUresult
 	}{pHandle: pHandle, dptr: dptr}
-	if err := call(symCuIpcGetMemHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuIpcGetMemHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -658,13 +658,13 @@ func CuIpcOpenMemHandle(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32)
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		pdptr  *CUdeviceptr
 		handle CUipcMemHandle
 		Flags  uint32
 		ret    CUresult
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
-	if err := call(symCuIpcOpenMemHandle_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuIpcOpenMemHandle_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -685,11 +685,11 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 //
 // [cudaIpcCloseMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcCloseMemHandle
 func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		dptr CUdeviceptr
 		ret  CUresult
 	}{dptr: dptr}
-	if err := call(symCuIpcCloseMemHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuIpcCloseMemHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -724,13 +724,13 @@ func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		p        unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
 		ret      CUresult
 	}{p: p, bytesize: bytesize, Flags: Flags}
-	if err := call(symCuMemHostRegister_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemHostRegister_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -751,11 +751,11 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 //
 // [cudaHostUnregister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostUnregister
 func CuMemHostUnregister(p unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		p   unsafe.Pointer
 		ret CUresult
 	}{p: p}
-	if err := call(symCuMemHostUnregister, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemHostUnregister, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -771,13 +771,13 @@ func CuMemHostUnregister(p unsafe.Pointer) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dst       CUdeviceptr
 		src       CUdeviceptr
 		ByteCount uint64
 		ret       CUresult
 	}{dst: dst, src: src, ByteCount: ByteCount}
-	if err := call(symCuMemcpy_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -793,7 +793,7 @@ func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice  CUdeviceptr
 		dstContext CUcontext
 		srcDevice  CUdeviceptr
@@ -801,7 +801,7 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 		ByteCount  uint64
 		ret        CUresult
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount}
-	if err := call(symCuMemcpyPeer_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyPeer_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -817,13 +817,13 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoD_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -839,13 +839,13 @@ func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoH_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoH_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -861,13 +861,13 @@ func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoD_v2_ptds(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoD_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -883,14 +883,14 @@ func CuMemcpyDtoD_v2_ptds(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint64
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoA_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -906,14 +906,14 @@ func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdevice
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoD_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -929,14 +929,14 @@ func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uin
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint64
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoA_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -952,14 +952,14 @@ func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoH_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoH_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -975,7 +975,7 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint64
 		srcArray  CUarray
@@ -983,7 +983,7 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 		ByteCount uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoA_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -999,11 +999,11 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY2D
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2D_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2D_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1019,11 +1019,11 @@ func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY2D
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2DUnaligned_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2DUnaligned_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1039,11 +1039,11 @@ func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY3D
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3D_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3D_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1059,11 +1059,11 @@ func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DPeer_ptds(pCopy *CUDA_MEMCPY3D_PEER) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY3D_PEER
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3DPeer_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DPeer_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1079,14 +1079,14 @@ func CuMemcpy3DPeer_ptds(pCopy *CUDA_MEMCPY3D_PEER) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dst       CUdeviceptr
 		src       CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dst: dst, src: src, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1102,7 +1102,7 @@ func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStr
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice  CUdeviceptr
 		dstContext CUcontext
 		srcDevice  CUdeviceptr
@@ -1111,7 +1111,7 @@ func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevi
 		hStream    CUstream
 		ret        CUresult
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyPeerAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1127,14 +1127,14 @@ func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevi
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoDAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoDAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1150,14 +1150,14 @@ func CuMemcpyHtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcHost unsafe.Pointer, By
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoHAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoHAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1173,14 +1173,14 @@ func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, By
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoDAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoDAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1196,7 +1196,7 @@ func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, Byt
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint64
 		srcHost   unsafe.Pointer
@@ -1204,7 +1204,7 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 		hStream   CUstream
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoAAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoAAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1220,7 +1220,7 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint64
@@ -1228,7 +1228,7 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 		hStream   CUstream
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAtoHAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoHAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1244,12 +1244,12 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		pCopy   *CUDA_MEMCPY2D
 		hStream CUstream
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy2DAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2DAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1265,12 +1265,12 @@ func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		pCopy   *CUDA_MEMCPY3D
 		hStream CUstream
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1286,12 +1286,12 @@ func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
 		hStream CUstream
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DPeerAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1307,7 +1307,7 @@ func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dsts      *CUdeviceptr
 		srcs      *CUdeviceptr
 		sizes     *uint64
@@ -1318,7 +1318,7 @@ func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uin
 		hStream   CUstream
 		ret       CUresult
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, hStream: hStream}
-	if err := call(symCuMemcpyBatchAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyBatchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1334,14 +1334,14 @@ func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uin
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		numOps  uint64
 		opList  *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
 		ret     CUresult
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DBatchAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DBatchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1357,7 +1357,7 @@ func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP,
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uint64, attr *CUmemcpyAttributes, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dst     CUdeviceptr
 		src     CUdeviceptr
 		size    uint64
@@ -1365,7 +1365,7 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 		hStream CUstream
 		ret     CUresult
 	}{dst: dst, src: src, size: size, attr: attr, hStream: hStream}
-	if err := call(symCuMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1381,13 +1381,13 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DWithAttributesAsync_ptsz(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		op      *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
 		ret     CUresult
 	}{op: op, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1403,13 +1403,13 @@ func CuMemcpy3DWithAttributesAsync_ptsz(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD8_v2_ptds(dstDevice CUdeviceptr, uc uint8, N uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
 		N         uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N}
-	if err := call(symCuMemsetD8_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD8_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1425,13 +1425,13 @@ func CuMemsetD8_v2_ptds(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD16_v2_ptds(dstDevice CUdeviceptr, us uint16, N uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
 		N         uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N}
-	if err := call(symCuMemsetD16_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD16_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1447,13 +1447,13 @@ func CuMemsetD16_v2_ptds(dstDevice CUdeviceptr, us uint16, N uint64) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD32_v2_ptds(dstDevice CUdeviceptr, ui uint32, N uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
 		N         uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N}
-	if err := call(symCuMemsetD32_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD32_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1469,7 +1469,7 @@ func CuMemsetD32_v2_ptds(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
@@ -1477,7 +1477,7 @@ func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Widt
 		Height    uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D8_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D8_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1493,7 +1493,7 @@ func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Widt
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
@@ -1501,7 +1501,7 @@ func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Wi
 		Height    uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D16_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D16_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1517,7 +1517,7 @@ func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Wi
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
@@ -1525,7 +1525,7 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 		Height    uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D32_v2_ptds, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D32_v2_ptds, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1541,14 +1541,14 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
 		N         uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N, hStream: hStream}
-	if err := call(symCuMemsetD8Async_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD8Async_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1564,14 +1564,14 @@ func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUs
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
 		N         uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N, hStream: hStream}
-	if err := call(symCuMemsetD16Async_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD16Async_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1587,14 +1587,14 @@ func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream C
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
 		N         uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N, hStream: hStream}
-	if err := call(symCuMemsetD32Async_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD32Async_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1610,7 +1610,7 @@ func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream C
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
@@ -1619,7 +1619,7 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D8Async_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D8Async_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1635,7 +1635,7 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
@@ -1644,7 +1644,7 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D16Async_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D16Async_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1660,7 +1660,7 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
@@ -1669,7 +1669,7 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D32Async_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D32Async_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1709,12 +1709,12 @@ func CuArrayCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) erro
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) error {
-	args := struct {
+	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY_DESCRIPTOR
 		ret            CUresult
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
-	if err := call(symCuArrayCreate_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArrayCreate_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1754,12 +1754,12 @@ func CuArrayGetDescriptor(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarra
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarray) error {
-	args := struct {
+	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR
 		hArray           CUarray
 		ret              CUresult
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
-	if err := call(symCuArrayGetDescriptor_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArrayGetDescriptor_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1776,12 +1776,12 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, array CUarray) error {
-	args := struct {
+	args := &struct {
 		sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES
 		array            CUarray
 		ret              CUresult
 	}{sparseProperties: sparseProperties, array: array}
-	if err := call(symCuArrayGetSparseProperties, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1798,12 +1798,12 @@ func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, 
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, mipmap CUmipmappedArray) error {
-	args := struct {
+	args := &struct {
 		sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES
 		mipmap           CUmipmappedArray
 		ret              CUresult
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
-	if err := call(symCuMipmappedArrayGetSparseProperties, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMipmappedArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1820,13 +1820,13 @@ func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PRO
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS, array CUarray, device CUdevice) error {
-	args := struct {
+	args := &struct {
 		memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS
 		array              CUarray
 		device             CUdevice
 		ret                CUresult
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
-	if err := call(symCuArrayGetMemoryRequirements, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1843,13 +1843,13 @@ func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREM
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS, mipmap CUmipmappedArray, device CUdevice) error {
-	args := struct {
+	args := &struct {
 		memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS
 		mipmap             CUmipmappedArray
 		device             CUdevice
 		ret                CUresult
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
-	if err := call(symCuMipmappedArrayGetMemoryRequirements, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1870,13 +1870,13 @@ func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY
 //
 // [cudaArrayGetPlane]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaArrayGetPlane
 func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) error {
-	args := struct {
+	args := &struct {
 		pPlaneArray *CUarray
 		hArray      CUarray
 		planeIdx    uint32
 		ret         CUresult
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
-	if err := call(symCuArrayGetPlane, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArrayGetPlane, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1904,11 +1904,11 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 //
 // [cudaFreeArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeArray
 func CuArrayDestroy(hArray CUarray) error {
-	args := struct {
+	args := &struct {
 		hArray CUarray
 		ret    CUresult
 	}{hArray: hArray}
-	if err := call(symCuArrayDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArrayDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1948,12 +1948,12 @@ func CuArray3DCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) 
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) error {
-	args := struct {
+	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR
 		ret            CUresult
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
-	if err := call(symCuArray3DCreate_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArray3DCreate_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1993,12 +1993,12 @@ func CuArray3DGetDescriptor(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CU
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CUarray) error {
-	args := struct {
+	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR
 		hArray           CUarray
 		ret              CUresult
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
-	if err := call(symCuArray3DGetDescriptor_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArray3DGetDescriptor_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2020,13 +2020,13 @@ func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray
 //
 // [cudaMallocMipmappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocMipmappedArray
 func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA_ARRAY3D_DESCRIPTOR, numMipmapLevels uint32) error {
-	args := struct {
+	args := &struct {
 		pHandle             *CUmipmappedArray
 		pMipmappedArrayDesc *CUDA_ARRAY3D_DESCRIPTOR
 		numMipmapLevels     uint32
 		ret                 CUresult
 	}{pHandle: pHandle, pMipmappedArrayDesc: pMipmappedArrayDesc, numMipmapLevels: numMipmapLevels}
-	if err := call(symCuMipmappedArrayCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMipmappedArrayCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2048,13 +2048,13 @@ func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA
 //
 // [cudaGetMipmappedArrayLevel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetMipmappedArrayLevel
 func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedArray, level uint32) error {
-	args := struct {
+	args := &struct {
 		pLevelArray     *CUarray
 		hMipmappedArray CUmipmappedArray
 		level           uint32
 		ret             CUresult
 	}{pLevelArray: pLevelArray, hMipmappedArray: hMipmappedArray, level: level}
-	if err := call(symCuMipmappedArrayGetLevel, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMipmappedArrayGetLevel, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2076,11 +2076,11 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 //
 // [cudaFreeMipmappedArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeMipmappedArray
 func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
-	args := struct {
+	args := &struct {
 		hMipmappedArray CUmipmappedArray
 		ret             CUresult
 	}{hMipmappedArray: hMipmappedArray}
-	if err := call(symCuMipmappedArrayDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMipmappedArrayDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2096,7 +2096,7 @@ func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size uint64, handleType CUmemRangeHandleType, flags uint64) error {
-	args := struct {
+	args := &struct {
 		handle     unsafe.Pointer
 		dptr       CUdeviceptr
 		size       uint64
@@ -2104,7 +2104,7 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 		flags      uint64
 		ret        CUresult
 	}{handle: handle, dptr: dptr, size: size, handleType: handleType, flags: flags}
-	if err := call(symCuMemGetHandleForAddressRange, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetHandleForAddressRange, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2120,7 +2120,7 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count uint64, flags uint32, errorIndex *uint64, stream CUstream) error {
-	args := struct {
+	args := &struct {
 		paramsArray *CUmemDecompressParams
 		count       uint64
 		flags       uint32
@@ -2128,7 +2128,7 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 		stream      CUstream
 		ret         CUresult
 	}{paramsArray: paramsArray, count: count, flags: flags, errorIndex: errorIndex, stream: stream}
-	if err := call(symCuMemBatchDecompressAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemBatchDecompressAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2143,13 +2143,13 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		p        unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
 		ret      CUresult
 	}{p: p, bytesize: bytesize, Flags: Flags}
-	if err := call(symCuMemHostRegister_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemHostRegister_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2164,12 +2164,12 @@ func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetInfo_v1(free *uint32, total *uint32) error {
-	args := struct {
+	args := &struct {
 		free  *uint32
 		total *uint32
 		ret   CUresult
 	}{free: free, total: total}
-	if err := call(symCuMemGetInfo_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetInfo_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2184,12 +2184,12 @@ func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
-	args := struct {
+	args := &struct {
 		dptr     *CUdeviceptr_v1
 		bytesize uint32
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize}
-	if err := call(symCuMemAlloc_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAlloc_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2204,7 +2204,7 @@ func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint32, Height uint32, ElementSizeBytes uint32) error {
-	args := struct {
+	args := &struct {
 		dptr             *CUdeviceptr_v1
 		pPitch           *uint32
 		WidthInBytes     uint32
@@ -2212,7 +2212,7 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 		ElementSizeBytes uint32
 		ret              CUresult
 	}{dptr: dptr, pPitch: pPitch, WidthInBytes: WidthInBytes, Height: Height, ElementSizeBytes: ElementSizeBytes}
-	if err := call(symCuMemAllocPitch_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocPitch_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2227,11 +2227,11 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemFree_v1(dptr CUdeviceptr_v1) error {
-	args := struct {
+	args := &struct {
 		dptr CUdeviceptr_v1
 		ret  CUresult
 	}{dptr: dptr}
-	if err := call(symCuMemFree_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemFree_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2246,13 +2246,13 @@ func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdeviceptr_v1) error {
-	args := struct {
+	args := &struct {
 		pbase *CUdeviceptr_v1
 		psize *uint32
 		dptr  CUdeviceptr_v1
 		ret   CUresult
 	}{pbase: pbase, psize: psize, dptr: dptr}
-	if err := call(symCuMemGetAddressRange_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetAddressRange_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2267,12 +2267,12 @@ func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdevice
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
-	args := struct {
+	args := &struct {
 		pp       *unsafe.Pointer
 		bytesize uint32
 		ret      CUresult
 	}{pp: pp, bytesize: bytesize}
-	if err := call(symCuMemAllocHost_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAllocHost_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2287,13 +2287,13 @@ func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 // Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		pdptr *CUdeviceptr_v1
 		p     unsafe.Pointer
 		Flags uint32
 		ret   CUresult
 	}{pdptr: pdptr, p: p, Flags: Flags}
-	if err := call(symCuMemHostGetDevicePointer_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemHostGetDevicePointer_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2308,13 +2308,13 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		srcHost   unsafe.Pointer
 		ByteCount uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoD_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoD_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2329,13 +2329,13 @@ func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount uint32) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr_v1
 		ByteCount uint32
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoH_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoH_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2350,13 +2350,13 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoD_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCount uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		srcDevice CUdeviceptr_v1
 		ByteCount uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoD_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoD_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2371,14 +2371,14 @@ func CuMemcpyDtoD_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCou
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v1, ByteCount uint32) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
 		srcDevice CUdeviceptr_v1
 		ByteCount uint32
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoA_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoA_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2393,14 +2393,14 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint32, ByteCount uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		srcArray  CUarray
 		srcOffset uint32
 		ByteCount uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoD_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoD_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2415,14 +2415,14 @@ func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint3
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer, ByteCount uint32) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
 		srcHost   unsafe.Pointer
 		ByteCount uint32
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoA_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoA_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2437,14 +2437,14 @@ func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer,
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32, ByteCount uint32) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint32
 		ByteCount uint32
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoH_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoH_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2459,7 +2459,7 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOffset uint32, ByteCount uint32) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
 		srcArray  CUarray
@@ -2467,7 +2467,7 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 		ByteCount uint32
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoA_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoA_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2482,7 +2482,7 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer, ByteCount uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
 		srcHost   unsafe.Pointer
@@ -2490,7 +2490,7 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 		hStream   CUstream
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoAAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoAAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2505,7 +2505,7 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32, ByteCount uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint32
@@ -2513,7 +2513,7 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		hStream   CUstream
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAtoHAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoHAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2528,11 +2528,11 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY2D_v1
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2D_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2D_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2547,11 +2547,11 @@ func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY2D_v1
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2DUnaligned_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2DUnaligned_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2566,11 +2566,11 @@ func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY3D_v1
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3D_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3D_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2585,14 +2585,14 @@ func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoDAsync_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		srcHost   unsafe.Pointer
 		ByteCount uint32
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoDAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoDAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2607,14 +2607,14 @@ func CuMemcpyHtoDAsync_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, Byte
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr_v1
 		ByteCount uint32
 		hStream   CUstream
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoHAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoHAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2629,14 +2629,14 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCount uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		srcDevice CUdeviceptr_v1
 		ByteCount uint32
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoDAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoDAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2651,12 +2651,12 @@ func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, By
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		pCopy   *CUDA_MEMCPY2D_v1
 		hStream CUstream
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy2DAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2DAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2671,12 +2671,12 @@ func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_v1
 		hStream CUstream
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2691,13 +2691,13 @@ func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		uc        uint8
 		N         uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N}
-	if err := call(symCuMemsetD8_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD8_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2712,13 +2712,13 @@ func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		us        uint16
 		N         uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N}
-	if err := call(symCuMemsetD16_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD16_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2733,13 +2733,13 @@ func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		ui        uint32
 		N         uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N}
-	if err := call(symCuMemsetD32_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD32_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2754,7 +2754,7 @@ func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width uint32, Height uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		dstPitch  uint32
 		uc        uint8
@@ -2762,7 +2762,7 @@ func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width 
 		Height    uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D8_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D8_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2777,7 +2777,7 @@ func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width 
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Width uint32, Height uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		dstPitch  uint32
 		us        uint16
@@ -2785,7 +2785,7 @@ func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Widt
 		Height    uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D16_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D16_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2800,7 +2800,7 @@ func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Widt
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Width uint32, Height uint32) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr_v1
 		dstPitch  uint32
 		ui        uint32
@@ -2808,7 +2808,7 @@ func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Widt
 		Height    uint32
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D32_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D32_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2823,12 +2823,12 @@ func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Widt
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1) error {
-	args := struct {
+	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 		ret            CUresult
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
-	if err := call(symCuArrayCreate_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArrayCreate_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2843,12 +2843,12 @@ func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray CUarray) error {
-	args := struct {
+	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1
 		hArray           CUarray
 		ret              CUresult
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
-	if err := call(symCuArrayGetDescriptor_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArrayGetDescriptor_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2863,12 +2863,12 @@ func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray 
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR_v1) error {
-	args := struct {
+	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR_v1
 		ret            CUresult
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
-	if err := call(symCuArray3DCreate_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArray3DCreate_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2883,12 +2883,12 @@ func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hArray CUarray) error {
-	args := struct {
+	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1
 		hArray           CUarray
 		ret              CUresult
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
-	if err := call(symCuArray3DGetDescriptor_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuArray3DGetDescriptor_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2929,13 +2929,13 @@ func CuMemcpyHtoD(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint6
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoD_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoD_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -2976,13 +2976,13 @@ func CuMemcpyDtoH(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint6
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoH_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoH_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3024,13 +3024,13 @@ func CuMemcpyDtoD(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoD_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoD_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3069,14 +3069,14 @@ func CuMemcpyDtoA(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, Byt
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint64
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
-	if err := call(symCuMemcpyDtoA_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoA_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3115,14 +3115,14 @@ func CuMemcpyAtoD(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, Byt
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoD_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoD_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3161,14 +3161,14 @@ func CuMemcpyHtoA(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, By
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint64
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
-	if err := call(symCuMemcpyHtoA_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoA_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3207,14 +3207,14 @@ func CuMemcpyAtoH(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, By
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoH_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoH_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3253,7 +3253,7 @@ func CuMemcpyAtoA(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffse
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffset uint64, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint64
 		srcArray  CUarray
@@ -3261,7 +3261,7 @@ func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOf
 		ByteCount uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
-	if err := call(symCuMemcpyAtoA_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoA_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3303,7 +3303,7 @@ func CuMemcpyHtoAAsync(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointe
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstArray  CUarray
 		dstOffset uint64
 		srcHost   unsafe.Pointer
@@ -3311,7 +3311,7 @@ func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 		hStream   CUstream
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoAAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoAAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3353,7 +3353,7 @@ func CuMemcpyAtoHAsync(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint6
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint64
@@ -3361,7 +3361,7 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		hStream   CUstream
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAtoHAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAtoHAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3403,11 +3403,11 @@ func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY2D
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2D_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2D_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3449,11 +3449,11 @@ func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY2D
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy2DUnaligned_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2DUnaligned_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3492,11 +3492,11 @@ func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY3D
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3D_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3D_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3539,14 +3539,14 @@ func CuMemcpyHtoDAsync(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount 
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyHtoDAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyHtoDAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3589,14 +3589,14 @@ func CuMemcpyDtoHAsync(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount 
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoHAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoHAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3640,14 +3640,14 @@ func CuMemcpyDtoDAsync(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount u
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyDtoDAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyDtoDAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3691,12 +3691,12 @@ func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		pCopy   *CUDA_MEMCPY2D
 		hStream CUstream
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy2DAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy2DAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3738,12 +3738,12 @@ func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		pCopy   *CUDA_MEMCPY3D
 		hStream CUstream
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3784,13 +3784,13 @@ func CuMemsetD8(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
 		N         uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N}
-	if err := call(symCuMemsetD8_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD8_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3831,13 +3831,13 @@ func CuMemsetD16(dstDevice CUdeviceptr, us uint16, N uint64) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
 		N         uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N}
-	if err := call(symCuMemsetD16_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD16_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3878,13 +3878,13 @@ func CuMemsetD32(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
 		N         uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N}
-	if err := call(symCuMemsetD32_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD32_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3925,7 +3925,7 @@ func CuMemsetD2D8(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
@@ -3933,7 +3933,7 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 		Height    uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D8_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D8_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -3974,7 +3974,7 @@ func CuMemsetD2D16(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
@@ -3982,7 +3982,7 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 		Height    uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D16_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D16_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4023,7 +4023,7 @@ func CuMemsetD2D32(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
@@ -4031,7 +4031,7 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 		Height    uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
-	if err := call(symCuMemsetD2D32_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D32_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4061,13 +4061,13 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 // [cudaMemcpyFromSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbol
 // [cudaMemcpyToSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbol
 func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dst       CUdeviceptr
 		src       CUdeviceptr
 		ByteCount uint64
 		ret       CUresult
 	}{dst: dst, src: src, ByteCount: ByteCount}
-	if err := call(symCuMemcpy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4099,14 +4099,14 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 // [cudaMemcpyFromSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbolAsync
 // [cudaMemcpyToSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbolAsync
 func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dst       CUdeviceptr
 		src       CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dst: dst, src: src, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4127,7 +4127,7 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 //
 // [cudaMemcpyPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyPeer
 func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64) error {
-	args := struct {
+	args := &struct {
 		dstDevice  CUdeviceptr
 		dstContext CUcontext
 		srcDevice  CUdeviceptr
@@ -4135,7 +4135,7 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 		ByteCount  uint64
 		ret        CUresult
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount}
-	if err := call(symCuMemcpyPeer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyPeer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4157,7 +4157,7 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 //
 // [cudaMemcpyPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyPeerAsync
 func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice  CUdeviceptr
 		dstContext CUcontext
 		srcDevice  CUdeviceptr
@@ -4166,7 +4166,7 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 		hStream    CUstream
 		ret        CUresult
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount, hStream: hStream}
-	if err := call(symCuMemcpyPeerAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyPeerAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4187,11 +4187,11 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 //
 // [cudaMemcpy3DPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DPeer
 func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
-	args := struct {
+	args := &struct {
 		pCopy *CUDA_MEMCPY3D_PEER
 		ret   CUresult
 	}{pCopy: pCopy}
-	if err := call(symCuMemcpy3DPeer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DPeer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4212,12 +4212,12 @@ func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 //
 // [cudaMemcpy3DPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DPeerAsync
 func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
 		hStream CUstream
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
-	if err := call(symCuMemcpy3DPeerAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DPeerAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4232,7 +4232,7 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dsts      *CUdeviceptr
 		srcs      *CUdeviceptr
 		sizes     *uint64
@@ -4244,7 +4244,7 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 		hStream   CUstream
 		ret       CUresult
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, hStream: hStream}
-	if err := call(symCuMemcpyBatchAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyBatchAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4259,7 +4259,7 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, failIdx *uint64, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		numOps  uint64
 		opList  *CUDA_MEMCPY3D_BATCH_OP
 		failIdx *uint64
@@ -4267,7 +4267,7 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 		hStream CUstream
 		ret     CUresult
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DBatchAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DBatchAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4283,7 +4283,7 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dsts      *CUdeviceptr
 		srcs      *CUdeviceptr
 		sizes     *uint64
@@ -4295,7 +4295,7 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, failIdx: failIdx, hStream: hStream}
-	if err := call(symCuMemcpyBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4311,7 +4311,7 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, failIdx *uint64, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		numOps  uint64
 		opList  *CUDA_MEMCPY3D_BATCH_OP
 		failIdx *uint64
@@ -4319,7 +4319,7 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 		hStream CUstream
 		ret     CUresult
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4347,7 +4347,7 @@ func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, cou
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dsts      *CUdeviceptr
 		srcs      *CUdeviceptr
 		sizes     *uint64
@@ -4358,7 +4358,7 @@ func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 		hStream   CUstream
 		ret       CUresult
 	}{dsts: dsts, srcs: srcs, sizes: sizes, count: count, attrs: attrs, attrsIdxs: attrsIdxs, numAttrs: numAttrs, hStream: hStream}
-	if err := call(symCuMemcpyBatchAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyBatchAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4386,14 +4386,14 @@ func CuMemcpy3DBatchAsync(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags u
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		numOps  uint64
 		opList  *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
 		ret     CUresult
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DBatchAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DBatchAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4411,7 +4411,7 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, attr *CUmemcpyAttributes, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dst     CUdeviceptr
 		src     CUdeviceptr
 		size    uint64
@@ -4419,7 +4419,7 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 		hStream CUstream
 		ret     CUresult
 	}{dst: dst, src: src, size: size, attr: attr, hStream: hStream}
-	if err := call(symCuMemcpyWithAttributesAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpyWithAttributesAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4437,13 +4437,13 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		op      *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
 		ret     CUresult
 	}{op: op, flags: flags, hStream: hStream}
-	if err := call(symCuMemcpy3DWithAttributesAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemcpy3DWithAttributesAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4472,14 +4472,14 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 //
 // [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
 func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
 		N         uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N, hStream: hStream}
-	if err := call(symCuMemsetD8Async, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD8Async, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4508,14 +4508,14 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 //
 // [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
 func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
 		N         uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N, hStream: hStream}
-	if err := call(symCuMemsetD16Async, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD16Async, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4544,14 +4544,14 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 //
 // [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
 func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
 		N         uint64
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N, hStream: hStream}
-	if err := call(symCuMemsetD32Async, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD32Async, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4580,7 +4580,7 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
 func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
@@ -4589,7 +4589,7 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D8Async, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D8Async, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4618,7 +4618,7 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
 func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
@@ -4627,7 +4627,7 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D16Async, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D16Async, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4656,7 +4656,7 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
 func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
@@ -4665,7 +4665,7 @@ func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width
 		hStream   CUstream
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height, hStream: hStream}
-	if err := call(symCuMemsetD2D32Async, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemsetD2D32Async, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4680,13 +4680,13 @@ func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width
 // Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		pdptr  *CUdeviceptr
 		handle CUipcMemHandle
 		Flags  uint32
 		ret    CUresult
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
-	if err := call(symCuIpcOpenMemHandle_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuIpcOpenMemHandle_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -4705,7 +4705,7 @@ func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemBatchDecompressAsync(paramsArray *CUmemDecompressParams, count uint64, flags uint32, errorIndex *uint64, stream CUstream) error {
-	args := struct {
+	args := &struct {
 		paramsArray *CUmemDecompressParams
 		count       uint64
 		flags       uint32
@@ -4713,7 +4713,7 @@ func CuMemBatchDecompressAsync(paramsArray *CUmemDecompressParams, count uint64,
 		stream      CUstream
 		ret         CUresult
 	}{paramsArray: paramsArray, count: count, flags: flags, errorIndex: errorIndex, stream: stream}
-	if err := call(symCuMemBatchDecompressAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemBatchDecompressAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

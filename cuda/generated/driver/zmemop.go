@@ -14,14 +14,14 @@ import "unsafe"
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue32_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitValue32_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -37,14 +37,14 @@ func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue64_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitValue64_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -60,14 +60,14 @@ func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue32_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWriteValue32_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -83,14 +83,14 @@ func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint3
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue64_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWriteValue64_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -106,14 +106,14 @@ func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint6
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream     CUstream
 		count      uint32
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
 		ret        CUresult
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
-	if err := call(symCuStreamBatchMemOp_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBatchMemOp_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -128,14 +128,14 @@ func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstr
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue32_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWriteValue32_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -150,14 +150,14 @@ func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fl
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue32_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitValue32_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -172,14 +172,14 @@ func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fla
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue64_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWriteValue64_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -194,14 +194,14 @@ func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fl
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue64_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitValue64_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -216,14 +216,14 @@ func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fla
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream     CUstream
 		count      uint32
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
 		ret        CUresult
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
-	if err := call(symCuStreamBatchMemOp_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBatchMemOp_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -239,14 +239,14 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue32_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWriteValue32_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -262,14 +262,14 @@ func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, 
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue32_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitValue32_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -285,14 +285,14 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue64_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWriteValue64_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -308,14 +308,14 @@ func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, 
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue64_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitValue64_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -331,14 +331,14 @@ func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, f
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream     CUstream
 		count      uint32
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
 		ret        CUresult
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
-	if err := call(symCuStreamBatchMemOp_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBatchMemOp_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -369,14 +369,14 @@ func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue32_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWriteValue32_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -407,14 +407,14 @@ func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags 
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue32_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitValue32_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -445,14 +445,14 @@ func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWriteValue64_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWriteValue64_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -483,14 +483,14 @@ func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags 
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
-	if err := call(symCuStreamWaitValue64_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitValue64_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -521,14 +521,14 @@ func CuStreamBatchMemOp(stream CUstream, count uint32, paramArray *CUstreamBatch
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 func CuStreamBatchMemOp_v2(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
-	args := struct {
+	args := &struct {
 		stream     CUstream
 		count      uint32
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
 		ret        CUresult
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
-	if err := call(symCuStreamBatchMemOp_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBatchMemOp_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

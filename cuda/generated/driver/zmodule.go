@@ -21,12 +21,12 @@ import "unsafe"
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleLoad(module *CUmodule, fname *byte) error {
-	args := struct {
+	args := &struct {
 		module *CUmodule
 		fname  *byte
 		ret    CUresult
 	}{module: module, fname: fname}
-	if err := call(symCuModuleLoad, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleLoad, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -48,12 +48,12 @@ func CuModuleLoad(module *CUmodule, fname *byte) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		module *CUmodule
 		image  unsafe.Pointer
 		ret    CUresult
 	}{module: module, image: image}
-	if err := call(symCuModuleLoadData, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleLoadData, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -75,7 +75,7 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 // Since CUDA 2.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
-	args := struct {
+	args := &struct {
 		module       *CUmodule
 		image        unsafe.Pointer
 		numOptions   uint32
@@ -83,7 +83,7 @@ func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint3
 		optionValues *uintptr
 		ret          CUresult
 	}{module: module, image: image, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuModuleLoadDataEx, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleLoadDataEx, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -106,12 +106,12 @@ func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint3
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		module   *CUmodule
 		fatCubin unsafe.Pointer
 		ret      CUresult
 	}{module: module, fatCubin: fatCubin}
-	if err := call(symCuModuleLoadFatBinary, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleLoadFatBinary, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -131,11 +131,11 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleUnload(hmod CUmodule) error {
-	args := struct {
+	args := &struct {
 		hmod CUmodule
 		ret  CUresult
 	}{hmod: hmod}
-	if err := call(symCuModuleUnload, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleUnload, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -152,11 +152,11 @@ func CuModuleUnload(hmod CUmodule) error {
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
-	args := struct {
+	args := &struct {
 		mode *CUmoduleLoadingMode
 		ret  CUresult
 	}{mode: mode}
-	if err := call(symCuModuleGetLoadingMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleGetLoadingMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -176,13 +176,13 @@ func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
-	args := struct {
+	args := &struct {
 		hfunc *CUfunction
 		hmod  CUmodule
 		name  *byte
 		ret   CUresult
 	}{hfunc: hfunc, hmod: hmod, name: name}
-	if err := call(symCuModuleGetFunction, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleGetFunction, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -198,12 +198,12 @@ func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetFunctionCount(count *uint32, mod CUmodule) error {
-	args := struct {
+	args := &struct {
 		count *uint32
 		mod   CUmodule
 		ret   CUresult
 	}{count: count, mod: mod}
-	if err := call(symCuModuleGetFunctionCount, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleGetFunctionCount, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -221,13 +221,13 @@ func CuModuleGetFunctionCount(count *uint32, mod CUmodule) error {
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleEnumerateFunctions(functions *CUfunction, numFunctions uint32, mod CUmodule) error {
-	args := struct {
+	args := &struct {
 		functions    *CUfunction
 		numFunctions uint32
 		mod          CUmodule
 		ret          CUresult
 	}{functions: functions, numFunctions: numFunctions, mod: mod}
-	if err := call(symCuModuleEnumerateFunctions, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleEnumerateFunctions, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -263,14 +263,14 @@ func CuModuleGetGlobal(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name *by
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name *byte) error {
-	args := struct {
+	args := &struct {
 		dptr  *CUdeviceptr
 		bytes *uint64
 		hmod  CUmodule
 		name  *byte
 		ret   CUresult
 	}{dptr: dptr, bytes: bytes, hmod: hmod, name: name}
-	if err := call(symCuModuleGetGlobal_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleGetGlobal_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -301,14 +301,14 @@ func CuLinkCreate(numOptions uint32, options *CUjit_option, optionValues *uintpt
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
-	args := struct {
+	args := &struct {
 		numOptions   uint32
 		options      *CUjit_option
 		optionValues *uintptr
 		stateOut     *CUlinkState
 		ret          CUresult
 	}{numOptions: numOptions, options: options, optionValues: optionValues, stateOut: stateOut}
-	if err := call(symCuLinkCreate_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLinkCreate_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -339,7 +339,7 @@ func CuLinkAddData(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer,
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkAddData_v2(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer, size uint64, name *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
-	args := struct {
+	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
 		data         unsafe.Pointer
@@ -350,7 +350,7 @@ func CuLinkAddData_v2(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 		optionValues *uintptr
 		ret          CUresult
 	}{state: state, type_: type_, data: data, size: size, name: name, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuLinkAddData_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLinkAddData_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -382,7 +382,7 @@ func CuLinkAddFile(state CUlinkState, type_ CUjitInputType, path *byte, numOptio
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
-	args := struct {
+	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
 		path         *byte
@@ -391,7 +391,7 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 		optionValues *uintptr
 		ret          CUresult
 	}{state: state, type_: type_, path: path, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuLinkAddFile_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLinkAddFile_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -409,13 +409,13 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64) error {
-	args := struct {
+	args := &struct {
 		state    CUlinkState
 		cubinOut *unsafe.Pointer
 		sizeOut  *uint64
 		ret      CUresult
 	}{state: state, cubinOut: cubinOut, sizeOut: sizeOut}
-	if err := call(symCuLinkComplete, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLinkComplete, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -432,11 +432,11 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkDestroy(state CUlinkState) error {
-	args := struct {
+	args := &struct {
 		state CUlinkState
 		ret   CUresult
 	}{state: state}
-	if err := call(symCuLinkDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLinkDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -451,14 +451,14 @@ func CuLinkDestroy(state CUlinkState) error {
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkCreate_v1(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
-	args := struct {
+	args := &struct {
 		numOptions   uint32
 		options      *CUjit_option
 		optionValues *uintptr
 		stateOut     *CUlinkState
 		ret          CUresult
 	}{numOptions: numOptions, options: options, optionValues: optionValues, stateOut: stateOut}
-	if err := call(symCuLinkCreate_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLinkCreate_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -473,7 +473,7 @@ func CuLinkCreate_v1(numOptions uint32, options *CUjit_option, optionValues *uin
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer, size uint64, name *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
-	args := struct {
+	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
 		data         unsafe.Pointer
@@ -484,7 +484,7 @@ func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 		optionValues *uintptr
 		ret          CUresult
 	}{state: state, type_: type_, data: data, size: size, name: name, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuLinkAddData_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLinkAddData_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -499,7 +499,7 @@ func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
-	args := struct {
+	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
 		path         *byte
@@ -508,7 +508,7 @@ func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 		optionValues *uintptr
 		ret          CUresult
 	}{state: state, type_: type_, path: path, numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuLinkAddFile_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuLinkAddFile_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -523,14 +523,14 @@ func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 func CuModuleGetGlobal_v1(dptr *CUdeviceptr_v1, bytes *uint32, hmod CUmodule, name *byte) error {
-	args := struct {
+	args := &struct {
 		dptr  *CUdeviceptr_v1
 		bytes *uint32
 		hmod  CUmodule
 		name  *byte
 		ret   CUresult
 	}{dptr: dptr, bytes: bytes, hmod: hmod, name: name}
-	if err := call(symCuModuleGetGlobal_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleGetGlobal_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -20,13 +20,13 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuModuleGetTexRef(pTexRef *CUtexref, hmod CUmodule, name *byte) error {
-	args := struct {
+	args := &struct {
 		pTexRef *CUtexref
 		hmod    CUmodule
 		name    *byte
 		ret     CUresult
 	}{pTexRef: pTexRef, hmod: hmod, name: name}
-	if err := call(symCuModuleGetTexRef, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleGetTexRef, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -48,13 +48,13 @@ func CuModuleGetTexRef(pTexRef *CUtexref, hmod CUmodule, name *byte) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuModuleGetSurfRef(pSurfRef *CUsurfref, hmod CUmodule, name *byte) error {
-	args := struct {
+	args := &struct {
 		pSurfRef *CUsurfref
 		hmod     CUmodule
 		name     *byte
 		ret      CUresult
 	}{pSurfRef: pSurfRef, hmod: hmod, name: name}
-	if err := call(symCuModuleGetSurfRef, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuModuleGetSurfRef, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -19,12 +19,12 @@ import "unsafe"
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticastObjectProp) error {
-	args := struct {
+	args := &struct {
 		mcHandle *CUmemGenericAllocationHandle
 		prop     *CUmulticastObjectProp
 		ret      CUresult
 	}{mcHandle: mcHandle, prop: prop}
-	if err := call(symCuMulticastCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMulticastCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -43,12 +43,12 @@ func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticast
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
 		ret      CUresult
 	}{mcHandle: mcHandle, dev: dev}
-	if err := call(symCuMulticastAddDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMulticastAddDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -68,7 +68,7 @@ func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) e
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
-	args := struct {
+	args := &struct {
 		mcHandle  CUmemGenericAllocationHandle
 		mcOffset  uint64
 		memHandle CUmemGenericAllocationHandle
@@ -77,7 +77,7 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 		flags     uint64
 		ret       CUresult
 	}{mcHandle: mcHandle, mcOffset: mcOffset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
-	if err := call(symCuMulticastBindMem, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMulticastBindMem, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -92,7 +92,7 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOffset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
-	args := struct {
+	args := &struct {
 		mcHandle  CUmemGenericAllocationHandle
 		dev       CUdevice
 		mcOffset  uint64
@@ -102,7 +102,7 @@ func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, 
 		flags     uint64
 		ret       CUresult
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
-	if err := call(symCuMulticastBindMem_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMulticastBindMem_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -122,7 +122,7 @@ func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, 
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, memptr CUdeviceptr, size uint64, flags uint64) error {
-	args := struct {
+	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		mcOffset uint64
 		memptr   CUdeviceptr
@@ -130,7 +130,7 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 		flags    uint64
 		ret      CUresult
 	}{mcHandle: mcHandle, mcOffset: mcOffset, memptr: memptr, size: size, flags: flags}
-	if err := call(symCuMulticastBindAddr, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMulticastBindAddr, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -145,7 +145,7 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOffset uint64, memptr CUdeviceptr, size uint64, flags uint64) error {
-	args := struct {
+	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
 		mcOffset uint64
@@ -154,7 +154,7 @@ func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice,
 		flags    uint64
 		ret      CUresult
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, memptr: memptr, size: size, flags: flags}
-	if err := call(symCuMulticastBindAddr_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMulticastBindAddr_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -174,14 +174,14 @@ func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice,
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOffset uint64, size uint64) error {
-	args := struct {
+	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
 		mcOffset uint64
 		size     uint64
 		ret      CUresult
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, size: size}
-	if err := call(symCuMulticastUnbind, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMulticastUnbind, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -201,13 +201,13 @@ func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOf
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastGetGranularity(granularity *uint64, prop *CUmulticastObjectProp, option CUmulticastGranularity_flags) error {
-	args := struct {
+	args := &struct {
 		granularity *uint64
 		prop        *CUmulticastObjectProp
 		option      CUmulticastGranularity_flags
 		ret         CUresult
 	}{granularity: granularity, prop: prop, option: option}
-	if err := call(symCuMulticastGetGranularity, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMulticastGetGranularity, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -19,14 +19,14 @@ import "unsafe"
 //
 // [cudaOccupancyMaxActiveBlocksPerMultiprocessor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaOccupancyMaxActiveBlocksPerMultiprocessor
 func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunction, blockSize int32, dynamicSMemSize uint64) error {
-	args := struct {
+	args := &struct {
 		numBlocks       *int32
 		func_           CUfunction
 		blockSize       int32
 		dynamicSMemSize uint64
 		ret             CUresult
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize}
-	if err := call(symCuOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -48,7 +48,7 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunct
 //
 // [cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
 func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func_ CUfunction, blockSize int32, dynamicSMemSize uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		numBlocks       *int32
 		func_           CUfunction
 		blockSize       int32
@@ -56,7 +56,7 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func
 		flags           uint32
 		ret             CUresult
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize, flags: flags}
-	if err := call(symCuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -77,7 +77,7 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func_ CUfunction, blockSizeToDynamicSMemSize CUoccupancyB2DSize, dynamicSMemSize uint64, blockSizeLimit int32) error {
-	args := struct {
+	args := &struct {
 		minGridSize                *int32
 		blockSize                  *int32
 		func_                      CUfunction
@@ -86,7 +86,7 @@ func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func
 		blockSizeLimit             int32
 		ret                        CUresult
 	}{minGridSize: minGridSize, blockSize: blockSize, func_: func_, blockSizeToDynamicSMemSize: blockSizeToDynamicSMemSize, dynamicSMemSize: dynamicSMemSize, blockSizeLimit: blockSizeLimit}
-	if err := call(symCuOccupancyMaxPotentialBlockSize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuOccupancyMaxPotentialBlockSize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -107,7 +107,7 @@ func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *int32, func_ CUfunction, blockSizeToDynamicSMemSize CUoccupancyB2DSize, dynamicSMemSize uint64, blockSizeLimit int32, flags uint32) error {
-	args := struct {
+	args := &struct {
 		minGridSize                *int32
 		blockSize                  *int32
 		func_                      CUfunction
@@ -117,7 +117,7 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 		flags                      uint32
 		ret                        CUresult
 	}{minGridSize: minGridSize, blockSize: blockSize, func_: func_, blockSizeToDynamicSMemSize: blockSizeToDynamicSMemSize, dynamicSMemSize: dynamicSMemSize, blockSizeLimit: blockSizeLimit, flags: flags}
-	if err := call(symCuOccupancyMaxPotentialBlockSizeWithFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuOccupancyMaxPotentialBlockSizeWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -134,14 +134,14 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfunction, numBlocks int32, blockSize int32) error {
-	args := struct {
+	args := &struct {
 		dynamicSmemSize *uint64
 		func_           CUfunction
 		numBlocks       int32
 		blockSize       int32
 		ret             CUresult
 	}{dynamicSmemSize: dynamicSmemSize, func_: func_, numBlocks: numBlocks, blockSize: blockSize}
-	if err := call(symCuOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -162,13 +162,13 @@ func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfu
 //
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, config *CUlaunchConfig) error {
-	args := struct {
+	args := &struct {
 		clusterSize *int32
 		func_       CUfunction
 		config      *CUlaunchConfig
 		ret         CUresult
 	}{clusterSize: clusterSize, func_: func_, config: config}
-	if err := call(symCuOccupancyMaxPotentialClusterSize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuOccupancyMaxPotentialClusterSize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -189,13 +189,13 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 //
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 func CuOccupancyMaxActiveClusters(numClusters *int32, func_ CUfunction, config *CUlaunchConfig) error {
-	args := struct {
+	args := &struct {
 		numClusters *int32
 		func_       CUfunction
 		config      *CUlaunchConfig
 		ret         CUresult
 	}{numClusters: numClusters, func_: func_, config: config}
-	if err := call(symCuOccupancyMaxActiveClusters, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuOccupancyMaxActiveClusters, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -19,13 +19,13 @@ import "unsafe"
 //
 // [cudaDeviceCanAccessPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceCanAccessPeer
 func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice) error {
-	args := struct {
+	args := &struct {
 		canAccessPeer *int32
 		dev           CUdevice
 		peerDev       CUdevice
 		ret           CUresult
 	}{canAccessPeer: canAccessPeer, dev: dev, peerDev: peerDev}
-	if err := call(symCuDeviceCanAccessPeer, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceCanAccessPeer, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -48,12 +48,12 @@ func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice)
 //
 // [cudaDeviceEnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceEnablePeerAccess
 func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		peerContext CUcontext
 		Flags       uint32
 		ret         CUresult
 	}{peerContext: peerContext, Flags: Flags}
-	if err := call(symCuCtxEnablePeerAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxEnablePeerAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -74,11 +74,11 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 //
 // [cudaDeviceDisablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceDisablePeerAccess
 func CuCtxDisablePeerAccess(peerContext CUcontext) error {
-	args := struct {
+	args := &struct {
 		peerContext CUcontext
 		ret         CUresult
 	}{peerContext: peerContext}
-	if err := call(symCuCtxDisablePeerAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuCtxDisablePeerAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -99,14 +99,14 @@ func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 //
 // [cudaDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetP2PAttribute
 func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevice CUdevice, dstDevice CUdevice) error {
-	args := struct {
+	args := &struct {
 		value     *int32
 		attrib    CUdevice_P2PAttribute
 		srcDevice CUdevice
 		dstDevice CUdevice
 		ret       CUresult
 	}{value: value, attrib: attrib, srcDevice: srcDevice, dstDevice: dstDevice}
-	if err := call(symCuDeviceGetP2PAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetP2PAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -128,7 +128,7 @@ func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevi
 // [cudaDeviceGetP2PAtomicCapabilities]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetP2PAtomicCapabilities
 // [cudaDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetP2PAttribute
 func CuDeviceGetP2PAtomicCapabilities(capabilities *uint32, operations *CUatomicOperation, count uint32, srcDevice CUdevice, dstDevice CUdevice) error {
-	args := struct {
+	args := &struct {
 		capabilities *uint32
 		operations   *CUatomicOperation
 		count        uint32
@@ -136,7 +136,7 @@ func CuDeviceGetP2PAtomicCapabilities(capabilities *uint32, operations *CUatomic
 		dstDevice    CUdevice
 		ret          CUresult
 	}{capabilities: capabilities, operations: operations, count: count, srcDevice: srcDevice, dstDevice: dstDevice}
-	if err := call(symCuDeviceGetP2PAtomicCapabilities, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDeviceGetP2PAtomicCapabilities, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

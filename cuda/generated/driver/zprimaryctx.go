@@ -20,12 +20,12 @@ import "unsafe"
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		pctx *CUcontext
 		dev  CUdevice
 		ret  CUresult
 	}{pctx: pctx, dev: dev}
-	if err := call(symCuDevicePrimaryCtxRetain, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevicePrimaryCtxRetain, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -57,11 +57,11 @@ func CuDevicePrimaryCtxRelease(dev CUdevice) error {
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		dev CUdevice
 		ret CUresult
 	}{dev: dev}
-	if err := call(symCuDevicePrimaryCtxRelease_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevicePrimaryCtxRelease_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -94,12 +94,12 @@ func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags uint32) error {
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
-	args := struct {
+	args := &struct {
 		dev   CUdevice
 		flags uint32
 		ret   CUresult
 	}{dev: dev, flags: flags}
-	if err := call(symCuDevicePrimaryCtxSetFlags_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevicePrimaryCtxSetFlags_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -120,13 +120,13 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
 func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) error {
-	args := struct {
+	args := &struct {
 		dev    CUdevice
 		flags  *uint32
 		active *int32
 		ret    CUresult
 	}{dev: dev, flags: flags, active: active}
-	if err := call(symCuDevicePrimaryCtxGetState, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevicePrimaryCtxGetState, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -161,11 +161,11 @@ func CuDevicePrimaryCtxReset(dev CUdevice) error {
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		dev CUdevice
 		ret CUresult
 	}{dev: dev}
-	if err := call(symCuDevicePrimaryCtxReset_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevicePrimaryCtxReset_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -180,11 +180,11 @@ func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		dev CUdevice
 		ret CUresult
 	}{dev: dev}
-	if err := call(symCuDevicePrimaryCtxRelease_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevicePrimaryCtxRelease_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -199,11 +199,11 @@ func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
-	args := struct {
+	args := &struct {
 		dev CUdevice
 		ret CUresult
 	}{dev: dev}
-	if err := call(symCuDevicePrimaryCtxReset_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevicePrimaryCtxReset_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -218,12 +218,12 @@ func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 func CuDevicePrimaryCtxSetFlags_v1(dev CUdevice, flags uint32) error {
-	args := struct {
+	args := &struct {
 		dev   CUdevice
 		flags uint32
 		ret   CUresult
 	}{dev: dev, flags: flags}
-	if err := call(symCuDevicePrimaryCtxSetFlags_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDevicePrimaryCtxSetFlags_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

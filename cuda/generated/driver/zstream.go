@@ -23,12 +23,12 @@ import "unsafe"
 // [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
 // [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
 func CuStreamCreate(phStream *CUstream, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		phStream *CUstream
 		Flags    uint32
 		ret      CUresult
 	}{phStream: phStream, Flags: Flags}
-	if err := call(symCuStreamCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -52,13 +52,13 @@ func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 //
 // [cudaStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithPriority
 func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32) error {
-	args := struct {
+	args := &struct {
 		phStream *CUstream
 		flags    uint32
 		priority int32
 		ret      CUresult
 	}{phStream: phStream, flags: flags, priority: priority}
-	if err := call(symCuStreamCreateWithPriority, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamCreateWithPriority, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -74,12 +74,12 @@ func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CUstreamCigCaptureParams) error {
-	args := struct {
+	args := &struct {
 		hStream                CUstream
 		streamCigCaptureParams *CUstreamCigCaptureParams
 		ret                    CUresult
 	}{hStream: hStream, streamCigCaptureParams: streamCigCaptureParams}
-	if err := call(symCuStreamBeginCaptureToCig_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginCaptureToCig_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -95,11 +95,11 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamEndCaptureToCig_ptsz(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamEndCaptureToCig_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamEndCaptureToCig_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -115,12 +115,12 @@ func CuStreamEndCaptureToCig_ptsz(hStream CUstream) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetPriority_ptsz(hStream CUstream, priority *int32) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		priority *int32
 		ret      CUresult
 	}{hStream: hStream, priority: priority}
-	if err := call(symCuStreamGetPriority_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetPriority_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -136,12 +136,12 @@ func CuStreamGetPriority_ptsz(hStream CUstream, priority *int32) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		device  *CUdevice
 		ret     CUresult
 	}{hStream: hStream, device: device}
-	if err := call(symCuStreamGetDevice_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetDevice_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -157,12 +157,12 @@ func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetFlags_ptsz(hStream CUstream, flags *uint32) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		flags   *uint32
 		ret     CUresult
 	}{hStream: hStream, flags: flags}
-	if err := call(symCuStreamGetFlags_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetFlags_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -178,12 +178,12 @@ func CuStreamGetFlags_ptsz(hStream CUstream, flags *uint32) error {
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetId_ptsz(hStream CUstream, streamId *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		streamId *uint64
 		ret      CUresult
 	}{hStream: hStream, streamId: streamId}
-	if err := call(symCuStreamGetId_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetId_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -199,12 +199,12 @@ func CuStreamGetId_ptsz(hStream CUstream, streamId *uint64) error {
 // Since CUDA 9.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCtx_ptsz(hStream CUstream, pctx *CUcontext) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		pctx    *CUcontext
 		ret     CUresult
 	}{hStream: hStream, pctx: pctx}
-	if err := call(symCuStreamGetCtx_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCtx_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -220,13 +220,13 @@ func CuStreamGetCtx_ptsz(hStream CUstream, pctx *CUcontext) error {
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx) error {
-	args := struct {
+	args := &struct {
 		hStream   CUstream
 		pCtx      *CUcontext
 		pGreenCtx *CUgreenCtx
 		ret       CUresult
 	}{hStream: hStream, pCtx: pCtx, pGreenCtx: pGreenCtx}
-	if err := call(symCuStreamGetCtx_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCtx_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -242,13 +242,13 @@ func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgree
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		hEvent  CUevent
 		Flags   uint32
 		ret     CUresult
 	}{hStream: hStream, hEvent: hEvent, Flags: Flags}
-	if err := call(symCuStreamWaitEvent_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitEvent_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -264,14 +264,14 @@ func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags uint32) erro
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userData uintptr, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		callback CUstreamCallback
 		userData uintptr
 		flags    uint32
 		ret      CUresult
 	}{hStream: hStream, callback: callback, userData: userData, flags: flags}
-	if err := call(symCuStreamAddCallback_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamAddCallback_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -287,12 +287,12 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 // Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		mode    CUstreamCaptureMode
 		ret     CUresult
 	}{hStream: hStream, mode: mode}
-	if err := call(symCuStreamBeginCapture_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginCapture_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -308,7 +308,7 @@ func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) er
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMode, hGraph CUgraph, callbackFunc CUgraphRecaptureCallback, userData uintptr) error {
-	args := struct {
+	args := &struct {
 		hStream      CUstream
 		mode         CUstreamCaptureMode
 		hGraph       CUgraph
@@ -316,7 +316,7 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 		userData     uintptr
 		ret          CUresult
 	}{hStream: hStream, mode: mode, hGraph: hGraph, callbackFunc: callbackFunc, userData: userData}
-	if err := call(symCuStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -332,7 +332,7 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, mode CUstreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		hStream         CUstream
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -341,7 +341,7 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 		mode            CUstreamCaptureMode
 		ret             CUresult
 	}{hStream: hStream, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
-	if err := call(symCuStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -359,11 +359,11 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 // Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		mode *CUstreamCaptureMode
 		ret  CUresult
 	}{mode: mode}
-	if err := call(symCuThreadExchangeStreamCaptureMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThreadExchangeStreamCaptureMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -379,12 +379,12 @@ func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		phGraph *CUgraph
 		ret     CUresult
 	}{hStream: hStream, phGraph: phGraph}
-	if err := call(symCuStreamEndCapture_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamEndCapture_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -400,12 +400,12 @@ func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureStatus) error {
-	args := struct {
+	args := &struct {
 		hStream       CUstream
 		captureStatus *CUstreamCaptureStatus
 		ret           CUresult
 	}{hStream: hStream, captureStatus: captureStatus}
-	if err := call(symCuStreamIsCapturing_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamIsCapturing_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -421,7 +421,7 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, edgeData_out **CUgraphEdgeData, numDependencies_out *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream             CUstream
 		captureStatus_out   *CUstreamCaptureStatus
 		id_out              *uint64
@@ -431,7 +431,7 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 		numDependencies_out *uint64
 		ret                 CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
-	if err := call(symCuStreamGetCaptureInfo_v3_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCaptureInfo_v3_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -447,7 +447,7 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream         CUstream
 		dependencies    *CUgraphNode
 		dependencyData  *CUgraphEdgeData
@@ -455,7 +455,7 @@ func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *C
 		flags           uint32
 		ret             CUresult
 	}{hStream: hStream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
-	if err := call(symCuStreamUpdateCaptureDependencies_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamUpdateCaptureDependencies_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -471,14 +471,14 @@ func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *C
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		dptr    CUdeviceptr
 		length  uint64
 		flags   uint32
 		ret     CUresult
 	}{hStream: hStream, dptr: dptr, length: length, flags: flags}
-	if err := call(symCuStreamAttachMemAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamAttachMemAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -494,11 +494,11 @@ func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamQuery_ptsz(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamQuery_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamQuery_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -514,11 +514,11 @@ func CuStreamQuery_ptsz(hStream CUstream) error {
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamSynchronize_ptsz(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamSynchronize_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamSynchronize_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -552,11 +552,11 @@ func CuStreamDestroy(hStream CUstream) error {
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamDestroy_v2(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamDestroy_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamDestroy_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -572,12 +572,12 @@ func CuStreamDestroy_v2(hStream CUstream) error {
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamCopyAttributes_ptsz(dst CUstream, src CUstream) error {
-	args := struct {
+	args := &struct {
 		dst CUstream
 		src CUstream
 		ret CUresult
 	}{dst: dst, src: src}
-	if err := call(symCuStreamCopyAttributes_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamCopyAttributes_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -593,13 +593,13 @@ func CuStreamCopyAttributes_ptsz(dst CUstream, src CUstream) error {
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value_out *CUstreamAttrValue) error {
-	args := struct {
+	args := &struct {
 		hStream   CUstream
 		attr      CUstreamAttrID
 		value_out *CUstreamAttrValue
 		ret       CUresult
 	}{hStream: hStream, attr: attr, value_out: value_out}
-	if err := call(symCuStreamGetAttribute_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -615,13 +615,13 @@ func CuStreamGetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value_out 
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		attr    CUstreamAttrID
 		value   *CUstreamAttrValue
 		ret     CUresult
 	}{hStream: hStream, attr: attr, value: value}
-	if err := call(symCuStreamSetAttribute_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamSetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -636,11 +636,11 @@ func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUs
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamDestroy_v1(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamDestroy_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamDestroy_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -663,12 +663,12 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 //
 // [cudaStreamGetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetPriority
 func CuStreamGetPriority(hStream CUstream, priority *int32) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		priority *int32
 		ret      CUresult
 	}{hStream: hStream, priority: priority}
-	if err := call(symCuStreamGetPriority, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetPriority, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -689,12 +689,12 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 //
 // [cudaStreamGetId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetId
 func CuStreamGetId(hStream CUstream, streamId *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		streamId *uint64
 		ret      CUresult
 	}{hStream: hStream, streamId: streamId}
-	if err := call(symCuStreamGetId, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetId, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -716,12 +716,12 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 //
 // [cudaStreamGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetFlags
 func CuStreamGetFlags(hStream CUstream, flags *uint32) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		flags   *uint32
 		ret     CUresult
 	}{hStream: hStream, flags: flags}
-	if err := call(symCuStreamGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -740,12 +740,12 @@ func CuStreamGetFlags(hStream CUstream, flags *uint32) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		device  *CUdevice
 		ret     CUresult
 	}{hStream: hStream, device: device}
-	if err := call(symCuStreamGetDevice, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetDevice, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -770,12 +770,12 @@ func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 // [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
 // [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
 func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		pctx    *CUcontext
 		ret     CUresult
 	}{hStream: hStream, pctx: pctx}
-	if err := call(symCuStreamGetCtx, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCtx, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -790,13 +790,13 @@ func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx) error {
-	args := struct {
+	args := &struct {
 		hStream   CUstream
 		pCtx      *CUcontext
 		pGreenCtx *CUgreenCtx
 		ret       CUresult
 	}{hStream: hStream, pCtx: pCtx, pGreenCtx: pGreenCtx}
-	if err := call(symCuStreamGetCtx_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCtx_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -817,13 +817,13 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 //
 // [cudaStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamWaitEvent
 func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		hEvent  CUevent
 		Flags   uint32
 		ret     CUresult
 	}{hStream: hStream, hEvent: hEvent, Flags: Flags}
-	if err := call(symCuStreamWaitEvent, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamWaitEvent, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -850,14 +850,14 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 //
 // [cudaStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAddCallback
 func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData uintptr, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream  CUstream
 		callback CUstreamCallback
 		userData uintptr
 		flags    uint32
 		ret      CUresult
 	}{hStream: hStream, callback: callback, userData: userData, flags: flags}
-	if err := call(symCuStreamAddCallback, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamAddCallback, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -879,14 +879,14 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 //
 // [cudaStreamAttachMemAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAttachMemAsync
 func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		dptr    CUdeviceptr
 		length  uint64
 		flags   uint32
 		ret     CUresult
 	}{hStream: hStream, dptr: dptr, length: length, flags: flags}
-	if err := call(symCuStreamAttachMemAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamAttachMemAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -908,11 +908,11 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 //
 // [cudaStreamQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamQuery
 func CuStreamQuery(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamQuery, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamQuery, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -933,11 +933,11 @@ func CuStreamQuery(hStream CUstream) error {
 //
 // [cudaStreamSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamSynchronize
 func CuStreamSynchronize(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamSynchronize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamSynchronize, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -952,11 +952,11 @@ func CuStreamSynchronize(hStream CUstream) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCapture_v1(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamBeginCapture_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginCapture_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -972,11 +972,11 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCapture_ptsz(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamBeginCapture_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginCapture_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1007,12 +1007,12 @@ func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
 // Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		mode    CUstreamCaptureMode
 		ret     CUresult
 	}{hStream: hStream, mode: mode}
-	if err := call(symCuStreamBeginCapture_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginCapture_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1031,7 +1031,7 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, mode CUstreamCaptureMode) error {
-	args := struct {
+	args := &struct {
 		hStream         CUstream
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
@@ -1040,7 +1040,7 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 		mode            CUstreamCaptureMode
 		ret             CUresult
 	}{hStream: hStream, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
-	if err := call(symCuStreamBeginCaptureToGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginCaptureToGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1063,7 +1063,7 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, hGraph CUgraph, callbackFunc CUgraphRecaptureCallback, userData uintptr) error {
-	args := struct {
+	args := &struct {
 		hStream      CUstream
 		mode         CUstreamCaptureMode
 		hGraph       CUgraph
@@ -1071,7 +1071,7 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 		userData     uintptr
 		ret          CUresult
 	}{hStream: hStream, mode: mode, hGraph: hGraph, callbackFunc: callbackFunc, userData: userData}
-	if err := call(symCuStreamBeginRecaptureToGraph, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginRecaptureToGraph, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1090,12 +1090,12 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		phGraph *CUgraph
 		ret     CUresult
 	}{hStream: hStream, phGraph: phGraph}
-	if err := call(symCuStreamEndCapture, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamEndCapture, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1113,12 +1113,12 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus) error {
-	args := struct {
+	args := &struct {
 		hStream       CUstream
 		captureStatus *CUstreamCaptureStatus
 		ret           CUresult
 	}{hStream: hStream, captureStatus: captureStatus}
-	if err := call(symCuStreamIsCapturing, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamIsCapturing, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1133,13 +1133,13 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 // Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream           CUstream
 		captureStatus_out *CUstreamCaptureStatus
 		id_out            *uint64
 		ret               CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out}
-	if err := call(symCuStreamGetCaptureInfo_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCaptureInfo_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1155,13 +1155,13 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 // Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream           CUstream
 		captureStatus_out *CUstreamCaptureStatus
 		id_out            *uint64
 		ret               CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out}
-	if err := call(symCuStreamGetCaptureInfo_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCaptureInfo_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1176,7 +1176,7 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, numDependencies_out *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream             CUstream
 		captureStatus_out   *CUstreamCaptureStatus
 		id_out              *uint64
@@ -1185,7 +1185,7 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 		numDependencies_out *uint64
 		ret                 CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
-	if err := call(symCuStreamGetCaptureInfo_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCaptureInfo_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1201,7 +1201,7 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, numDependencies_out *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream             CUstream
 		captureStatus_out   *CUstreamCaptureStatus
 		id_out              *uint64
@@ -1210,7 +1210,7 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 		numDependencies_out *uint64
 		ret                 CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
-	if err := call(symCuStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1240,7 +1240,7 @@ func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCapture
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, edgeData_out **CUgraphEdgeData, numDependencies_out *uint64) error {
-	args := struct {
+	args := &struct {
 		hStream             CUstream
 		captureStatus_out   *CUstreamCaptureStatus
 		id_out              *uint64
@@ -1250,7 +1250,7 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 		numDependencies_out *uint64
 		ret                 CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
-	if err := call(symCuStreamGetCaptureInfo_v3, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetCaptureInfo_v3, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1265,12 +1265,12 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamCopyAttributes(dstStream CUstream, srcStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dstStream CUstream
 		srcStream CUstream
 		ret       CUresult
 	}{dstStream: dstStream, srcStream: srcStream}
-	if err := call(symCuStreamCopyAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1286,13 +1286,13 @@ func CuStreamCopyAttributes(dstStream CUstream, srcStream CUstream) error {
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		attr    CUstreamAttrID
 		value   *CUstreamAttrValue
 		ret     CUresult
 	}{hStream: hStream, attr: attr, value: value}
-	if err := call(symCuStreamGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1308,13 +1308,13 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, param *CUstreamAttrValue) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		attr    CUstreamAttrID
 		param   *CUstreamAttrValue
 		ret     CUresult
 	}{hStream: hStream, attr: attr, param: param}
-	if err := call(symCuStreamSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1329,14 +1329,14 @@ func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, param *CUstream
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgraphNode, numDependencies uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream         CUstream
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		flags           uint32
 		ret             CUresult
 	}{hStream: hStream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
-	if err := call(symCuStreamUpdateCaptureDependencies_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamUpdateCaptureDependencies_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1352,14 +1352,14 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgraphNode, numDependencies uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream         CUstream
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		flags           uint32
 		ret             CUresult
 	}{hStream: hStream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
-	if err := call(symCuStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1389,7 +1389,7 @@ func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNo
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
-	args := struct {
+	args := &struct {
 		hStream         CUstream
 		dependencies    *CUgraphNode
 		dependencyData  *CUgraphEdgeData
@@ -1397,7 +1397,7 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 		flags           uint32
 		ret             CUresult
 	}{hStream: hStream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
-	if err := call(symCuStreamUpdateCaptureDependencies_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamUpdateCaptureDependencies_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1417,12 +1417,12 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstreamCigCaptureParams) error {
-	args := struct {
+	args := &struct {
 		hStream                CUstream
 		streamCigCaptureParams *CUstreamCigCaptureParams
 		ret                    CUresult
 	}{hStream: hStream, streamCigCaptureParams: streamCigCaptureParams}
-	if err := call(symCuStreamBeginCaptureToCig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamBeginCaptureToCig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -1441,11 +1441,11 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 func CuStreamEndCaptureToCig(hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		hStream CUstream
 		ret     CUresult
 	}{hStream: hStream}
-	if err := call(symCuStreamEndCaptureToCig, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuStreamEndCaptureToCig, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

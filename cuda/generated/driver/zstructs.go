@@ -7,9 +7,13 @@ import (
 	"unsafe"
 )
 
-// CUuuid is the struct CUuuid.
+// CUuuid is the 16-byte identity of a device, in the order in which nvidia-smi -L prints it after
+// "GPU-" or "MIG-".
+//
+// It stays the same across processes, reboots and renumbering, which ordinals do not.
 type CUuuid struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// the identity; char is signed in C, so convert each to byte before printing
 	Bytes [16]byte
 }
 
@@ -31,7 +35,14 @@ type CUipcMemHandle struct {
 	Reserved [64]byte
 }
 
-// CUstreamBatchMemOpParams is the union CUstreamBatchMemOpParams_v1.
+// CUstreamBatchMemOpParams is one operation of a batch that [CuStreamBatchMemOp] puts into a
+// stream.
+//
+// Set the operation first: it lies at the start of every member and tells the driver which one to
+// read. Zero the whole union before use; the members are of different lengths.
+//
+// From Go: an array of these is read during the call and may be Go memory. The words at the
+// addresses must stay until the stream has passed the operation.
 //
 // It is a union of 48 bytes: its members overlap, and a method gives the address of each.
 type CUstreamBatchMemOpParams struct {
@@ -39,59 +50,64 @@ type CUstreamBatchMemOpParams struct {
 	data [6]uint64
 }
 
-// Operation is the member operation, inside u.
+// which member is meant; the same memory as the operation inside each member
 func (u *CUstreamBatchMemOpParams) Operation() *CUstreamBatchMemOpType {
 	return (*CUstreamBatchMemOpType)(unsafe.Pointer(u))
 }
 
-// WaitValue is the member waitValue, inside u.
+// for the two waits
 func (u *CUstreamBatchMemOpParams) WaitValue() *CUstreamBatchMemOpParams_waitValue {
 	return (*CUstreamBatchMemOpParams_waitValue)(unsafe.Pointer(u))
 }
 
-// WriteValue is the member writeValue, inside u.
+// for the two stores
 func (u *CUstreamBatchMemOpParams) WriteValue() *CUstreamBatchMemOpParams_writeValue {
 	return (*CUstreamBatchMemOpParams_writeValue)(unsafe.Pointer(u))
 }
 
-// FlushRemoteWrites is the member flushRemoteWrites, inside u.
+// for the flush of other devices' writes
 func (u *CUstreamBatchMemOpParams) FlushRemoteWrites() *CUstreamBatchMemOpParams_flushRemoteWrites {
 	return (*CUstreamBatchMemOpParams_flushRemoteWrites)(unsafe.Pointer(u))
 }
 
-// MemoryBarrier is the member memoryBarrier, inside u.
+// for the fence; the first version of the functions does not know it
 func (u *CUstreamBatchMemOpParams) MemoryBarrier() *CUstreamBatchMemOpParams_memoryBarrier {
 	return (*CUstreamBatchMemOpParams_memoryBarrier)(unsafe.Pointer(u))
 }
 
-// AtomicReduction is the member atomicReduction, inside u.
+// for the atomic reduction
 func (u *CUstreamBatchMemOpParams) AtomicReduction() *CUstreamBatchMemOpParams_atomicReduction {
 	return (*CUstreamBatchMemOpParams_atomicReduction)(unsafe.Pointer(u))
 }
 
-// Pad is the member pad, inside u.
+// makes the union 48 bytes long
 func (u *CUstreamBatchMemOpParams) Pad() *[6]uint64 {
 	return (*[6]uint64)(unsafe.Pointer(u))
 }
 
 // CUstreamBatchMemOpParams_waitValue is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_waitValue struct {
-	_         structs.HostLayout
+	_ structs.HostLayout
+	// [CU_STREAM_MEM_OP_WAIT_VALUE_32] or [CU_STREAM_MEM_OP_WAIT_VALUE_64]
 	Operation CUstreamBatchMemOpType
 	_         [4]byte
-	Address   CUdeviceptr
-	anon2     CUstreamBatchMemOpParams_waitValue_anon2
-	Flags     uint32
-	_         [4]byte
-	Alias     CUdeviceptr
+	// the word to watch, as a device address, at a multiple of its size. Managed memory is refused;
+	// pinned host memory is given by its device address
+	Address CUdeviceptr
+	anon2   CUstreamBatchMemOpParams_waitValue_anon2
+	// the comparison, of [CUstreamWaitValue_flags]
+	Flags uint32
+	_     [4]byte
+	// the driver's own; leave it
+	Alias CUdeviceptr
 }
 
-// Value is the member value, inside u.
+// what to compare with, for the wait on 4 bytes
 func (u *CUstreamBatchMemOpParams_waitValue) Value() *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Value64 is the member value64, inside u.
+// what to compare with, for the wait on 8 bytes
 func (u *CUstreamBatchMemOpParams_waitValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -104,34 +120,38 @@ type CUstreamBatchMemOpParams_waitValue_anon2 struct {
 	data [1]uint64
 }
 
-// Value is the member value, inside u.
+// what to compare with, for the wait on 4 bytes
 func (u *CUstreamBatchMemOpParams_waitValue_anon2) Value() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
-// Value64 is the member value64, inside u.
+// what to compare with, for the wait on 8 bytes
 func (u *CUstreamBatchMemOpParams_waitValue_anon2) Value64() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
 
 // CUstreamBatchMemOpParams_writeValue is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_writeValue struct {
-	_         structs.HostLayout
+	_ structs.HostLayout
+	// [CU_STREAM_MEM_OP_WRITE_VALUE_32] or [CU_STREAM_MEM_OP_WRITE_VALUE_64]
 	Operation CUstreamBatchMemOpType
 	_         [4]byte
-	Address   CUdeviceptr
-	anon2     CUstreamBatchMemOpParams_writeValue_anon2
-	Flags     uint32
-	_         [4]byte
-	Alias     CUdeviceptr
+	// where the word goes, a device address at a multiple of its size
+	Address CUdeviceptr
+	anon2   CUstreamBatchMemOpParams_writeValue_anon2
+	// fenced or not, of [CUstreamWriteValue_flags]
+	Flags uint32
+	_     [4]byte
+	// used inside the driver; any content will do
+	Alias CUdeviceptr
 }
 
-// Value is the member value, inside u.
+// the word, for the store of 4 bytes
 func (u *CUstreamBatchMemOpParams_writeValue) Value() *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Value64 is the member value64, inside u.
+// the word, for the store of 8 bytes
 func (u *CUstreamBatchMemOpParams_writeValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -144,40 +164,51 @@ type CUstreamBatchMemOpParams_writeValue_anon2 struct {
 	data [1]uint64
 }
 
-// Value is the member value, inside u.
+// the word, for the store of 4 bytes
 func (u *CUstreamBatchMemOpParams_writeValue_anon2) Value() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
-// Value64 is the member value64, inside u.
+// the word, for the store of 8 bytes
 func (u *CUstreamBatchMemOpParams_writeValue_anon2) Value64() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
 
 // CUstreamBatchMemOpParams_flushRemoteWrites is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_flushRemoteWrites struct {
-	_         structs.HostLayout
+	_ structs.HostLayout
+	// [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES]
 	Operation CUstreamBatchMemOpType
-	Flags     uint32
+	// 0
+	Flags uint32
 }
 
 // CUstreamBatchMemOpParams_memoryBarrier is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_memoryBarrier struct {
-	_         structs.HostLayout
+	_ structs.HostLayout
+	// [CU_STREAM_MEM_OP_BARRIER]
 	Operation CUstreamBatchMemOpType
-	Flags     uint32
+	// the scope, of [CUstreamMemoryBarrier_flags]
+	Flags uint32
 }
 
 // CUstreamBatchMemOpParams_atomicReduction is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_atomicReduction struct {
-	_           structs.HostLayout
-	Operation   CUstreamBatchMemOpType
-	Flags       uint32
+	_ structs.HostLayout
+	// [CU_STREAM_MEM_OP_ATOMIC_REDUCTION]
+	Operation CUstreamBatchMemOpType
+	// 0
+	Flags uint32
+	// how operand and memory are combined
 	ReductionOp CUstreamAtomicReductionOpType
-	DataType    CUstreamAtomicReductionDataType
-	Address     CUdeviceptr
-	Value       uint64
-	Alias       CUdeviceptr
+	// how wide the word is
+	DataType CUstreamAtomicReductionDataType
+	// the word in memory, at a multiple of its size
+	Address CUdeviceptr
+	// the operand
+	Value uint64
+	// belongs to the driver, needs no value
+	Alias CUdeviceptr
 }
 
 // CUDA_BATCH_MEM_OP_NODE_PARAMS is the struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1.
@@ -202,11 +233,14 @@ type CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 struct {
 	_          [4]byte
 }
 
-// CUasyncNotificationInfo is the struct CUasyncNotificationInfo.
+// CUasyncNotificationInfo is what a notification callback is told; it is valid until the callback
+// returns.
 type CUasyncNotificationInfo struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// which notification it is, and so which member of info counts
 	Type CUasyncNotificationType
 	_    [4]byte
+	// the details
 	Info CUasyncNotificationInfo_info
 }
 
@@ -218,41 +252,66 @@ type CUasyncNotificationInfo_info struct {
 	data [1]uint64
 }
 
-// OverBudget is the member overBudget, inside u.
+// for [CU_ASYNC_NOTIFICATION_TYPE_OVER_BUDGET]
 func (u *CUasyncNotificationInfo_info) OverBudget() *CUasyncNotificationInfo_info_overBudget {
 	return (*CUasyncNotificationInfo_info_overBudget)(unsafe.Pointer(u))
 }
 
 // CUasyncNotificationInfo_info_overBudget is a struct inside [CUasyncNotificationInfo_info].
 type CUasyncNotificationInfo_info_overBudget struct {
-	_               structs.HostLayout
+	_ structs.HostLayout
+	// how many bytes the allocations are beyond the budget
 	BytesOverBudget uint64
 }
 
-// CUdevprop is the struct CUdevprop_v1.
+// CUdevprop is the set of ten limits that the driver's first version knew, all of them device
+// attributes today.
+//
+// Use [CuDeviceGetAttribute]; the struct is never extended.
 type CUdevprop struct {
-	_                   structs.HostLayout
-	MaxThreadsPerBlock  int32
-	MaxThreadsDim       [3]int32
-	MaxGridSize         [3]int32
-	SharedMemPerBlock   int32
+	_ structs.HostLayout
+	// threads in a block over all its dimensions
+	MaxThreadsPerBlock int32
+	// extents of a block in x, y and z
+	MaxThreadsDim [3]int32
+	// extents of a grid in x, y and z
+	MaxGridSize [3]int32
+	// bytes of shared memory of a block without permission for more
+	SharedMemPerBlock int32
+	// bytes of constant memory of a module
 	TotalConstantMemory int32
-	SIMDWidth           int32
-	MemPitch            int32
-	RegsPerBlock        int32
-	ClockRate           int32
-	TextureAlign        int32
+	// threads of a warp
+	SIMDWidth int32
+	// bytes between rows that copies accept
+	MemPitch int32
+	// registers of 32 bits for a block
+	RegsPerBlock int32
+	// highest clock of the multiprocessors in kHz
+	ClockRate int32
+	// bytes to which the address of a texture's linear memory must be aligned
+	TextureAlign int32
 }
 
-// CUaccessPolicyWindow is the struct CUaccessPolicyWindow_v1.
+// CUaccessPolicyWindow is a range of device addresses whose accesses get a preference of their own
+// in the L2 cache.
+//
+// It does nothing until part of the cache is set aside by [CU_LIMIT_PERSISTING_L2_CACHE_SIZE],
+// which is 0 at first. A stream or kernel has one window. Lines stay persistent after the window is
+// gone; [CuCtxResetPersistingL2Cache] frees them. It changes speed only, never results.
 type CUaccessPolicyWindow struct {
-	_         structs.HostLayout
-	Base_ptr  unsafe.Pointer
+	_ structs.HostLayout
+	// the first byte, a device address; the driver may round it
+	Base_ptr unsafe.Pointer
+	// length, at most [CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE]; 0 means no window
 	Num_bytes uint64
-	HitRatio  float32
-	HitProp   CUaccessProperty
-	MissProp  CUaccessProperty
-	_         [4]byte
+	// the share of the lines, from 0 to 1, that get hitProp; which ones is up to the hardware. Choose
+	// it such that the share fits into what is set aside, or lines push each other out
+	HitRatio float32
+	// for that share of the accesses
+	HitProp CUaccessProperty
+	// for the others; normal or streaming, not persisting
+	MissProp CUaccessProperty
+	_        [4]byte
 }
 
 // CUDA_KERNEL_NODE_PARAMS_v1 is the struct CUDA_KERNEL_NODE_PARAMS_v1.
@@ -404,14 +463,24 @@ type CUDA_GRAPH_INSTANTIATE_PARAMS struct {
 	_             [4]byte
 }
 
-// CUlaunchMemSyncDomainMap is the struct CUlaunchMemSyncDomainMap.
+// CUlaunchMemSyncDomainMap is the pair of hardware domains that the two logical memory domains mean
+// for a stream or a kernel.
+//
+// Numbers are below [CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT], which is 4 on devices of compute
+// capability 9.0 and 1 where there are no domains. Unset, the map is 0 and 1.
 type CUlaunchMemSyncDomainMap struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// hardware domain of the default one
 	Default_ uint8
-	Remote   uint8
+	// hardware domain of the remote one
+	Remote uint8
 }
 
-// CUlaunchAttributeValue is the union CUlaunchAttributeValue.
+// CUlaunchAttributeValue is the value of a launch attribute; the [CUlaunchAttributeID] beside it
+// says which member counts.
+//
+// All members begin at the same address. Zero the union before one is set: what is left over from
+// another member is read as part of this one.
 //
 // It is a union of 64 bytes: its members overlap, and a method gives the address of each.
 type CUlaunchAttributeValue struct {
@@ -419,92 +488,93 @@ type CUlaunchAttributeValue struct {
 	data [8]uint64
 }
 
-// Pad is the member pad, inside u.
+// the 64 bytes that every version of the union has
 func (u *CUlaunchAttributeValue) Pad() *[64]byte {
 	return (*[64]byte)(unsafe.Pointer(u))
 }
 
-// AccessPolicyWindow is the member accessPolicyWindow, inside u.
+// the window; all zero, or a length of 0, takes it away
 func (u *CUlaunchAttributeValue) AccessPolicyWindow() *CUaccessPolicyWindow {
 	return (*CUaccessPolicyWindow)(unsafe.Pointer(u))
 }
 
-// Cooperative is the member cooperative, inside u.
+// 1 for a cooperative launch
 func (u *CUlaunchAttributeValue) Cooperative() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// SyncPolicy is the member syncPolicy, inside u.
+// the way of waiting
 func (u *CUlaunchAttributeValue) SyncPolicy() *CUsynchronizationPolicy {
 	return (*CUsynchronizationPolicy)(unsafe.Pointer(u))
 }
 
-// ClusterDim is the member clusterDim, inside u.
+// the size of a cluster in blocks; the product is at most 8 to be portable, 16 with permission on
+// some devices
 func (u *CUlaunchAttributeValue) ClusterDim() *CUlaunchAttributeValue_clusterDim {
 	return (*CUlaunchAttributeValue_clusterDim)(unsafe.Pointer(u))
 }
 
-// ClusterSchedulingPolicyPreference is the member clusterSchedulingPolicyPreference, inside u.
+// the wish, [CUclusterSchedulingPolicy]
 func (u *CUlaunchAttributeValue) ClusterSchedulingPolicyPreference() *CUclusterSchedulingPolicy {
 	return (*CUclusterSchedulingPolicy)(unsafe.Pointer(u))
 }
 
-// ProgrammaticStreamSerializationAllowed is the member programmaticStreamSerializationAllowed, inside u.
+// 1 lets the kernel overlap with the end of the one before it
 func (u *CUlaunchAttributeValue) ProgrammaticStreamSerializationAllowed() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// ProgrammaticEvent is the member programmaticEvent, inside u.
+// the event that blocks trigger while they run
 func (u *CUlaunchAttributeValue) ProgrammaticEvent() *CUlaunchAttributeValue_programmaticEvent {
 	return (*CUlaunchAttributeValue_programmaticEvent)(unsafe.Pointer(u))
 }
 
-// LaunchCompletionEvent is the member launchCompletionEvent, inside u.
+// the event that fires when the blocks have begun
 func (u *CUlaunchAttributeValue) LaunchCompletionEvent() *CUlaunchAttributeValue_launchCompletionEvent {
 	return (*CUlaunchAttributeValue_launchCompletionEvent)(unsafe.Pointer(u))
 }
 
-// Priority is the member priority, inside u.
+// the number, within the range of [CuCtxGetStreamPriorityRange]; lower means sooner
 func (u *CUlaunchAttributeValue) Priority() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// MemSyncDomainMap is the member memSyncDomainMap, inside u.
+// the two hardware domains
 func (u *CUlaunchAttributeValue) MemSyncDomainMap() *CUlaunchMemSyncDomainMap {
 	return (*CUlaunchMemSyncDomainMap)(unsafe.Pointer(u))
 }
 
-// MemSyncDomain is the member memSyncDomain, inside u.
+// which of the two logical domains
 func (u *CUlaunchAttributeValue) MemSyncDomain() *CUlaunchMemSyncDomain {
 	return (*CUlaunchMemSyncDomain)(unsafe.Pointer(u))
 }
 
-// PreferredClusterDim is the member preferredClusterDim, inside u.
+// the larger cluster, a multiple of clusterDim in x and y
 func (u *CUlaunchAttributeValue) PreferredClusterDim() *CUlaunchAttributeValue_preferredClusterDim {
 	return (*CUlaunchAttributeValue_preferredClusterDim)(unsafe.Pointer(u))
 }
 
-// DeviceUpdatableKernelNode is the member deviceUpdatableKernelNode, inside u.
+// both a wish and an answer
 func (u *CUlaunchAttributeValue) DeviceUpdatableKernelNode() *CUlaunchAttributeValue_deviceUpdatableKernelNode {
 	return (*CUlaunchAttributeValue_deviceUpdatableKernelNode)(unsafe.Pointer(u))
 }
 
-// SharedMemCarveout is the member sharedMemCarveout, inside u.
+// percent of the common memory, 0 to 100
 func (u *CUlaunchAttributeValue) SharedMemCarveout() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
-// NvlinkUtilCentricScheduling is the member nvlinkUtilCentricScheduling, inside u.
+// 0 or 1
 func (u *CUlaunchAttributeValue) NvlinkUtilCentricScheduling() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
-// PortableClusterSizeMode is the member portableClusterSizeMode, inside u.
+// permission for large clusters, per launch
 func (u *CUlaunchAttributeValue) PortableClusterSizeMode() *CUlaunchAttributePortableClusterMode {
 	return (*CUlaunchAttributePortableClusterMode)(unsafe.Pointer(u))
 }
 
-// SharedMemoryMode is the member sharedMemoryMode, inside u.
+// permission for large shared memory, per launch
 func (u *CUlaunchAttributeValue) SharedMemoryMode() *CUsharedMemoryMode {
 	return (*CUsharedMemoryMode)(unsafe.Pointer(u))
 }
@@ -512,23 +582,31 @@ func (u *CUlaunchAttributeValue) SharedMemoryMode() *CUsharedMemoryMode {
 // CUlaunchAttributeValue_clusterDim is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_clusterDim struct {
 	_ structs.HostLayout
+	// blocks in x, a divisor of the grid's extent in x
 	X uint32
+	// blocks in y, a divisor of the grid's extent in y
 	Y uint32
+	// blocks in z, a divisor of the grid's extent in z
 	Z uint32
 }
 
 // CUlaunchAttributeValue_programmaticEvent is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_programmaticEvent struct {
-	_                   structs.HostLayout
-	Event               CUevent
-	Flags               int32
+	_ structs.HostLayout
+	// an event of this process, without timing
+	Event CUevent
+	// as for [CuEventRecordWithFlags], the external flag excepted
+	Flags int32
+	// 1 has each block trigger it as it begins, without code in the kernel
 	TriggerAtBlockStart int32
 }
 
 // CUlaunchAttributeValue_launchCompletionEvent is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_launchCompletionEvent struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// an event of this process, without timing
 	Event CUevent
+	// record flags; the external one is not accepted
 	Flags int32
 	_     [4]byte
 }
@@ -536,54 +614,86 @@ type CUlaunchAttributeValue_launchCompletionEvent struct {
 // CUlaunchAttributeValue_preferredClusterDim is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_preferredClusterDim struct {
 	_ structs.HostLayout
+	// blocks in x, which must divide the grid too
 	X uint32
+	// blocks in y, which must divide the grid too
 	Y uint32
+	// the same as clusterDim's
 	Z uint32
 }
 
 // CUlaunchAttributeValue_deviceUpdatableKernelNode is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_deviceUpdatableKernelNode struct {
-	_               structs.HostLayout
+	_ structs.HostLayout
+	// 1 to ask for it; 0 is refused once it was granted
 	DeviceUpdatable int32
 	_               [4]byte
-	DevNode         CUgraphDeviceNode
+	// receives the handle that device code updates the node by
+	DevNode CUgraphDeviceNode
 }
 
-// CUlaunchAttribute is the struct CUlaunchAttribute.
+// CUlaunchAttribute is one entry of a launch's list of attributes: a name and its value.
 type CUlaunchAttribute struct {
-	_     structs.HostLayout
-	Id    CUlaunchAttributeID
-	Pad   [4]byte
+	_ structs.HostLayout
+	// which property, and so which member of the value is read
+	Id CUlaunchAttributeID
+	// fills up to the value, which begins at byte 8
+	Pad [4]byte
+	// the property's value. After the call it may hold an answer, as for a device-updatable node
 	Value CUlaunchAttributeValue
 }
 
-// CUlaunchConfig is the struct CUlaunchConfig.
+// CUlaunchConfig is everything about a kernel launch but the kernel and its arguments.
+//
+// The launch is refused with [CUDA_ERROR_INVALID_VALUE] when an extent is 0 or beyond the device's
+// limits, and with [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES] when a block of this size finds too few
+// registers on a multiprocessor.
+//
+// From Go: read during the call; config and its attributes may lie in Go memory, with a
+// [runtime.Pinner] on the array since the struct holds a pointer to it.
 type CUlaunchConfig struct {
-	_              structs.HostLayout
-	GridDimX       uint32
-	GridDimY       uint32
-	GridDimZ       uint32
-	BlockDimX      uint32
-	BlockDimY      uint32
-	BlockDimZ      uint32
+	_ structs.HostLayout
+	// blocks in x, up to 2147483647; a multiple of the cluster's extent where there are clusters
+	GridDimX uint32
+	// blocks in y, up to 65535
+	GridDimY uint32
+	// blocks in z, up to 65535
+	GridDimZ uint32
+	// threads of a block in x, up to 1024; the product of the three is limited to 1024 as well
+	BlockDimX uint32
+	// threads of a block in y, up to 1024
+	BlockDimY uint32
+	// threads of a block in z, up to 64
+	BlockDimZ uint32
+	// dynamic shared memory of each block, in bytes, beside what the kernel declares. Above 48 KiB the
+	// kernel needs [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] raised first
 	SharedMemBytes uint32
 	_              [4]byte
-	HStream        CUstream
-	Attrs          *CUlaunchAttribute
-	NumAttrs       uint32
-	_              [4]byte
+	// where to enqueue; 0 is the default stream
+	HStream CUstream
+	// the attributes, nil if there are none
+	Attrs *CUlaunchAttribute
+	// how many there are
+	NumAttrs uint32
+	_        [4]byte
 }
 
-// CUexecAffinitySmCount is the struct CUexecAffinitySmCount_v1.
+// CUexecAffinitySmCount is a number of multiprocessors to which a context is restricted.
 type CUexecAffinitySmCount struct {
-	_   structs.HostLayout
+	_ structs.HostLayout
+	// at least so many are granted; the driver rounds up to what the hardware can divide
 	Val uint32
 }
 
-// CUexecAffinityParam is the struct CUexecAffinityParam_v1.
+// CUexecAffinityParam is one restriction for a new context, of which there is one kind so far.
+//
+// It needs the Multi-Process Service; without it a creation that asks for it fails with
+// [CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY]. Green contexts divide a device without that service.
 type CUexecAffinityParam struct {
-	_     structs.HostLayout
-	Type  CUexecAffinityType
+	_ structs.HostLayout
+	// the kind, and so the member of param that is read
+	Type CUexecAffinityType
+	// the restriction itself
 	Param CUexecAffinityParam_param
 }
 
@@ -595,50 +705,76 @@ type CUexecAffinityParam_param struct {
 	data [1]uint32
 }
 
-// SmCount is the member smCount, inside u.
+// for [CU_EXEC_AFFINITY_TYPE_SM_COUNT]
 func (u *CUexecAffinityParam_param) SmCount() *CUexecAffinitySmCount {
 	return (*CUexecAffinitySmCount)(unsafe.Pointer(u))
 }
 
-// CUctxCigParam is the struct CUctxCigParam.
+// CUctxCigParam is the graphics queue with which a new context will share the device, so that CUDA
+// and graphics work need not switch contexts.
+//
+// Ask [CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED] or [CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED]
+// first.
 type CUctxCigParam struct {
-	_              structs.HostLayout
+	_ structs.HostLayout
+	// what the pointer is
 	SharedDataType CUcigDataType
 	_              [4]byte
-	SharedData     unsafe.Pointer
+	// the queue or the data block; it must stay for the life of the context
+	SharedData unsafe.Pointer
 }
 
-// CUctxCreateParams is the struct CUctxCreateParams.
+// CUctxCreateParams is what the newest variant of [CuCtxCreate] takes beyond flags: either
+// restrictions or a graphics queue.
+//
+// All zero makes an ordinary context. Both at once are refused.
+//
+// From Go: read during the call. The pointers inside need a [runtime.Pinner], or C memory.
 type CUctxCreateParams struct {
-	_                     structs.HostLayout
-	ExecAffinityParams    *CUexecAffinityParam
+	_ structs.HostLayout
+	// the restrictions, or nil
+	ExecAffinityParams *CUexecAffinityParam
+	// how many; 0 with nil
 	NumExecAffinityParams int32
 	_                     [4]byte
-	CigParams             *CUctxCigParam
+	// the graphics queue, or nil
+	CigParams *CUctxCigParam
 }
 
-// CUstreamCigParam is the struct CUstreamCigParam.
+// CUstreamCigParam is the graphics command list that takes up a stream's work instead of a CUDA
+// graph.
 type CUstreamCigParam struct {
-	_                    structs.HostLayout
+	_ structs.HostLayout
+	// what the pointer points to
 	StreamSharedDataType CUstreamCigDataType
 	_                    [4]byte
-	StreamSharedData     unsafe.Pointer
+	// the command list or buffer of the graphics API. CUDA does not keep it alive: the program does,
+	// until the capture has ended
+	StreamSharedData unsafe.Pointer
 }
 
-// CUstreamCigCaptureParams is the struct CUstreamCigCaptureParams.
+// CUstreamCigCaptureParams is the argument of [CuStreamBeginCaptureToCig]: one pointer to the
+// graphics command list.
 type CUstreamCigCaptureParams struct {
-	_               structs.HostLayout
+	_ structs.HostLayout
+	// must not be nil
 	StreamCigParams *CUstreamCigParam
 }
 
-// CUlibraryHostUniversalFunctionAndDataTable is the struct
-// CUlibraryHostUniversalFunctionAndDataTable.
+// CUlibraryHostUniversalFunctionAndDataTable is a pair of tables in host memory by which device
+// code of a library finds functions and data of the host program.
+//
+// It is made for code that compilers generate. NVIDIA documents nothing about the tables' contents.
 type CUlibraryHostUniversalFunctionAndDataTable struct {
-	_                  structs.HostLayout
-	FunctionTable      unsafe.Pointer
+	_ structs.HostLayout
+	// the functions
+	FunctionTable unsafe.Pointer
+	// bytes of that table
 	FunctionWindowSize uint64
-	DataTable          unsafe.Pointer
-	DataWindowSize     uint64
+	// the data
+	DataTable unsafe.Pointer
+	// bytes of that table
+	DataWindowSize uint64
 }
 
 // CUDA_MEMCPY2D is the struct CUDA_MEMCPY2D_v2.
@@ -920,20 +1056,35 @@ type CUDA_POINTER_ATTRIBUTE_P2P_TOKENS struct {
 	_            [4]byte
 }
 
-// CUDA_LAUNCH_PARAMS is the struct CUDA_LAUNCH_PARAMS_v1.
+// CUDA_LAUNCH_PARAMS is one device's part of a cooperative launch over several devices.
+//
+// That way of launching has been given up: the runtime's 13.0 has neither function nor type, and
+// the driver's [CuLaunchCooperativeKernelMultiDevice] asks for the same kernel, grid and block on
+// every device and a stream created on each. Use one cooperative launch a device, and peer memory
+// to synchronize.
 type CUDA_LAUNCH_PARAMS struct {
-	_              structs.HostLayout
-	Function       CUfunction
-	GridDimX       uint32
-	GridDimY       uint32
-	GridDimZ       uint32
-	BlockDimX      uint32
-	BlockDimY      uint32
-	BlockDimZ      uint32
+	_ structs.HostLayout
+	// the kernel, of the device at hand
+	Function CUfunction
+	// blocks in x; the same in every part
+	GridDimX uint32
+	// blocks in y; the same in every part
+	GridDimY uint32
+	// blocks in z; the same in every part
+	GridDimZ uint32
+	// threads in x; the same in every part
+	BlockDimX uint32
+	// threads in y; the same in every part
+	BlockDimY uint32
+	// threads in z; the same in every part
+	BlockDimZ uint32
+	// bytes of dynamic shared memory of a block
 	SharedMemBytes uint32
 	_              [4]byte
-	HStream        CUstream
-	KernelParams   *unsafe.Pointer
+	// a stream that was created; the default streams are refused
+	HStream CUstream
+	// pointers to the arguments, read during the call
+	KernelParams *unsafe.Pointer
 }
 
 // CUDA_EXTERNAL_MEMORY_HANDLE_DESC is the struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1.
@@ -1933,11 +2084,14 @@ type CUmemDecompressParams struct {
 	Padding     [20]uint8
 }
 
-// CUcliqueInfo is the struct CUcliqueInfo.
+// CUcliqueInfo is one clique that a device belongs to; devices with equal type and id, in the same
+// fabric cluster, are in the same one.
 type CUcliqueInfo struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// what the members can do with each other
 	Type CUcliqueType
-	Id   uint32
+	// the number of the clique among those of its type
+	Id uint32
 }
 
 // CUlogicalEndpointFabricHandle is the struct CUlogicalEndpointFabricHandle.
@@ -2035,16 +2189,6 @@ type CUfabricCpyOperand_op_le struct {
 	Id     CUlogicalEndpointId
 	_      [4]byte
 	Offset uint64
-}
-
-// CUDA_FABRIC_COPY_BATCH_OP_st is the struct CUDA_FABRIC_COPY_BATCH_OP_st.
-type CUDA_FABRIC_COPY_BATCH_OP_st struct {
-	_     structs.HostLayout
-	Src   CUfabricCpyOperand
-	Dst   CUfabricCpyOperand
-	Size  uint64
-	Flags uint32
-	_     [4]byte
 }
 
 // CUdevSmResource is the struct CUdevSmResource.

@@ -18,12 +18,12 @@ import "unsafe"
 //
 // [cudaCreateSurfaceObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaCreateSurfaceObject
 func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC) error {
-	args := struct {
+	args := &struct {
 		pSurfObject *CUsurfObject
 		pResDesc    *CUDA_RESOURCE_DESC
 		ret         CUresult
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
-	if err := call(symCuSurfObjectCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuSurfObjectCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -43,11 +43,11 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 //
 // [cudaDestroySurfaceObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDestroySurfaceObject
 func CuSurfObjectDestroy(surfObject CUsurfObject) error {
-	args := struct {
+	args := &struct {
 		surfObject CUsurfObject
 		ret        CUresult
 	}{surfObject: surfObject}
-	if err := call(symCuSurfObjectDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuSurfObjectDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -67,12 +67,12 @@ func CuSurfObjectDestroy(surfObject CUsurfObject) error {
 //
 // [cudaGetSurfaceObjectResourceDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetSurfaceObjectResourceDesc
 func CuSurfObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, surfObject CUsurfObject) error {
-	args := struct {
+	args := &struct {
 		pResDesc   *CUDA_RESOURCE_DESC
 		surfObject CUsurfObject
 		ret        CUresult
 	}{pResDesc: pResDesc, surfObject: surfObject}
-	if err := call(symCuSurfObjectGetResourceDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuSurfObjectGetResourceDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

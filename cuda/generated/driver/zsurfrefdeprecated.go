@@ -18,13 +18,13 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuSurfRefSetArray(hSurfRef CUsurfref, hArray CUarray, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		hSurfRef CUsurfref
 		hArray   CUarray
 		Flags    uint32
 		ret      CUresult
 	}{hSurfRef: hSurfRef, hArray: hArray, Flags: Flags}
-	if err := call(symCuSurfRefSetArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuSurfRefSetArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -44,12 +44,12 @@ func CuSurfRefSetArray(hSurfRef CUsurfref, hArray CUarray, Flags uint32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuSurfRefGetArray(phArray *CUarray, hSurfRef CUsurfref) error {
-	args := struct {
+	args := &struct {
 		phArray  *CUarray
 		hSurfRef CUsurfref
 		ret      CUresult
 	}{phArray: phArray, hSurfRef: hSurfRef}
-	if err := call(symCuSurfRefGetArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuSurfRefGetArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -16,7 +16,7 @@ import "unsafe"
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDataType, tensorRank uint32, globalAddress unsafe.Pointer, globalDim *uint64, globalStrides *uint64, boxDim *uint32, elementStrides *uint32, interleave CUtensorMapInterleave, swizzle CUtensorMapSwizzle, l2Promotion CUtensorMapL2promotion, oobFill CUtensorMapFloatOOBfill) error {
-	args := struct {
+	args := &struct {
 		tensorMap      *CUtensorMap
 		tensorDataType CUtensorMapDataType
 		tensorRank     uint32
@@ -31,7 +31,7 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 		oobFill        CUtensorMapFloatOOBfill
 		ret            CUresult
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, boxDim: boxDim, elementStrides: elementStrides, interleave: interleave, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
-	if err := call(symCuTensorMapEncodeTiled, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTensorMapEncodeTiled, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -49,7 +49,7 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapDataType, tensorRank uint32, globalAddress unsafe.Pointer, globalDim *uint64, globalStrides *uint64, pixelBoxLowerCorner *int32, pixelBoxUpperCorner *int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides *uint32, interleave CUtensorMapInterleave, swizzle CUtensorMapSwizzle, l2Promotion CUtensorMapL2promotion, oobFill CUtensorMapFloatOOBfill) error {
-	args := struct {
+	args := &struct {
 		tensorMap           *CUtensorMap
 		tensorDataType      CUtensorMapDataType
 		tensorRank          uint32
@@ -67,7 +67,7 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 		oobFill             CUtensorMapFloatOOBfill
 		ret                 CUresult
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, pixelBoxLowerCorner: pixelBoxLowerCorner, pixelBoxUpperCorner: pixelBoxUpperCorner, channelsPerPixel: channelsPerPixel, pixelsPerColumn: pixelsPerColumn, elementStrides: elementStrides, interleave: interleave, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
-	if err := call(symCuTensorMapEncodeIm2col, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTensorMapEncodeIm2col, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -85,7 +85,7 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensorMapDataType, tensorRank uint32, globalAddress unsafe.Pointer, globalDim *uint64, globalStrides *uint64, pixelBoxLowerCornerWidth int32, pixelBoxUpperCornerWidth int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides *uint32, interleave CUtensorMapInterleave, mode CUtensorMapIm2ColWideMode, swizzle CUtensorMapSwizzle, l2Promotion CUtensorMapL2promotion, oobFill CUtensorMapFloatOOBfill) error {
-	args := struct {
+	args := &struct {
 		tensorMap                *CUtensorMap
 		tensorDataType           CUtensorMapDataType
 		tensorRank               uint32
@@ -104,7 +104,7 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 		oobFill                  CUtensorMapFloatOOBfill
 		ret                      CUresult
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, pixelBoxLowerCornerWidth: pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth: pixelBoxUpperCornerWidth, channelsPerPixel: channelsPerPixel, pixelsPerColumn: pixelsPerColumn, elementStrides: elementStrides, interleave: interleave, mode: mode, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
-	if err := call(symCuTensorMapEncodeIm2colWide, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTensorMapEncodeIm2colWide, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -122,12 +122,12 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		tensorMap     *CUtensorMap
 		globalAddress unsafe.Pointer
 		ret           CUresult
 	}{tensorMap: tensorMap, globalAddress: globalAddress}
-	if err := call(symCuTensorMapReplaceAddress, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTensorMapReplaceAddress, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -146,13 +146,13 @@ func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Poin
 // Since CUDA 13.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html.
 func CuTensorMapSetAllocationClass(tensorMap *CUtensorMap, allocClass CUtensorMapAllocClass, outAllocClass *CUtensorMapAllocClass) error {
-	args := struct {
+	args := &struct {
 		tensorMap     *CUtensorMap
 		allocClass    CUtensorMapAllocClass
 		outAllocClass *CUtensorMapAllocClass
 		ret           CUresult
 	}{tensorMap: tensorMap, allocClass: allocClass, outAllocClass: outAllocClass}
-	if err := call(symCuTensorMapSetAllocationClass, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTensorMapSetAllocationClass, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -18,14 +18,14 @@ import "unsafe"
 //
 // [cudaCreateTextureObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaCreateTextureObject
 func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pTexDesc *CUDA_TEXTURE_DESC, pResViewDesc *CUDA_RESOURCE_VIEW_DESC) error {
-	args := struct {
+	args := &struct {
 		pTexObject   *CUtexObject
 		pResDesc     *CUDA_RESOURCE_DESC
 		pTexDesc     *CUDA_TEXTURE_DESC
 		pResViewDesc *CUDA_RESOURCE_VIEW_DESC
 		ret          CUresult
 	}{pTexObject: pTexObject, pResDesc: pResDesc, pTexDesc: pTexDesc, pResViewDesc: pResViewDesc}
-	if err := call(symCuTexObjectCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexObjectCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -45,11 +45,11 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 //
 // [cudaDestroyTextureObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDestroyTextureObject
 func CuTexObjectDestroy(texObject CUtexObject) error {
-	args := struct {
+	args := &struct {
 		texObject CUtexObject
 		ret       CUresult
 	}{texObject: texObject}
-	if err := call(symCuTexObjectDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexObjectDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -69,12 +69,12 @@ func CuTexObjectDestroy(texObject CUtexObject) error {
 //
 // [cudaGetTextureObjectResourceDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetTextureObjectResourceDesc
 func CuTexObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, texObject CUtexObject) error {
-	args := struct {
+	args := &struct {
 		pResDesc  *CUDA_RESOURCE_DESC
 		texObject CUtexObject
 		ret       CUresult
 	}{pResDesc: pResDesc, texObject: texObject}
-	if err := call(symCuTexObjectGetResourceDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexObjectGetResourceDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -94,12 +94,12 @@ func CuTexObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, texObject CUtexObj
 //
 // [cudaGetTextureObjectTextureDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetTextureObjectTextureDesc
 func CuTexObjectGetTextureDesc(pTexDesc *CUDA_TEXTURE_DESC, texObject CUtexObject) error {
-	args := struct {
+	args := &struct {
 		pTexDesc  *CUDA_TEXTURE_DESC
 		texObject CUtexObject
 		ret       CUresult
 	}{pTexDesc: pTexDesc, texObject: texObject}
-	if err := call(symCuTexObjectGetTextureDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexObjectGetTextureDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -119,12 +119,12 @@ func CuTexObjectGetTextureDesc(pTexDesc *CUDA_TEXTURE_DESC, texObject CUtexObjec
 //
 // [cudaGetTextureObjectResourceViewDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetTextureObjectResourceViewDesc
 func CuTexObjectGetResourceViewDesc(pResViewDesc *CUDA_RESOURCE_VIEW_DESC, texObject CUtexObject) error {
-	args := struct {
+	args := &struct {
 		pResViewDesc *CUDA_RESOURCE_VIEW_DESC
 		texObject    CUtexObject
 		ret          CUresult
 	}{pResViewDesc: pResViewDesc, texObject: texObject}
-	if err := call(symCuTexObjectGetResourceViewDesc, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexObjectGetResourceViewDesc, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -21,13 +21,13 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetArray(hTexRef CUtexref, hArray CUarray, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		hArray  CUarray
 		Flags   uint32
 		ret     CUresult
 	}{hTexRef: hTexRef, hArray: hArray, Flags: Flags}
-	if err := call(symCuTexRefSetArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -50,13 +50,13 @@ func CuTexRefSetArray(hTexRef CUtexref, hArray CUarray, Flags uint32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetMipmappedArray(hTexRef CUtexref, hMipmappedArray CUmipmappedArray, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		hTexRef         CUtexref
 		hMipmappedArray CUmipmappedArray
 		Flags           uint32
 		ret             CUresult
 	}{hTexRef: hTexRef, hMipmappedArray: hMipmappedArray, Flags: Flags}
-	if err := call(symCuTexRefSetMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -93,14 +93,14 @@ func CuTexRefSetAddress(ByteOffset *uint64, hTexRef CUtexref, dptr CUdeviceptr, 
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetAddress_v2(ByteOffset *uint64, hTexRef CUtexref, dptr CUdeviceptr, bytes uint64) error {
-	args := struct {
+	args := &struct {
 		ByteOffset *uint64
 		hTexRef    CUtexref
 		dptr       CUdeviceptr
 		bytes      uint64
 		ret        CUresult
 	}{ByteOffset: ByteOffset, hTexRef: hTexRef, dptr: dptr, bytes: bytes}
-	if err := call(symCuTexRefSetAddress_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetAddress_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -137,14 +137,14 @@ func CuTexRefSetAddress2D(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr CU
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetAddress2D_v3(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr CUdeviceptr, Pitch uint64) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		desc    *CUDA_ARRAY_DESCRIPTOR
 		dptr    CUdeviceptr
 		Pitch   uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
-	if err := call(symCuTexRefSetAddress2D_v3, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetAddress2D_v3, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -169,13 +169,13 @@ func CuTexRefSetAddress2D_v3(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 //
 // [cudaCreateChannelDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaCreateChannelDesc
 func CuTexRefSetFormat(hTexRef CUtexref, fmt CUarray_format, NumPackedComponents int32) error {
-	args := struct {
+	args := &struct {
 		hTexRef             CUtexref
 		fmt                 CUarray_format
 		NumPackedComponents int32
 		ret                 CUresult
 	}{hTexRef: hTexRef, fmt: fmt, NumPackedComponents: NumPackedComponents}
-	if err := call(symCuTexRefSetFormat, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetFormat, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -198,13 +198,13 @@ func CuTexRefSetFormat(hTexRef CUtexref, fmt CUarray_format, NumPackedComponents
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetAddressMode(hTexRef CUtexref, dim int32, am CUaddress_mode) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		dim     int32
 		am      CUaddress_mode
 		ret     CUresult
 	}{hTexRef: hTexRef, dim: dim, am: am}
-	if err := call(symCuTexRefSetAddressMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetAddressMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -227,12 +227,12 @@ func CuTexRefSetAddressMode(hTexRef CUtexref, dim int32, am CUaddress_mode) erro
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		fm      CUfilter_mode
 		ret     CUresult
 	}{hTexRef: hTexRef, fm: fm}
-	if err := call(symCuTexRefSetFilterMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetFilterMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -255,12 +255,12 @@ func CuTexRefSetFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetMipmapFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		fm      CUfilter_mode
 		ret     CUresult
 	}{hTexRef: hTexRef, fm: fm}
-	if err := call(symCuTexRefSetMipmapFilterMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetMipmapFilterMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -283,12 +283,12 @@ func CuTexRefSetMipmapFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetMipmapLevelBias(hTexRef CUtexref, bias float32) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		bias    float32
 		ret     CUresult
 	}{hTexRef: hTexRef, bias: bias}
-	if err := call(symCuTexRefSetMipmapLevelBias, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetMipmapLevelBias, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -311,13 +311,13 @@ func CuTexRefSetMipmapLevelBias(hTexRef CUtexref, bias float32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetMipmapLevelClamp(hTexRef CUtexref, minMipmapLevelClamp float32, maxMipmapLevelClamp float32) error {
-	args := struct {
+	args := &struct {
 		hTexRef             CUtexref
 		minMipmapLevelClamp float32
 		maxMipmapLevelClamp float32
 		ret                 CUresult
 	}{hTexRef: hTexRef, minMipmapLevelClamp: minMipmapLevelClamp, maxMipmapLevelClamp: maxMipmapLevelClamp}
-	if err := call(symCuTexRefSetMipmapLevelClamp, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetMipmapLevelClamp, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -340,12 +340,12 @@ func CuTexRefSetMipmapLevelClamp(hTexRef CUtexref, minMipmapLevelClamp float32, 
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetMaxAnisotropy(hTexRef CUtexref, maxAniso uint32) error {
-	args := struct {
+	args := &struct {
 		hTexRef  CUtexref
 		maxAniso uint32
 		ret      CUresult
 	}{hTexRef: hTexRef, maxAniso: maxAniso}
-	if err := call(symCuTexRefSetMaxAnisotropy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetMaxAnisotropy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -365,12 +365,12 @@ func CuTexRefSetMaxAnisotropy(hTexRef CUtexref, maxAniso uint32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetBorderColor(hTexRef CUtexref, pBorderColor *float32) error {
-	args := struct {
+	args := &struct {
 		hTexRef      CUtexref
 		pBorderColor *float32
 		ret          CUresult
 	}{hTexRef: hTexRef, pBorderColor: pBorderColor}
-	if err := call(symCuTexRefSetBorderColor, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetBorderColor, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -393,12 +393,12 @@ func CuTexRefSetBorderColor(hTexRef CUtexref, pBorderColor *float32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefSetFlags(hTexRef CUtexref, Flags uint32) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		Flags   uint32
 		ret     CUresult
 	}{hTexRef: hTexRef, Flags: Flags}
-	if err := call(symCuTexRefSetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -435,12 +435,12 @@ func CuTexRefGetAddress(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetAddress_v2(pdptr *CUdeviceptr, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pdptr   *CUdeviceptr
 		hTexRef CUtexref
 		ret     CUresult
 	}{pdptr: pdptr, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetAddress_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetAddress_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -463,12 +463,12 @@ func CuTexRefGetAddress_v2(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetArray(phArray *CUarray, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		phArray *CUarray
 		hTexRef CUtexref
 		ret     CUresult
 	}{phArray: phArray, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -491,12 +491,12 @@ func CuTexRefGetArray(phArray *CUarray, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetMipmappedArray(phMipmappedArray *CUmipmappedArray, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		phMipmappedArray *CUmipmappedArray
 		hTexRef          CUtexref
 		ret              CUresult
 	}{phMipmappedArray: phMipmappedArray, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMipmappedArray, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetMipmappedArray, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -519,13 +519,13 @@ func CuTexRefGetMipmappedArray(phMipmappedArray *CUmipmappedArray, hTexRef CUtex
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetAddressMode(pam *CUaddress_mode, hTexRef CUtexref, dim int32) error {
-	args := struct {
+	args := &struct {
 		pam     *CUaddress_mode
 		hTexRef CUtexref
 		dim     int32
 		ret     CUresult
 	}{pam: pam, hTexRef: hTexRef, dim: dim}
-	if err := call(symCuTexRefGetAddressMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetAddressMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -548,12 +548,12 @@ func CuTexRefGetAddressMode(pam *CUaddress_mode, hTexRef CUtexref, dim int32) er
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pfm     *CUfilter_mode
 		hTexRef CUtexref
 		ret     CUresult
 	}{pfm: pfm, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetFilterMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetFilterMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -576,13 +576,13 @@ func CuTexRefGetFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetFormat(pFormat *CUarray_format, pNumChannels *int32, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pFormat      *CUarray_format
 		pNumChannels *int32
 		hTexRef      CUtexref
 		ret          CUresult
 	}{pFormat: pFormat, pNumChannels: pNumChannels, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetFormat, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetFormat, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -605,12 +605,12 @@ func CuTexRefGetFormat(pFormat *CUarray_format, pNumChannels *int32, hTexRef CUt
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetMipmapFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pfm     *CUfilter_mode
 		hTexRef CUtexref
 		ret     CUresult
 	}{pfm: pfm, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMipmapFilterMode, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetMipmapFilterMode, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -633,12 +633,12 @@ func CuTexRefGetMipmapFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetMipmapLevelBias(pbias *float32, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pbias   *float32
 		hTexRef CUtexref
 		ret     CUresult
 	}{pbias: pbias, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMipmapLevelBias, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetMipmapLevelBias, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -661,13 +661,13 @@ func CuTexRefGetMipmapLevelBias(pbias *float32, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp *float32, pmaxMipmapLevelClamp *float32, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pminMipmapLevelClamp *float32
 		pmaxMipmapLevelClamp *float32
 		hTexRef              CUtexref
 		ret                  CUresult
 	}{pminMipmapLevelClamp: pminMipmapLevelClamp, pmaxMipmapLevelClamp: pmaxMipmapLevelClamp, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMipmapLevelClamp, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetMipmapLevelClamp, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -690,12 +690,12 @@ func CuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp *float32, pmaxMipmapLevelC
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetMaxAnisotropy(pmaxAniso *int32, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pmaxAniso *int32
 		hTexRef   CUtexref
 		ret       CUresult
 	}{pmaxAniso: pmaxAniso, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetMaxAnisotropy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetMaxAnisotropy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -715,12 +715,12 @@ func CuTexRefGetMaxAnisotropy(pmaxAniso *int32, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetBorderColor(pBorderColor *float32, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pBorderColor *float32
 		hTexRef      CUtexref
 		ret          CUresult
 	}{pBorderColor: pBorderColor, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetBorderColor, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetBorderColor, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -743,12 +743,12 @@ func CuTexRefGetBorderColor(pBorderColor *float32, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pFlags  *uint32
 		hTexRef CUtexref
 		ret     CUresult
 	}{pFlags: pFlags, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetFlags, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -768,11 +768,11 @@ func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefCreate(pTexRef *CUtexref) error {
-	args := struct {
+	args := &struct {
 		pTexRef *CUtexref
 		ret     CUresult
 	}{pTexRef: pTexRef}
-	if err := call(symCuTexRefCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -792,11 +792,11 @@ func CuTexRefCreate(pTexRef *CUtexref) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuTexRefDestroy(hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		ret     CUresult
 	}{hTexRef: hTexRef}
-	if err := call(symCuTexRefDestroy, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefDestroy, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -811,14 +811,14 @@ func CuTexRefDestroy(hTexRef CUtexref) error {
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 func CuTexRefSetAddress2D_v2(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr CUdeviceptr, Pitch uint64) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		desc    *CUDA_ARRAY_DESCRIPTOR
 		dptr    CUdeviceptr
 		Pitch   uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
-	if err := call(symCuTexRefSetAddress2D_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetAddress2D_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -833,14 +833,14 @@ func CuTexRefSetAddress2D_v2(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 func CuTexRefSetAddress_v1(ByteOffset *uint32, hTexRef CUtexref, dptr CUdeviceptr_v1, bytes uint32) error {
-	args := struct {
+	args := &struct {
 		ByteOffset *uint32
 		hTexRef    CUtexref
 		dptr       CUdeviceptr_v1
 		bytes      uint32
 		ret        CUresult
 	}{ByteOffset: ByteOffset, hTexRef: hTexRef, dptr: dptr, bytes: bytes}
-	if err := call(symCuTexRefSetAddress_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetAddress_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -855,14 +855,14 @@ func CuTexRefSetAddress_v1(ByteOffset *uint32, hTexRef CUtexref, dptr CUdevicept
 // Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 func CuTexRefSetAddress2D_v1(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR_v1, dptr CUdeviceptr_v1, Pitch uint32) error {
-	args := struct {
+	args := &struct {
 		hTexRef CUtexref
 		desc    *CUDA_ARRAY_DESCRIPTOR_v1
 		dptr    CUdeviceptr_v1
 		Pitch   uint32
 		ret     CUresult
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
-	if err := call(symCuTexRefSetAddress2D_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefSetAddress2D_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -877,12 +877,12 @@ func CuTexRefSetAddress2D_v1(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR_v1, d
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXREF__DEPRECATED.html.
 func CuTexRefGetAddress_v1(pdptr *CUdeviceptr_v1, hTexRef CUtexref) error {
-	args := struct {
+	args := &struct {
 		pdptr   *CUdeviceptr_v1
 		hTexRef CUtexref
 		ret     CUresult
 	}{pdptr: pdptr, hTexRef: hTexRef}
-	if err := call(symCuTexRefGetAddress_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuTexRefGetAddress_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

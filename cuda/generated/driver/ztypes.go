@@ -5,22 +5,51 @@ package driver
 // CUdeviceptr is CUdeviceptr_v2 in C, a number of 8 bytes.
 type CUdeviceptr uint64
 
-// CUdevice is CUdevice_v1 in C, a number of 4 bytes.
+// CUdevice is the driver's number for one GPU, or one MIG instance, that the process may use.
+//
+// [CuDeviceGet] gives it for an ordinal; the two are equal today, but only the ordinal is promised
+// to run from 0 without gaps. The order follows CUDA_DEVICE_ORDER, and CUDA_VISIBLE_DEVICES hides
+// and reorders devices, so across processes identify a device by its UUID.
+//
+// From Go: a plain number that holds nothing and is never freed; usable from every goroutine.
 type CUdevice int32
 
-// CUcontext is a handle of CUDA's, CUcontext in C; 0 is none.
+// CUcontext is a device's address space and everything in it: allocations, modules, streams and
+// events all belong to one context.
+//
+// Each device has one primary context, which the runtime and most libraries share; it is kept by a
+// count, [CuDevicePrimaryCtxRetain]. Others are made with [CuCtxCreate] and destroyed by whoever
+// made them. Which context a call works on is, for many calls, a property of the calling OS thread.
+//
+// From Go: goroutines move between threads. Set the context and make the calls that depend on it
+// between [runtime.LockOSThread] and [runtime.UnlockOSThread], and restore what was current before.
+// The handle may be used after the context is destroyed only to the program's harm.
 type CUcontext uintptr
 
-// CUmodule is a handle of CUDA's, CUmodule in C; 0 is none.
+// CUmodule is code and global variables loaded into one context from a cubin, PTX or a fat binary.
+//
+// It ends with [CuModuleUnload] or with its context; its functions and variables end with it. A
+// [CUlibrary] does the same for all contexts at once and is the newer way.
 type CUmodule uintptr
 
-// CUfunction is a handle of CUDA's, CUfunction in C; 0 is none.
+// CUfunction is a kernel in a module of one context: what a launch takes.
+//
+// It is not freed by itself, it lives as long as its module. Launching it into a stream of another
+// context fails. The driver's launch functions take a [CUkernel] in its place too.
 type CUfunction uintptr
 
-// CUlibrary is a handle of CUDA's, CUlibrary in C; 0 is none.
+// CUlibrary is code that was loaded once for all contexts; it is brought into a context when a
+// kernel of it is first used there, or at once without lazy loading.
+//
+// Loading needs no current context. [CuLibraryUnload] invalidates its kernels everywhere, so work
+// that uses them must be done before.
 type CUlibrary uintptr
 
-// CUkernel is a handle of CUDA's, CUkernel in C; 0 is none.
+// CUkernel is a kernel of a library, valid in every context.
+//
+// A launch takes it where a [CUfunction] is expected, converted to that type, and finds the code
+// for the context of the stream. Its attributes are set a device at a time. It lives as long as its
+// library.
 type CUkernel uintptr
 
 // CUarray is a handle of CUDA's, CUarray in C; 0 is none.
@@ -35,10 +64,35 @@ type CUtexref uintptr
 // CUsurfref is a handle of CUDA's, CUsurfref in C; 0 is none.
 type CUsurfref uintptr
 
-// CUevent is a handle of CUDA's, CUevent in C; 0 is none.
+// CUevent is a marker that is placed in a stream and becomes done when the work before it is done.
+//
+// [CuEventRecord] places it, and each record replaces the earlier place. Until the first record it
+// counts as done: a wait for it returns at once and a query succeeds, so a forgotten record shows
+// up as missing order, never as an error. Waits that were enqueued earlier keep the place they saw.
+//
+// Unless it was created with [CU_EVENT_DISABLE_TIMING], a record also notes the GPU's time, and
+// [CuEventElapsedTime] gives the difference of two.
+//
+// From Go: usable from every goroutine. It holds no memory of the program, so the handle may be
+// dropped after [CuEventDestroy] even while streams still wait for the record they saw.
 type CUevent uintptr
 
-// CUstream is a handle of CUDA's, CUstream in C; 0 is none.
+// CUstream is a queue of work for one device: what is put into it runs in that order, and what is
+// in different streams may run at the same time.
+//
+// It is a number, not a pointer that Go may follow. Three values are no streams that anybody
+// created: 0 is the default stream, as the called function understands it (the legacy one, or the
+// thread's own in the functions whose names end in _ptsz and _ptds), 1 is the legacy default stream
+// and 2 the calling thread's own default stream. They are never destroyed.
+//
+// A stream belongs to the context in which it was created. Copying the handle copies nothing, and
+// CUDA does not notice a handle that is used after [CuStreamDestroy]: the number may belong to
+// another stream by then.
+//
+// From Go: any goroutine may use a stream, several at a time; the order of their work is then the
+// order in which the calls happen to enter the driver. The handle 2 means another stream on each OS
+// thread, so it is for goroutines that are locked to theirs. A handle keeps nothing alive: pinned
+// memory, buffers and callbacks that pending work uses must outlive the work by the program's care.
 type CUstream uintptr
 
 // CUgraphicsResource is a handle of CUDA's, CUgraphicsResource in C; 0 is none.
@@ -77,13 +131,22 @@ type CUgraphConditionalHandle uint64
 // CUgraphDeviceNode is a handle of CUDA's, CUgraphDeviceNode in C; 0 is none.
 type CUgraphDeviceNode uintptr
 
-// CUasyncCallbackHandle is a handle of CUDA's, CUasyncCallbackHandle in C; 0 is none.
+// CUasyncCallbackHandle is the receipt for a registered notification callback, to be given back
+// with [CuDeviceUnregisterAsyncNotification] and good for nothing else.
 type CUasyncCallbackHandle uintptr
 
 // CUgreenCtx is a handle of CUDA's, CUgreenCtx in C; 0 is none.
 type CUgreenCtx uintptr
 
-// CUasyncCallback is the callback CUasyncCallback.
+// CUasyncCallback is a function that CUDA calls about events of a device, such as a memory budget
+// that is exceeded.
+//
+// It receives the info, the userData of the registration and the handle of the registration itself.
+// Headers promise neither a thread nor an order for the calls. It should be done within some 10 ms,
+// and must neither register nor unregister notifications: [CUDA_ERROR_NOT_PERMITTED].
+//
+// From Go: has to be C: let it copy what it is told into memory of its own and have a goroutine
+// look there.
 //
 //	void (*CUasyncCallback)(CUasyncNotificationInfo *info, void *userData, CUasyncCallbackHandle callback)
 //
@@ -94,7 +157,18 @@ type CUasyncCallback uintptr
 // CUlinkState is a handle of CUDA's, CUlinkState in C; 0 is none.
 type CUlinkState uintptr
 
-// CUhostFn is the callback CUhostFn.
+// CUhostFn is a function of the program that a stream calls on the host when its turn comes.
+//
+// It receives the userData that was given with it, and nothing else: no stream and no status. After
+// an error in the context it is not called at all, so nothing may depend on it for cleaning up.
+//
+// All host functions of the process share one thread of the driver: measured, four streams with a
+// function of 400 ms each took 1.6 s, and an allocation on another thread was blocked meanwhile. Be
+// short, and never wait for work of the GPU inside.
+//
+// From Go: calls into CUDA fail with [CUDA_ERROR_NOT_PERMITTED] or can deadlock; hand over to a
+// goroutine by a channel with room. A panic or runtime.Goexit on the driver's thread ends the
+// process. Hand in a [runtime/cgo.Handle] as userData.
 //
 //	void (*CUhostFn)(void *userData)
 //
@@ -102,7 +176,16 @@ type CUlinkState uintptr
 // be a Go function exported to C.
 type CUhostFn uintptr
 
-// CUstreamCallback is the callback CUstreamCallback.
+// CUstreamCallback is a function that [CuStreamAddCallback] has called once a stream has done its
+// earlier work, with the stream's status.
+//
+// It receives the stream as it was given (0 for the default stream), success or the error that the
+// stream is in, and the userData. Later work of the stream waits until it returns. Other than a
+// host function it is called after a fault too, with the error.
+//
+// From Go: runs on the thread that all host functions share, so it must be short; no CUDA calls
+// inside, no panic, no runtime.Goexit. userData is carried as a number: pass a
+// [runtime/cgo.Handle].
 //
 //	void (*CUstreamCallback)(CUstream hStream, CUresult status, void *userData)
 //
@@ -110,7 +193,14 @@ type CUhostFn uintptr
 // be a Go function exported to C.
 type CUstreamCallback uintptr
 
-// CUoccupancyB2DSize is the callback CUoccupancyB2DSize.
+// CUoccupancyB2DSize is a function that tells how many bytes of dynamic shared memory a block of
+// the given number of threads needs.
+//
+// The occupancy search calls it for one block size after another, on the calling thread, and takes
+// what it returns as it is. It must return the same for the same size.
+//
+// From Go: Go code is out of the question. Where the need does not depend on the size, pass 0 as
+// the function and the bytes as a number; else write it in C.
 //
 //	size_t (*CUoccupancyB2DSize)(int blockSize)
 //

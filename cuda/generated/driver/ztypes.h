@@ -37,13 +37,15 @@ typedef struct z_CUkernel *CUkernel;
 typedef unsigned int CUfunction_attribute;
 typedef void (*CUasyncCallback)(void);
 typedef struct z_CUasyncCallbackHandle *CUasyncCallbackHandle;
-typedef struct z_CUipcEventHandle {
+typedef struct z_CUipcEventHandle CUipcEventHandle;
+struct z_CUipcEventHandle {
 	char reserved[64];
-} CUipcEventHandle;
+};
 _Static_assert(sizeof(CUipcEventHandle) == 64 && _Alignof(CUipcEventHandle) == 1, "CUipcEventHandle");
-typedef struct z_CUipcMemHandle {
+typedef struct z_CUipcMemHandle CUipcMemHandle;
+struct z_CUipcMemHandle {
 	char reserved[64];
-} CUipcMemHandle;
+};
 _Static_assert(sizeof(CUipcMemHandle) == 64 && _Alignof(CUipcMemHandle) == 1, "CUipcMemHandle");
 typedef struct z_CUarray *CUarray;
 typedef struct z_CUDA_MEMCPY2D CUDA_MEMCPY2D;
@@ -63,18 +65,7 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct z_CUmemAllocationProp CUmemAllocationProp;
 typedef struct z_CUarrayMapInfo CUarrayMapInfo;
 typedef struct z_CUmemAccessDesc CUmemAccessDesc;
-typedef unsigned int CUmemLocationType;
-typedef struct z_CUmemLocation {
-	CUmemLocationType type;
-	union {
-		int id;
-		struct {
-			unsigned char deviceId;
-			unsigned char localityDomainId;
-		} localized;
-	} ;
-} CUmemLocation;
-_Static_assert(sizeof(CUmemLocation) == 8 && _Alignof(CUmemLocation) == 4, "CUmemLocation");
+typedef struct z_CUmemLocation CUmemLocation;
 typedef unsigned int CUmemAllocationHandleType;
 typedef unsigned int CUmemAllocationGranularity_flags;
 typedef unsigned int CUmemPool_attribute;
@@ -92,6 +83,18 @@ typedef uint64_t cuuint64_t;
 typedef unsigned int CUlogicalEndpointIpcHandleType;
 typedef struct z_CUDA_FABRIC_COPY_BATCH_OP CUDA_FABRIC_COPY_BATCH_OP;
 typedef unsigned int CUpointer_attribute;
+typedef unsigned int CUmemLocationType;
+struct z_CUmemLocation {
+	CUmemLocationType type;
+	union {
+		int id;
+		struct {
+			unsigned char deviceId;
+			unsigned char localityDomainId;
+		} localized;
+	} ;
+};
+_Static_assert(sizeof(CUmemLocation) == 8 && _Alignof(CUmemLocation) == 4, "CUmemLocation");
 typedef unsigned int CUmem_advise;
 typedef unsigned int CUmem_range_attribute;
 typedef struct z_CUstreamCigCaptureParams CUstreamCigCaptureParams;

@@ -21,13 +21,13 @@ import "unsafe"
 //
 // [cudaPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaPointerGetAttributes
 func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, ptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		data      unsafe.Pointer
 		attribute CUpointer_attribute
 		ptr       CUdeviceptr
 		ret       CUresult
 	}{data: data, attribute: attribute, ptr: ptr}
-	if err := call(symCuPointerGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuPointerGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -43,7 +43,7 @@ func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, p
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmemLocation, flags uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		devPtr   CUdeviceptr
 		count    uint64
 		location CUmemLocation
@@ -51,7 +51,7 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 		hStream  CUstream
 		ret      CUresult
 	}{devPtr: devPtr, count: count, location: location, flags: flags, hStream: hStream}
-	if err := call(symCuMemPrefetchAsync_v2_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -84,14 +84,14 @@ func CuMemAdvise(devPtr CUdeviceptr, count uint64, advice CUmem_advise, location
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, location CUmemLocation) error {
-	args := struct {
+	args := &struct {
 		devPtr   CUdeviceptr
 		count    uint64
 		advice   CUmem_advise
 		location CUmemLocation
 		ret      CUresult
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
-	if err := call(symCuMemAdvise_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAdvise_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -107,7 +107,7 @@ func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, locat
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptrs           *CUdeviceptr
 		sizes           *uint64
 		count           uint64
@@ -118,7 +118,7 @@ func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint6
 		hStream         CUstream
 		ret             CUresult
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
-	if err := call(symCuMemPrefetchBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPrefetchBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -134,7 +134,7 @@ func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint6
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptrs   *CUdeviceptr
 		sizes   *uint64
 		count   uint64
@@ -142,7 +142,7 @@ func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64
 		hStream CUstream
 		ret     CUresult
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, hStream: hStream}
-	if err := call(symCuMemDiscardBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemDiscardBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -158,7 +158,7 @@ func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptrs           *CUdeviceptr
 		sizes           *uint64
 		count           uint64
@@ -169,7 +169,7 @@ func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, c
 		hStream         CUstream
 		ret             CUresult
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
-	if err := call(symCuMemDiscardAndPrefetchBatchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemDiscardAndPrefetchBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -185,7 +185,7 @@ func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, c
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint64, samplingGranularity uint64, location_out *CUmemLocation) error {
-	args := struct {
+	args := &struct {
 		ptr                 CUdeviceptr
 		size                uint64
 		summaryGranularity  uint64
@@ -193,7 +193,7 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 		location_out        *CUmemLocation
 		ret                 CUresult
 	}{ptr: ptr, size: size, summaryGranularity: summaryGranularity, samplingGranularity: samplingGranularity, location_out: location_out}
-	if err := call(symCuMemGetLocationInfo, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetLocationInfo, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -214,7 +214,7 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 //
 // [cudaMemRangeGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemRangeGetAttribute
 func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUmem_range_attribute, devPtr CUdeviceptr, count uint64) error {
-	args := struct {
+	args := &struct {
 		data      unsafe.Pointer
 		dataSize  uint64
 		attribute CUmem_range_attribute
@@ -222,7 +222,7 @@ func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUme
 		count     uint64
 		ret       CUresult
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
-	if err := call(symCuMemRangeGetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemRangeGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -243,7 +243,7 @@ func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUme
 //
 // [cudaMemRangeGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemRangeGetAttributes
 func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes *CUmem_range_attribute, numAttributes uint64, devPtr CUdeviceptr, count uint64) error {
-	args := struct {
+	args := &struct {
 		data          *unsafe.Pointer
 		dataSizes     *uint64
 		attributes    *CUmem_range_attribute
@@ -252,7 +252,7 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 		count         uint64
 		ret           CUresult
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
-	if err := call(symCuMemRangeGetAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemRangeGetAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -272,13 +272,13 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 // Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, ptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		value     unsafe.Pointer
 		attribute CUpointer_attribute
 		ptr       CUdeviceptr
 		ret       CUresult
 	}{value: value, attribute: attribute, ptr: ptr}
-	if err := call(symCuPointerSetAttribute, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuPointerSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -299,14 +299,14 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 //
 // [cudaPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaPointerGetAttributes
 func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribute, data *unsafe.Pointer, ptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		numAttributes uint32
 		attributes    *CUpointer_attribute
 		data          *unsafe.Pointer
 		ptr           CUdeviceptr
 		ret           CUresult
 	}{numAttributes: numAttributes, attributes: attributes, data: data, ptr: ptr}
-	if err := call(symCuPointerGetAttributes, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuPointerGetAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -321,14 +321,14 @@ func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribut
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		devPtr    CUdeviceptr
 		count     uint64
 		dstDevice CUdevice
 		hStream   CUstream
 		ret       CUresult
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, hStream: hStream}
-	if err := call(symCuMemPrefetchAsync_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPrefetchAsync_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -344,14 +344,14 @@ func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice,
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevice, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		devPtr    CUdeviceptr
 		count     uint64
 		dstDevice CUdevice
 		hStream   CUstream
 		ret       CUresult
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, hStream: hStream}
-	if err := call(symCuMemPrefetchAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPrefetchAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -384,7 +384,7 @@ func CuMemPrefetchAsync(devPtr CUdeviceptr, count uint64, location CUmemLocation
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocation, flags uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		devPtr   CUdeviceptr
 		count    uint64
 		location CUmemLocation
@@ -392,7 +392,7 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 		hStream  CUstream
 		ret      CUresult
 	}{devPtr: devPtr, count: count, location: location, flags: flags, hStream: hStream}
-	if err := call(symCuMemPrefetchAsync_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPrefetchAsync_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -407,14 +407,14 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, device CUdevice) error {
-	args := struct {
+	args := &struct {
 		devPtr CUdeviceptr
 		count  uint64
 		advice CUmem_advise
 		device CUdevice
 		ret    CUresult
 	}{devPtr: devPtr, count: count, advice: advice, device: device}
-	if err := call(symCuMemAdvise_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAdvise_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -427,7 +427,7 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptrs           *CUdeviceptr
 		sizes           *uint64
 		count           uint64
@@ -438,7 +438,7 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 		hStream         CUstream
 		ret             CUresult
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
-	if err := call(symCuMemPrefetchBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemPrefetchBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -451,7 +451,7 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptrs   *CUdeviceptr
 		sizes   *uint64
 		count   uint64
@@ -459,7 +459,7 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 		hStream CUstream
 		ret     CUresult
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, hStream: hStream}
-	if err := call(symCuMemDiscardBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemDiscardBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -472,7 +472,7 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemDiscardAndPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		dptrs           *CUdeviceptr
 		sizes           *uint64
 		count           uint64
@@ -483,7 +483,7 @@ func CuMemDiscardAndPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count 
 		hStream         CUstream
 		ret             CUresult
 	}{dptrs: dptrs, sizes: sizes, count: count, prefetchLocs: prefetchLocs, prefetchLocIdxs: prefetchLocIdxs, numPrefetchLocs: numPrefetchLocs, flags: flags, hStream: hStream}
-	if err := call(symCuMemDiscardAndPrefetchBatchAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemDiscardAndPrefetchBatchAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

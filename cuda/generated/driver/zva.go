@@ -17,7 +17,7 @@ import "unsafe"
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr CUdeviceptr, flags uint64) error {
-	args := struct {
+	args := &struct {
 		ptr       *CUdeviceptr
 		size      uint64
 		alignment uint64
@@ -25,7 +25,7 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 		flags     uint64
 		ret       CUresult
 	}{ptr: ptr, size: size, alignment: alignment, addr: addr, flags: flags}
-	if err := call(symCuMemAddressReserve, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAddressReserve, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -44,12 +44,12 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
-	args := struct {
+	args := &struct {
 		ptr  CUdeviceptr
 		size uint64
 		ret  CUresult
 	}{ptr: ptr, size: size}
-	if err := call(symCuMemAddressFree, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemAddressFree, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -68,14 +68,14 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemAllocationProp, flags uint64) error {
-	args := struct {
+	args := &struct {
 		handle *CUmemGenericAllocationHandle
 		size   uint64
 		prop   *CUmemAllocationProp
 		flags  uint64
 		ret    CUresult
 	}{handle: handle, size: size, prop: prop, flags: flags}
-	if err := call(symCuMemCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemCreate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -94,11 +94,11 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemRelease(handle CUmemGenericAllocationHandle) error {
-	args := struct {
+	args := &struct {
 		handle CUmemGenericAllocationHandle
 		ret    CUresult
 	}{handle: handle}
-	if err := call(symCuMemRelease, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemRelease, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -118,7 +118,7 @@ func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAllocationHandle, flags uint64) error {
-	args := struct {
+	args := &struct {
 		ptr    CUdeviceptr
 		size   uint64
 		offset uint64
@@ -126,7 +126,7 @@ func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAl
 		flags  uint64
 		ret    CUresult
 	}{ptr: ptr, size: size, offset: offset, handle: handle, flags: flags}
-	if err := call(symCuMemMap, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemMap, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -142,13 +142,13 @@ func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAl
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		mapInfoList *CUarrayMapInfo
 		count       uint32
 		hStream     CUstream
 		ret         CUresult
 	}{mapInfoList: mapInfoList, count: count, hStream: hStream}
-	if err := call(symCuMemMapArrayAsync_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemMapArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -167,12 +167,12 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
-	args := struct {
+	args := &struct {
 		ptr  CUdeviceptr
 		size uint64
 		ret  CUresult
 	}{ptr: ptr, size: size}
-	if err := call(symCuMemUnmap, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemUnmap, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -190,14 +190,14 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count uint64) error {
-	args := struct {
+	args := &struct {
 		ptr   CUdeviceptr
 		size  uint64
 		desc  *CUmemAccessDesc
 		count uint64
 		ret   CUresult
 	}{ptr: ptr, size: size, desc: desc, count: count}
-	if err := call(symCuMemSetAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemSetAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -216,13 +216,13 @@ func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count u
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) error {
-	args := struct {
+	args := &struct {
 		flags    *uint64
 		location *CUmemLocation
 		ptr      CUdeviceptr
 		ret      CUresult
 	}{flags: flags, location: location, ptr: ptr}
-	if err := call(symCuMemGetAccess, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetAccess, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -241,14 +241,14 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGenericAllocationHandle, handleType CUmemAllocationHandleType, flags uint64) error {
-	args := struct {
+	args := &struct {
 		shareableHandle unsafe.Pointer
 		handle          CUmemGenericAllocationHandle
 		handleType      CUmemAllocationHandleType
 		flags           uint64
 		ret             CUresult
 	}{shareableHandle: shareableHandle, handle: handle, handleType: handleType, flags: flags}
-	if err := call(symCuMemExportToShareableHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemExportToShareableHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -267,13 +267,13 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHandle unsafe.Pointer, shHandleType CUmemAllocationHandleType) error {
-	args := struct {
+	args := &struct {
 		handle       *CUmemGenericAllocationHandle
 		osHandle     unsafe.Pointer
 		shHandleType CUmemAllocationHandleType
 		ret          CUresult
 	}{handle: handle, osHandle: osHandle, shHandleType: shHandleType}
-	if err := call(symCuMemImportFromShareableHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -292,13 +292,13 @@ func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHand
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationProp, option CUmemAllocationGranularity_flags) error {
-	args := struct {
+	args := &struct {
 		granularity *uint64
 		prop        *CUmemAllocationProp
 		option      CUmemAllocationGranularity_flags
 		ret         CUresult
 	}{granularity: granularity, prop: prop, option: option}
-	if err := call(symCuMemGetAllocationGranularity, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetAllocationGranularity, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -317,12 +317,12 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CUmemGenericAllocationHandle) error {
-	args := struct {
+	args := &struct {
 		prop   *CUmemAllocationProp
 		handle CUmemGenericAllocationHandle
 		ret    CUresult
 	}{prop: prop, handle: handle}
-	if err := call(symCuMemGetAllocationPropertiesFromHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemGetAllocationPropertiesFromHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -341,12 +341,12 @@ func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CU
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		handle *CUmemGenericAllocationHandle
 		addr   unsafe.Pointer
 		ret    CUresult
 	}{handle: handle, addr: addr}
-	if err := call(symCuMemRetainAllocationHandle, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemRetainAllocationHandle, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -365,13 +365,13 @@ func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsa
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 func CuMemMapArrayAsync(mapInfoList *CUarrayMapInfo, count uint32, hStream CUstream) error {
-	args := struct {
+	args := &struct {
 		mapInfoList *CUarrayMapInfo
 		count       uint32
 		hStream     CUstream
 		ret         CUresult
 	}{mapInfoList: mapInfoList, count: count, hStream: hStream}
-	if err := call(symCuMemMapArrayAsync, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuMemMapArrayAsync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -8,11 +8,16 @@ import "unsafe"
 //
 //	CUresult cuDriverGetVersion(int *driverVersion)
 //
-// The number is 1000 times the major plus 10 times the minor version: 13020 is 13.2. It works
-// before [CuInit] and on a machine without a GPU.
+// The number is 1000 times the major plus 10 times the minor version: 13020 is 13.2. It belongs to
+// the driver's user mode library, so a forward compatibility package raises it; the display
+// driver's own number, 580.65 say, is another one. Programs made for this version or any earlier
+// one run. The call works before [CuInit] and on a machine without a GPU.
 //
 // Parameters:
 //   - driverVersion: receives the version
+//
+// From Go: a machine without a driver shows as the error that the library could not be opened, not
+// as a code of CUDA.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: driverVersion is nil
@@ -25,11 +30,11 @@ import "unsafe"
 // [cudaDriverGetVersion]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDriverGetVersion
 // [cudaRuntimeGetVersion]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaRuntimeGetVersion
 func CuDriverGetVersion(driverVersion *int32) error {
-	args := struct {
+	args := &struct {
 		driverVersion *int32
 		ret           CUresult
 	}{driverVersion: driverVersion}
-	if err := call(symCuDriverGetVersion, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuDriverGetVersion, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -1,0 +1,97 @@
+package doc
+
+import (
+	docparse "go/doc/comment"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/headers"
+)
+
+// leftover is what a converted comment must not hold: commands, tags, entities
+// and marks.
+var leftover = regexp.MustCompile(`[\\@](?:p|c|e|b|n|ref|param|brief|return|returns|sa|see|note\w*|code|endcode|li|par|deprecated|xmlonly|endxmlonly|link\w*|cond|section|details|warning)\b` +
+	`|</?(?:b|i|small|tt|em|br|p|ul|ol|li|table|tr|td|th|thead|tbody|tgroup|row|entry|colspec)\b[^>]*>|&[a-z]+;|\x01|\x02|/\*\*|\*/|(?:^|\s)::\w`)
+
+// TestHeaderDocs converts every comment of every pinned version and looks for
+// what was not understood.
+func TestHeaderDocs(t *testing.T) {
+	used := map[string]bool{}
+	for _, r := range headers.Releases() {
+		dir, err := r.Find()
+		if err != nil {
+			t.Skipf("needs the headers that make generate fetches: %v", err)
+		}
+		for _, api := range parse.APIs {
+			t.Run(r.Version+"/"+api, func(t *testing.T) { headerDocs(t, dir, api, used) })
+		}
+	}
+	for name := range danglingRefs {
+		assert.Truef(t, used[name], "no pinned header refers to %s any more: take it off the list", name)
+	}
+}
+
+func headerDocs(t *testing.T, dir, api string, used map[string]bool) {
+	a, err := parse.Parse(os.DirFS(dir), api)
+	require.NoError(t, err)
+	require.NoError(t, model.Complete(a, model.Options{}))
+	other, err := parse.Parse(os.DirFS(dir), map[string]string{"driver": "runtime", "runtime": "driver"}[api])
+	require.NoError(t, err)
+	dangling, err := fillHeader(a, other)
+	require.NoError(t, err)
+	for name := range dangling {
+		used[name] = true
+		assert.Containsf(t, danglingRefs, name, "the comments refer to %s, which nothing declares: list it with the reason", name)
+	}
+	known := goNames(a)
+	exists := map[string]bool{"LibraryError": true, "SymbolError": true}
+	for _, g := range known {
+		exists[g] = true
+	}
+	for _, d := range a.Decls {
+		if d.Align > 8 {
+			exists["New"+d.Go] = true
+		}
+		exists[d.Go] = true
+	}
+	n := 0
+	check := func(what string, doc []string) {
+		text := strings.Join(doc, "\n")
+		n++
+		if m := leftover.FindString(text); m != "" {
+			t.Errorf("%s: %q is left over", what, m)
+		}
+		p := docparse.Parser{LookupSym: func(_, name string) bool { return exists[name] }}
+		parsed := p.Parse(text)
+		for _, l := range parsed.Links {
+			assert.Truef(t, l.Used, "%s: the link %s is not used", what, l.Text)
+		}
+	}
+	for _, f := range a.Funcs {
+		require.NotEmpty(t, f.Doc, f.Symbol)
+		check(f.Symbol, f.Doc)
+	}
+	for _, al := range a.Aliases {
+		check(al.C, al.Doc)
+	}
+	for _, d := range a.Decls {
+		check(d.C, d.Doc)
+		for _, e := range d.Enumerators {
+			check(e.C, e.Doc)
+		}
+		for _, f := range d.Fields {
+			check(d.C+"."+f.C, f.Doc)
+		}
+	}
+	for _, c := range a.Consts {
+		check(c.C, c.Doc)
+	}
+	t.Logf("%d comments", n)
+}

@@ -1,0 +1,133 @@
+package parse
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"modernc.org/cc/v4"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// comments gives every member of a record or enumeration its comment.
+func (u *unit) comments() {
+	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
+		d := l.ExternalDeclaration
+		if d == nil || !u.ours(d) || d.Case != cc.ExternalDeclarationDecl || d.Declaration.DeclarationSpecifiers == nil {
+			continue
+		}
+		separator := ";"
+		if d.Declaration.DeclarationSpecifiers.Type().Kind() == cc.Enum {
+			separator = ","
+		}
+		memberComments(d.Declaration.DeclarationSpecifiers, separator, u.members)
+	}
+}
+
+// at is where a name stands, as a key.
+func at(t cc.Token) string {
+	p := t.Position()
+	return p.Filename + ":" + strconv.Itoa(p.Offset)
+}
+
+// memberComments gives the members of a record or enumeration their comments.
+// A comment stands in front of a member, or behind it and then begins with
+// /**<. members are the places of their comments, by where their names stand.
+func memberComments(n cc.Node, separator string, members map[string]*string) {
+	var now, before []*string // members since the last separator, and those in front of it
+	var leads []string
+	lead := ""
+	give := func(to []*string, text string) bool {
+		given := false
+		for _, comment := range to {
+			if *comment == "" {
+				*comment, given = text, true
+			}
+		}
+		return given
+	}
+	for _, tok := range cc.NodeTokens(n) {
+		for _, c := range blocks(string(tok.Sep())) {
+			if !strings.HasPrefix(c, "/**<") && !strings.HasPrefix(c, "/*!<") {
+				lead = c
+				continue
+			}
+			if len(now) > 0 && give(now, c) || len(now) == 0 && give(before, c) {
+				continue
+			}
+			if len(before) > 0 {
+				lead = c // it stands in front of what it is about
+			}
+		}
+		member := members[at(tok)]
+		switch src := tok.SrcStr(); {
+		case src == "{":
+			leads, lead, now = append(leads, lead), "", nil
+		case src == "}" && len(leads) > 0:
+			lead, leads = leads[len(leads)-1], leads[:len(leads)-1]
+			now, before = nil, nil
+		case src == separator:
+			before, now = now, nil
+			lead = ""
+		case member != nil:
+			now = append(now, member)
+			if lead != "" {
+				*member = lead
+			}
+		}
+	}
+}
+
+var commentBlock = regexp.MustCompile(`(?s)/\*[*!].*?\*/`)
+
+// blocks are the documentation comments in the space before a token.
+func blocks(sep string) []string {
+	if !strings.Contains(sep, "/*") {
+		return nil
+	}
+	return commentBlock.FindAllString(sep, -1)
+}
+
+// trailing is the comment that ends the line of the declaration before a token.
+func trailing(sep string) string {
+	for _, c := range blocks(sep) {
+		if strings.HasPrefix(c, "/**<") {
+			return c
+		}
+		break
+	}
+	return ""
+}
+
+// macroComments gives constants the comments that stand above or behind their
+// #define.
+func macroComments(text string, consts map[string]*model.Const) {
+	above := ""
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		line := strings.TrimSpace(lines[i])
+		switch {
+		case strings.HasPrefix(line, "/**") && !strings.HasPrefix(line, "/**<"):
+			start := i
+			for i < len(lines)-1 && !strings.Contains(lines[i], "*/") {
+				i++
+			}
+			above = strings.Join(lines[start:i+1], "\n")
+		case strings.HasPrefix(line, "#"):
+			fields := strings.Fields(strings.TrimPrefix(line, "#"))
+			if len(fields) < 2 || fields[0] != "define" {
+				continue
+			}
+			if c := consts[fields[1]]; c != nil && c.Comment == "" {
+				c.Comment = above
+				if j := strings.Index(line, "/**<"); j >= 0 {
+					c.Comment = line[j:]
+				}
+			}
+			above = ""
+		default:
+			above = ""
+		}
+	}
+}
