@@ -3,18 +3,41 @@ export CUDABIND_HEADERS ?= $(CURDIR)/headers/include
 
 GO ?= go
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# The raw packages, whose calls lean on what cgo checks today.
+RAW = ./cuda/...
+# A newer Go than the one go.mod asks for.
+NEXT_GO = go1.27.3
 
-.PHONY: help generate test check fetch fmt vet staticcheck provenance portable uptodate
+.PHONY: help generate test test-checks test-next-go libraries check fmt vet staticcheck provenance portable uptodate bench gpu-tests
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 generate: ## fetch the pinned headers, verify them, regenerate every raw package
 	$(GO) run ./tools/headers fetch all >/dev/null
 	$(GO) generate ./...
 
 test: ## run every test with the race detector
-	$(GO) test -race ./...
+	$(GO) test -race -timeout 30m ./...
+
+test-checks: ## run the tests of the calls under the other checks that Go has
+	$(GO) test -gcflags=all=-d=checkptr $(RAW)
+	GOEXPERIMENT=cgocheck2 $(GO) test $(RAW)
+
+test-next-go: ## run the tests of the calls with a newer Go
+	GOTOOLCHAIN=$(NEXT_GO) $(GO) test $(RAW)
+
+libraries: ## get real CUDA libraries for the tests: they load without a GPU
+	tools/libcuda.sh .cache/libcuda
+	tools/libcudart.sh .cache/libcudart
+
+bench: ## compare the calls with C
+	$(GO) test -run '^$$' -bench . ./cuda/generated/driver
+
+gpu-tests: ## build test binaries that run on a machine with a GPU and without Go
+	$(GO) test -c -o .gpu/driver.test ./cuda/generated/driver
+	$(GO) test -c -o .gpu/runtime.test ./cuda/generated
+	$(GO) build -o .gpu/cudainfo ./tools/cudainfo
 
 check: fmt vet staticcheck provenance portable uptodate ## formatting, vet, staticcheck, header prose, other platforms, generated code
 
@@ -36,5 +59,6 @@ portable:
 	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
 
-uptodate: generate ## fail where the raw packages are not what the generator prints
-	@test -z "$$(git status --porcelain -- cuda/generated)" || { git status --short -- cuda/generated; echo "generated code is not up to date: commit what make generate wrote"; exit 1; }
+uptodate: generate ## fail where the raw packages or the README's tables are not what the headers make of them
+	$(GO) run ./tools/readme
+	@test -z "$$(git status --porcelain -- cuda/generated README.md)" || { git status --short -- cuda/generated README.md; echo "generated files are not up to date: commit what make uptodate wrote"; exit 1; }

@@ -3,6 +3,7 @@ package doc
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/cudabind/cudabind/gen/model"
 )
@@ -36,6 +37,20 @@ func (w *writer) decls() {
 	}
 }
 
+// consts writes the comments of constants that belong to no enumeration.
+func (w *writer) consts() {
+	for _, k := range w.api.Consts {
+		e := w.texts[k.C]
+		if e == nil {
+			continue
+		}
+		c := &comment{links: w.links, api: w.api.Name}
+		c.text(k.Go + " " + e.summary)
+		c.blocks(e.body)
+		k.Doc = c.done()
+	}
+}
+
 // place is where in a type with an entry a record lies.
 type place struct {
 	top  *entry
@@ -66,8 +81,20 @@ func (w *writer) member(text string) []string {
 		return nil
 	}
 	c := &comment{links: w.links, api: w.api.Name}
-	c.text(text)
+	c.text(sentence(text))
 	return c.done()
+}
+
+// sentence gives a fragment a capital and a full stop.
+func sentence(text string) string {
+	r := []rune(text)
+	if len(r) > 1 && unicode.IsLower(r[0]) && (r[1] == ' ' || unicode.IsLower(r[1])) {
+		r[0] = unicode.ToUpper(r[0])
+	}
+	if last := r[len(r)-1]; !strings.ContainsRune(".!?:", last) {
+		r = append(r, '.')
+	}
+	return string(r)
 }
 
 func (e *entry) value(name, api string) string { return e.find((*entry).valueItems, name, api) }

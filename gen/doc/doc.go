@@ -27,6 +27,7 @@ func Fill(a, other *model.API) error {
 		}
 	}
 	w.decls()
+	w.consts()
 	w.status()
 	return nil
 }

@@ -40,7 +40,7 @@ func (w *writer) status() {
 		for _, c := range d.Enumerators {
 			c.Text = statusText()[c.C]
 			if c.Text != "" {
-				c.Doc = wrap(strings.ToUpper(c.Text[:1]) + c.Text[1:] + ".")
+				c.Doc = wrap(sentence(c.Text))
 			}
 			c.Unsupported = notSupported[c.C]
 		}

@@ -216,6 +216,6 @@ func (e *emitter) cThunks() string {
 		fmt.Fprintf(&list, "\tt_%s,\n", fn.Symbol)
 	}
 	return e.render("call.c.tmpl", map[string]any{
-		"FirstLine": e.firstLine(), "Prefix": e.prefix(), "Thunks": thunks.String(), "List": list.String(), "Count": len(e.api.Funcs),
+		"FirstLine": e.firstLine(), "Prefix": e.prefix(), "Thunks": thunks.String(), "List": list.String(), "Count": len(e.api.Funcs), "Library": e.library(),
 	})
 }

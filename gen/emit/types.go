@@ -157,10 +157,11 @@ func accessors(f *jen.File, d, in *model.Decl, base int64, overlaid bool) {
 		if !overlaid {
 			continue
 		}
-		if len(m.Doc) == 0 {
-			f.Commentf("// %s is the member %s, inside u.", m.Go, m.C)
+		f.Commentf("// %s is the member %s of the union, where it lies in u.", m.Go, m.C)
+		if len(m.Doc) > 0 {
+			f.Comment("//")
+			docs(f, m.Doc)
 		}
-		docs(f, m.Doc)
 		f.Func().Params(jen.Id("u").Op("*").Id(d.Go)).Id(m.Go).Params().Op("*").Add(goType(m.Type)).Block(
 			jen.Return(jen.Parens(jen.Op("*").Add(goType(m.Type))).Call(place(at))),
 		)
@@ -299,6 +300,8 @@ func (e *emitter) table() error {
 		}
 		g.Line()
 	})
+	f.Comment("// Functions is how many functions of the library this package binds.")
+	f.Const().Id("Functions").Op("=").Lit(len(e.api.Funcs))
 	return e.save("ztable.go", f)
 }
 

@@ -2430,3 +2430,8 @@ int cudabind_7b40a3911157_version(void *fn, int *version)
 {
 	return ((int (*)(int *))fn)(version);
 }
+
+int cudabind_7b40a3911157_carries(void *lib, const char *symbol, const char *version)
+{
+	return dlvsym(lib, symbol, version) != 0;
+}

@@ -24,6 +24,7 @@ void *cudabind_7b40a3911157_find(void *lib, const char *symbol);
 void cudabind_7b40a3911157_close(void *lib);
 const char *cudabind_7b40a3911157_file(void *symbol);
 int cudabind_7b40a3911157_version(void *fn, int *version);
+int cudabind_7b40a3911157_carries(void *lib, const char *symbol, const char *version);
 */
 import "C"
 
@@ -73,4 +74,12 @@ func askVersion(fn unsafe.Pointer) (version, code int) {
 	var v C.int
 	r := C.cudabind_7b40a3911157_version(fn, &v)
 	return int(v), int(r)
+}
+
+// carries tells whether a library exports a symbol under a version of it.
+func carries(lib unsafe.Pointer, symbol, version string) bool {
+	name, of := C.CString(symbol), C.CString(version)
+	defer C.free(unsafe.Pointer(name))
+	defer C.free(unsafe.Pointer(of))
+	return C.cudabind_7b40a3911157_carries(lib, name, of) != 0
 }

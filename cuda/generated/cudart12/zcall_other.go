@@ -25,3 +25,5 @@ func dlclose(unsafe.Pointer) {}
 func fileOf(unsafe.Pointer) string { return "" }
 
 func askVersion(unsafe.Pointer) (version, code int) { return 0, 0 }
+
+func carries(unsafe.Pointer, string, string) bool { return false }

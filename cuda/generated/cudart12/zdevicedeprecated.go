@@ -4,9 +4,16 @@ package cudart12
 
 import "unsafe"
 
-// CudaDeviceGetSharedMemConfig calls cudaDeviceGetSharedMemConfig.
+// CudaDeviceGetSharedMemConfig tells whether banks of shared memory are 4 or 8 bytes wide in the
+// current device.
 //
 //	cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *pConfig)
+//
+// Only Kepler could choose; an H200 says 4 bytes (measured). Nothing replaces the call, and nothing
+// needs to.
+//
+// Parameters:
+//   - pConfig: receives the width
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -30,9 +37,15 @@ func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
 	return status(args.ret)
 }
 
-// CudaDeviceSetSharedMemConfig calls cudaDeviceSetSharedMemConfig.
+// CudaDeviceSetSharedMemConfig wishes for another width of the banks of shared memory, which no GPU
+// since Maxwell has.
 //
 //	cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config)
+//
+// It succeeds and does nothing there. Nothing replaces it; leave it out.
+//
+// Parameters:
+//   - config: the width
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //

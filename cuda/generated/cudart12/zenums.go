@@ -4,14 +4,19 @@ package cudart12
 
 import "strconv"
 
-// CudaRoundMode is the enum cudaRoundMode.
+// CudaRoundMode is a rounding direction of floating-point arithmetic, in the numbering of device
+// code.
 type CudaRoundMode uint32
 
 const (
+	// To the nearest number, ties to even.
 	CudaRoundNearest CudaRoundMode = 0
-	CudaRoundZero    CudaRoundMode = 1
-	CudaRoundPosInf  CudaRoundMode = 2
-	CudaRoundMinInf  CudaRoundMode = 3
+	// Towards zero.
+	CudaRoundZero CudaRoundMode = 1
+	// Up.
+	CudaRoundPosInf CudaRoundMode = 2
+	// Down.
+	CudaRoundMinInf CudaRoundMode = 3
 )
 
 // String is the C name of the value, or its number.
@@ -29,7 +34,15 @@ func (v CudaRoundMode) String() string {
 	return "CudaRoundMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaError_t is the enum cudaError.
+// CudaError_t is a status code; it is the error that the functions of this package return.
+//
+// Functions give nil for success, so comparing with [CudaSuccess] is never needed, and [errors.Is]
+// finds a code inside of wrapped errors. Not every code is a failure: "not ready" is the answer of
+// a query. A code may also report the failure of earlier, unrelated work that was still running.
+// Codes newer than this package print as numbers.
+//
+// From Go: returning a variable of this type as an error gives an error that is not nil, even for
+// success; return the function's own result instead.
 type CudaError_t uint32
 
 const (
@@ -744,12 +757,12 @@ func (v CudaMemcpyKind) String() string {
 type CudaAccessProperty uint32
 
 const (
-	// the usual way; also takes earlier persistence away from the line
+	// The usual way; also takes earlier persistence away from the line.
 	CudaAccessPropertyNormal CudaAccessProperty = 0
-	// among the first lines to be given up: for data that is touched once
+	// Among the first lines to be given up: for data that is touched once.
 	CudaAccessPropertyStreaming CudaAccessProperty = 1
-	// kept in the part of the cache that is set aside by [CudaLimitPersistingL2CacheSize], as far as it
-	// goes
+	// Kept in the part of the cache that is set aside by [CudaLimitPersistingL2CacheSize], as far as it
+	// goes.
 	CudaAccessPropertyPersisting CudaAccessProperty = 2
 )
 
@@ -770,13 +783,13 @@ func (v CudaAccessProperty) String() string {
 type CudaStreamCaptureStatus uint32
 
 const (
-	// work is executed
+	// Work is executed.
 	CudaStreamCaptureStatusNone CudaStreamCaptureStatus = 0
-	// work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
-	// capture
+	// Work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
+	// capture.
 	CudaStreamCaptureStatusActive CudaStreamCaptureStatus = 1
-	// the capture was broken by a forbidden call and not ended yet. Only [cuStreamEndCapture] leads
-	// out; it returns [CudaErrorStreamCaptureInvalidated] and no graph
+	// The capture was broken by a forbidden call and not ended yet. Only [cuStreamEndCapture] leads
+	// out; it returns [CudaErrorStreamCaptureInvalidated] and no graph.
 	//
 	// [cuStreamEndCapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamEndCapture
 	CudaStreamCaptureStatusInvalidated CudaStreamCaptureStatus = 2
@@ -799,12 +812,11 @@ func (v CudaStreamCaptureStatus) String() string {
 // allocations and synchronizations.
 //
 // A stream captures in one of these modes, and every OS thread has one of its own, which
-// [cuThreadExchangeStreamCaptureMode] changes. A potentially unsafe call is refused, and the
-// capture is lost, when the calling thread's mode says that it respects captures which the mode of
-// some capture extends to it. That hits innocent threads: while anybody captures in the global
-// mode, measured, another thread in its default mode breaks the capture by querying or
-// synchronizing unrelated streams and events, allocating or freeing memory, registering host memory
-// or unloading a module.
+// [cuThreadExchangeStreamCaptureMode] changes. The two decide together which calls are refused; a
+// refused call also ends the capture that it would have disturbed. That hits innocent threads:
+// while anybody captures in the global mode, measured, another thread in its default mode breaks
+// the capture by querying or synchronizing unrelated streams and events, allocating or freeing
+// memory, registering host memory or unloading a module.
 //
 // From Go: a goroutine that captures, or that has changed its thread's mode, must be locked to its
 // OS thread until it is done. Prefer the thread-local mode: with the global one, an allocation
@@ -814,15 +826,15 @@ func (v CudaStreamCaptureStatus) String() string {
 type CudaStreamCaptureMode uint32
 
 const (
-	// for a capture: it is protected from unsafe calls of all threads. For a thread: it is held back by
+	// For a capture: it is protected from unsafe calls of all threads. For a thread: it is held back by
 	// its own captures and by every global capture in the process; this is the mode a thread begins
-	// with
+	// with.
 	CudaStreamCaptureModeGlobal CudaStreamCaptureMode = 0
-	// for a capture: only the thread that began it is held back. For a thread: other threads' captures
-	// do not concern it
+	// For a capture: only the thread that began it is held back. For a thread: other threads' captures
+	// do not concern it.
 	CudaStreamCaptureModeThreadLocal CudaStreamCaptureMode = 1
-	// nobody is held back, and the capture may end on another thread than it began on. Calls on the
-	// capturing stream itself stay forbidden, as do those that wait for the whole context
+	// Nobody is held back, and the capture may end on another thread than it began on. Calls on the
+	// capturing stream itself stay forbidden, as do those that wait for the whole context.
 	CudaStreamCaptureModeRelaxed CudaStreamCaptureMode = 2
 )
 
@@ -842,17 +854,19 @@ func (v CudaStreamCaptureMode) String() string {
 // CudaSynchronizationPolicy is how a host thread spends its time while it waits for a stream.
 //
 // It is an attribute of the stream, [CudaLaunchAttributeSynchronizationPolicy], and overrides the
-// context's scheduling flags for waits on that stream.
+// context's scheduling flags for waits on that stream. A stream on which it was never set follows
+// those flags; measured, it then reads as -1, which is none of the values.
 type CudaSynchronizationPolicy uint32
 
 const (
-	// what the context's flags say
+	// Spins or yields by the number of active contexts and of processors; measured, also in a context
+	// whose flags say to sleep.
 	CudaSyncPolicyAuto CudaSynchronizationPolicy = 1
-	// polls on a full core; the shortest delay
+	// Polls on a full core; the shortest delay.
 	CudaSyncPolicySpin CudaSynchronizationPolicy = 2
-	// polls, offering the core to other threads between polls; the delay grows with their number
+	// Polls, offering the core to other threads between polls; the delay grows with their number.
 	CudaSyncPolicyYield CudaSynchronizationPolicy = 3
-	// sleeps until the device interrupts; no CPU time, at the price of the wake-up
+	// Sleeps until the device interrupts; no CPU time, at the price of the wake-up.
 	CudaSyncPolicyBlockingSync CudaSynchronizationPolicy = 4
 )
 
@@ -876,11 +890,11 @@ func (v CudaSynchronizationPolicy) String() string {
 type CudaClusterSchedulingPolicy uint32
 
 const (
-	// the driver chooses
+	// The driver chooses.
 	CudaClusterSchedulingPolicyDefault CudaClusterSchedulingPolicy = 0
-	// each block on a multiprocessor of its own, if it can be
+	// Each block on a multiprocessor of its own, if it can be.
 	CudaClusterSchedulingPolicySpread CudaClusterSchedulingPolicy = 1
-	// where there is room, several on one if that fills the device better
+	// Where there is room, several on one if that fills the device better.
 	CudaClusterSchedulingPolicyLoadBalancing CudaClusterSchedulingPolicy = 2
 )
 
@@ -904,9 +918,9 @@ func (v CudaClusterSchedulingPolicy) String() string {
 type CudaStreamUpdateCaptureDependenciesFlags uint32
 
 const (
-	// the given nodes join those that are there
+	// The given nodes join those that are there.
 	CudaStreamAddCaptureDependencies CudaStreamUpdateCaptureDependenciesFlags = 0
-	// the given nodes replace them; with none, the stream's next node is a root
+	// The given nodes replace them; with none, the stream's next node is a root.
 	CudaStreamSetCaptureDependencies CudaStreamUpdateCaptureDependenciesFlags = 1
 )
 
@@ -953,15 +967,21 @@ func (v CudaUserObjectRetainFlags) String() string {
 	return "CudaUserObjectRetainFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphicsRegisterFlags is the enum cudaGraphicsRegisterFlags.
+// CudaGraphicsRegisterFlags is what CUDA will do with a graphics resource, said when it is
+// registered.
 type CudaGraphicsRegisterFlags uint32
 
 const (
-	CudaGraphicsRegisterFlagsNone             CudaGraphicsRegisterFlags = 0
-	CudaGraphicsRegisterFlagsReadOnly         CudaGraphicsRegisterFlags = 1
-	CudaGraphicsRegisterFlagsWriteDiscard     CudaGraphicsRegisterFlags = 2
+	// Anything.
+	CudaGraphicsRegisterFlagsNone CudaGraphicsRegisterFlags = 0
+	// Read only.
+	CudaGraphicsRegisterFlagsReadOnly CudaGraphicsRegisterFlags = 1
+	// Overwrite all of it; what was in it is lost when it is mapped.
+	CudaGraphicsRegisterFlagsWriteDiscard CudaGraphicsRegisterFlags = 2
+	// Use it as a surface.
 	CudaGraphicsRegisterFlagsSurfaceLoadStore CudaGraphicsRegisterFlags = 4
-	CudaGraphicsRegisterFlagsTextureGather    CudaGraphicsRegisterFlags = 8
+	// Gather four texels at once from it.
+	CudaGraphicsRegisterFlagsTextureGather CudaGraphicsRegisterFlags = 8
 )
 
 // String is the C name of the value, or its number.
@@ -981,12 +1001,18 @@ func (v CudaGraphicsRegisterFlags) String() string {
 	return "CudaGraphicsRegisterFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphicsMapFlags is the enum cudaGraphicsMapFlags.
+// CudaGraphicsMapFlags is what CUDA will do with a graphics resource from the next mapping on.
+//
+// It is a hint that saves copies between the two APIs. Writing against a read-only hint is
+// undefined.
 type CudaGraphicsMapFlags uint32
 
 const (
-	CudaGraphicsMapFlagsNone         CudaGraphicsMapFlags = 0
-	CudaGraphicsMapFlagsReadOnly     CudaGraphicsMapFlags = 1
+	// Read and write.
+	CudaGraphicsMapFlagsNone CudaGraphicsMapFlags = 0
+	// No writes, so nothing need be carried back.
+	CudaGraphicsMapFlagsReadOnly CudaGraphicsMapFlags = 1
+	// No reads before writes, so nothing need be carried over.
 	CudaGraphicsMapFlagsWriteDiscard CudaGraphicsMapFlags = 2
 )
 
@@ -1003,15 +1029,22 @@ func (v CudaGraphicsMapFlags) String() string {
 	return "CudaGraphicsMapFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphicsCubeFace is the enum cudaGraphicsCubeFace.
+// CudaGraphicsCubeFace is the side of a cube map, in the order in which the six layers of an array
+// hold them.
 type CudaGraphicsCubeFace uint32
 
 const (
+	// Layer 0, seen along +x.
 	CudaGraphicsCubeFacePositiveX CudaGraphicsCubeFace = 0
+	// Layer 1, seen along -x.
 	CudaGraphicsCubeFaceNegativeX CudaGraphicsCubeFace = 1
+	// Layer 2, seen along +y.
 	CudaGraphicsCubeFacePositiveY CudaGraphicsCubeFace = 2
+	// Layer 3, seen along -y.
 	CudaGraphicsCubeFaceNegativeY CudaGraphicsCubeFace = 3
+	// Layer 4, seen along +z.
 	CudaGraphicsCubeFacePositiveZ CudaGraphicsCubeFace = 4
+	// Layer 5, seen along -z.
 	CudaGraphicsCubeFaceNegativeZ CudaGraphicsCubeFace = 5
 )
 
@@ -1034,14 +1067,18 @@ func (v CudaGraphicsCubeFace) String() string {
 	return "CudaGraphicsCubeFace(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaResourceType is the enum cudaResourceType.
+// CudaResourceType is what kind of memory a texture, a surface or a graphics resource consists of.
 type CudaResourceType uint32
 
 const (
-	CudaResourceTypeArray          CudaResourceType = 0
+	// An array, laid out for the texture unit.
+	CudaResourceTypeArray CudaResourceType = 0
+	// An array with ever smaller copies.
 	CudaResourceTypeMipmappedArray CudaResourceType = 1
-	CudaResourceTypeLinear         CudaResourceType = 2
-	CudaResourceTypePitch2D        CudaResourceType = 3
+	// Plain memory, read by index without filtering.
+	CudaResourceTypeLinear CudaResourceType = 2
+	// Plain memory in rows, read in 2D, with filtering.
+	CudaResourceTypePitch2D CudaResourceType = 3
 )
 
 // String is the C name of the value, or its number.
@@ -1059,45 +1096,82 @@ func (v CudaResourceType) String() string {
 	return "CudaResourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaResourceViewFormat is the enum cudaResourceViewFormat.
+// CudaResourceViewFormat is the type that a resource view gives to the elements of an array.
+//
+// The block formats hold 4 by 4 pixels in 8 bytes (BC1, BC4) or 16 bytes (the others).
 type CudaResourceViewFormat uint32
 
 const (
-	CudaResViewFormatNone                      CudaResourceViewFormat = 0
-	CudaResViewFormatUnsignedChar1             CudaResourceViewFormat = 1
-	CudaResViewFormatUnsignedChar2             CudaResourceViewFormat = 2
-	CudaResViewFormatUnsignedChar4             CudaResourceViewFormat = 3
-	CudaResViewFormatSignedChar1               CudaResourceViewFormat = 4
-	CudaResViewFormatSignedChar2               CudaResourceViewFormat = 5
-	CudaResViewFormatSignedChar4               CudaResourceViewFormat = 6
-	CudaResViewFormatUnsignedShort1            CudaResourceViewFormat = 7
-	CudaResViewFormatUnsignedShort2            CudaResourceViewFormat = 8
-	CudaResViewFormatUnsignedShort4            CudaResourceViewFormat = 9
-	CudaResViewFormatSignedShort1              CudaResourceViewFormat = 10
-	CudaResViewFormatSignedShort2              CudaResourceViewFormat = 11
-	CudaResViewFormatSignedShort4              CudaResourceViewFormat = 12
-	CudaResViewFormatUnsignedInt1              CudaResourceViewFormat = 13
-	CudaResViewFormatUnsignedInt2              CudaResourceViewFormat = 14
-	CudaResViewFormatUnsignedInt4              CudaResourceViewFormat = 15
-	CudaResViewFormatSignedInt1                CudaResourceViewFormat = 16
-	CudaResViewFormatSignedInt2                CudaResourceViewFormat = 17
-	CudaResViewFormatSignedInt4                CudaResourceViewFormat = 18
-	CudaResViewFormatHalf1                     CudaResourceViewFormat = 19
-	CudaResViewFormatHalf2                     CudaResourceViewFormat = 20
-	CudaResViewFormatHalf4                     CudaResourceViewFormat = 21
-	CudaResViewFormatFloat1                    CudaResourceViewFormat = 22
-	CudaResViewFormatFloat2                    CudaResourceViewFormat = 23
-	CudaResViewFormatFloat4                    CudaResourceViewFormat = 24
-	CudaResViewFormatUnsignedBlockCompressed1  CudaResourceViewFormat = 25
-	CudaResViewFormatUnsignedBlockCompressed2  CudaResourceViewFormat = 26
-	CudaResViewFormatUnsignedBlockCompressed3  CudaResourceViewFormat = 27
-	CudaResViewFormatUnsignedBlockCompressed4  CudaResourceViewFormat = 28
-	CudaResViewFormatSignedBlockCompressed4    CudaResourceViewFormat = 29
-	CudaResViewFormatUnsignedBlockCompressed5  CudaResourceViewFormat = 30
-	CudaResViewFormatSignedBlockCompressed5    CudaResourceViewFormat = 31
+	// The array's own format.
+	CudaResViewFormatNone CudaResourceViewFormat = 0
+	// One unsigned byte.
+	CudaResViewFormatUnsignedChar1 CudaResourceViewFormat = 1
+	// Two unsigned bytes.
+	CudaResViewFormatUnsignedChar2 CudaResourceViewFormat = 2
+	// Four unsigned bytes.
+	CudaResViewFormatUnsignedChar4 CudaResourceViewFormat = 3
+	// One signed byte.
+	CudaResViewFormatSignedChar1 CudaResourceViewFormat = 4
+	// Two signed bytes.
+	CudaResViewFormatSignedChar2 CudaResourceViewFormat = 5
+	// Four signed bytes.
+	CudaResViewFormatSignedChar4 CudaResourceViewFormat = 6
+	// One unsigned 16-bit integer.
+	CudaResViewFormatUnsignedShort1 CudaResourceViewFormat = 7
+	// Two unsigned 16-bit integers.
+	CudaResViewFormatUnsignedShort2 CudaResourceViewFormat = 8
+	// Four unsigned 16-bit integers.
+	CudaResViewFormatUnsignedShort4 CudaResourceViewFormat = 9
+	// One signed 16-bit integer.
+	CudaResViewFormatSignedShort1 CudaResourceViewFormat = 10
+	// Two signed 16-bit integers.
+	CudaResViewFormatSignedShort2 CudaResourceViewFormat = 11
+	// Four signed 16-bit integers.
+	CudaResViewFormatSignedShort4 CudaResourceViewFormat = 12
+	// One unsigned 32-bit integer.
+	CudaResViewFormatUnsignedInt1 CudaResourceViewFormat = 13
+	// Two unsigned 32-bit integers.
+	CudaResViewFormatUnsignedInt2 CudaResourceViewFormat = 14
+	// Four unsigned 32-bit integers.
+	CudaResViewFormatUnsignedInt4 CudaResourceViewFormat = 15
+	// One signed 32-bit integer.
+	CudaResViewFormatSignedInt1 CudaResourceViewFormat = 16
+	// Two signed 32-bit integers.
+	CudaResViewFormatSignedInt2 CudaResourceViewFormat = 17
+	// Four signed 32-bit integers.
+	CudaResViewFormatSignedInt4 CudaResourceViewFormat = 18
+	// One half.
+	CudaResViewFormatHalf1 CudaResourceViewFormat = 19
+	// Two halves.
+	CudaResViewFormatHalf2 CudaResourceViewFormat = 20
+	// Four halves.
+	CudaResViewFormatHalf4 CudaResourceViewFormat = 21
+	// One float.
+	CudaResViewFormatFloat1 CudaResourceViewFormat = 22
+	// Two floats.
+	CudaResViewFormatFloat2 CudaResourceViewFormat = 23
+	// Four floats.
+	CudaResViewFormatFloat4 CudaResourceViewFormat = 24
+	// BC1 blocks: colour with a bit of alpha; the array has two 32-bit channels.
+	CudaResViewFormatUnsignedBlockCompressed1 CudaResourceViewFormat = 25
+	// BC2 blocks: colour and 4-bit alpha; four 32-bit channels.
+	CudaResViewFormatUnsignedBlockCompressed2 CudaResourceViewFormat = 26
+	// BC3 blocks: colour and interpolated alpha; four 32-bit channels.
+	CudaResViewFormatUnsignedBlockCompressed3 CudaResourceViewFormat = 27
+	// BC4 blocks: one channel from 0 to 1; two 32-bit channels.
+	CudaResViewFormatUnsignedBlockCompressed4 CudaResourceViewFormat = 28
+	// BC4 blocks: one channel from -1 to 1; two 32-bit channels.
+	CudaResViewFormatSignedBlockCompressed4 CudaResourceViewFormat = 29
+	// BC5 blocks: two channels from 0 to 1; four 32-bit channels.
+	CudaResViewFormatUnsignedBlockCompressed5 CudaResourceViewFormat = 30
+	// BC5 blocks: two channels from -1 to 1; four 32-bit channels.
+	CudaResViewFormatSignedBlockCompressed5 CudaResourceViewFormat = 31
+	// BC6H blocks: three unsigned half-float channels; four 32-bit channels.
 	CudaResViewFormatUnsignedBlockCompressed6H CudaResourceViewFormat = 32
-	CudaResViewFormatSignedBlockCompressed6H   CudaResourceViewFormat = 33
-	CudaResViewFormatUnsignedBlockCompressed7  CudaResourceViewFormat = 34
+	// BC6H blocks: three signed half-float channels; four 32-bit channels.
+	CudaResViewFormatSignedBlockCompressed6H CudaResourceViewFormat = 33
+	// BC7 blocks: colour and alpha in high quality; four 32-bit channels.
+	CudaResViewFormatUnsignedBlockCompressed7 CudaResourceViewFormat = 34
 )
 
 // String is the C name of the value, or its number.
@@ -1186,27 +1260,27 @@ func (v CudaResourceViewFormat) String() string {
 type CudaFuncAttribute uint32
 
 const (
-	// bytes of dynamic shared memory that a launch may ask for. At first 48 KiB less what the kernel
+	// Bytes of dynamic shared memory that a launch may ask for. At first 48 KiB less what the kernel
 	// declares; it must be raised, up to [CudaDevAttrMaxSharedMemoryPerBlockOptin] less that, before a
-	// launch asks for more
+	// launch asks for more.
 	CudaFuncAttributeMaxDynamicSharedMemorySize CudaFuncAttribute = 8
-	// wish for the share of shared memory in what it has in common with L1, in percent, or a
-	// [CudaSharedCarveout]; rounded up to what the hardware offers
+	// Wish for the share of shared memory in what it has in common with L1, in percent, or a
+	// [CudaSharedCarveout]; rounded up to what the hardware offers.
 	CudaFuncAttributePreferredSharedMemoryCarveout CudaFuncAttribute = 9
-	// 1 if it can be launched with a cluster size only
+	// 1 if it can be launched with a cluster size only.
 	CudaFuncAttributeClusterDimMustBeSet CudaFuncAttribute = 10
-	// blocks of a cluster in x that every launch must have; 0 leaves it open. Compiled in
-	// (__cluster_dims__), it cannot be changed: [CudaErrorNotPermitted]
+	// Blocks of a cluster in x that every launch must have; 0 leaves it open. Compiled in
+	// (__cluster_dims__), it cannot be changed: [CudaErrorNotPermitted].
 	CudaFuncAttributeRequiredClusterWidth CudaFuncAttribute = 11
-	// the same in y; the three are 0 together or positive together
+	// The same in y; the three are 0 together or positive together.
 	CudaFuncAttributeRequiredClusterHeight CudaFuncAttribute = 12
-	// the same in z
+	// The same in z.
 	CudaFuncAttributeRequiredClusterDepth CudaFuncAttribute = 13
-	// 1 permits clusters of more than 8 blocks, which another model of GPU may be unable to run
+	// 1 permits clusters of more than 8 blocks, which another model of GPU may be unable to run.
 	CudaFuncAttributeNonPortableClusterSizeAllowed CudaFuncAttribute = 14
-	// how the blocks of a cluster should be placed, a [CudaClusterSchedulingPolicy]
+	// How the blocks of a cluster should be placed, a [CudaClusterSchedulingPolicy].
 	CudaFuncAttributeClusterSchedulingPolicyPreference CudaFuncAttribute = 15
-	// one more than the highest attribute
+	// One more than the highest attribute.
 	CudaFuncAttributeMax CudaFuncAttribute = 16
 )
 
@@ -1242,13 +1316,13 @@ func (v CudaFuncAttribute) String() string {
 type CudaFuncCache uint32
 
 const (
-	// no wish; for a kernel: the device's
+	// No wish; for a kernel: the device's.
 	CudaFuncCachePreferNone CudaFuncCache = 0
-	// as much shared memory as there can be
+	// As much shared memory as there can be.
 	CudaFuncCachePreferShared CudaFuncCache = 1
-	// as much cache as there can be
+	// As much cache as there can be.
 	CudaFuncCachePreferL1 CudaFuncCache = 2
-	// half and half
+	// Half and half.
 	CudaFuncCachePreferEqual CudaFuncCache = 3
 )
 
@@ -1270,15 +1344,16 @@ func (v CudaFuncCache) String() string {
 // CudaSharedMemConfig is the width of shared memory's banks, which only GPUs of compute capability
 // 3.x could change.
 //
-// Everything since has banks of four bytes: calls that set it succeed and do nothing.
+// Everything since has banks of four bytes: calls that set it succeed, and what can be read back is
+// still four.
 type CudaSharedMemConfig uint32
 
 const (
-	// the device's own
+	// The device's own.
 	CudaSharedMemBankSizeDefault CudaSharedMemConfig = 0
-	// successive 32-bit words in successive banks
+	// Successive 32-bit words in successive banks.
 	CudaSharedMemBankSizeFourByte CudaSharedMemConfig = 1
-	// successive 64-bit words in successive banks
+	// Successive 64-bit words in successive banks.
 	CudaSharedMemBankSizeEightByte CudaSharedMemConfig = 2
 )
 
@@ -1300,11 +1375,11 @@ func (v CudaSharedMemConfig) String() string {
 type CudaSharedCarveout int32
 
 const (
-	// the driver decides by what the kernel uses
+	// The driver decides by what the kernel uses.
 	CudaSharedmemCarveoutDefault CudaSharedCarveout = -1
-	// all that can be
+	// All that can be.
 	CudaSharedmemCarveoutMaxShared CudaSharedCarveout = 100
-	// as little as can be
+	// As little as can be.
 	CudaSharedmemCarveoutMaxL1 CudaSharedCarveout = 0
 )
 
@@ -1326,13 +1401,13 @@ func (v CudaSharedCarveout) String() string {
 type CudaComputeMode uint32
 
 const (
-	// any number of processes
+	// Any number of processes.
 	CudaComputeModeDefault CudaComputeMode = 0
-	// one context by one thread; a rule that drivers no longer have
+	// One context by one thread; a rule that drivers no longer have.
 	CudaComputeModeExclusive CudaComputeMode = 1
-	// nobody: creating a context fails with [CudaErrorDevicesUnavailable]
+	// Nobody: creating a context fails with [CudaErrorDevicesUnavailable].
 	CudaComputeModeProhibited CudaComputeMode = 2
-	// one process at a time, with as many threads as it likes; a second process is refused
+	// One process at a time, with as many threads as it likes; a second process is refused.
 	CudaComputeModeExclusiveProcess CudaComputeMode = 3
 )
 
@@ -1354,33 +1429,34 @@ func (v CudaComputeMode) String() string {
 // CudaLimit is a size that can be set for a device, mostly of memory that kernels use without
 // allocating it.
 //
-// The driver rounds and clamps what is asked for: read the value back. One that the device does not
-// have gives [CudaErrorUnsupportedLimit].
+// The driver rounds and mostly clamps what is asked for: read the value back. One that the device
+// does not have gives [CudaErrorUnsupportedLimit].
 type CudaLimit uint32
 
 const (
-	// bytes of stack of each GPU thread, 1024 at first. It is raised by itself for kernels whose need
+	// Bytes of stack of each GPU thread, 1024 at first. It is raised by itself for kernels whose need
 	// is known; recursion and calls through pointers need it set. The memory is taken for all threads
-	// that can be resident, so large values cost gigabytes
+	// that can be resident, so large values cost gigabytes.
 	CudaLimitStackSize CudaLimit = 0
-	// bytes of the ring buffer for printf in kernels, 1 MiB at first. It is printed when the host
-	// synchronizes; what does not fit overwrites the oldest. To be set before the first kernel with
-	// printf
+	// Bytes of the ring buffer for printf in kernels; how many at first depends on the device, 8.25 MiB
+	// on an H200. It is printed when the host synchronizes; what does not fit overwrites the oldest. To
+	// be set before the first kernel with printf.
 	CudaLimitPrintfFifoSize CudaLimit = 1
-	// bytes of the heap for malloc and new in kernels, 8 MiB at first; to be set before the first
-	// kernel that uses them
+	// Bytes of the heap for malloc and new in kernels, 8 MiB at first; to be set before the first
+	// kernel that uses them.
 	CudaLimitMallocHeapSize CudaLimit = 2
-	// how deep kernels that launch kernels may nest and still wait for them; below compute capability
-	// 9.0 only
+	// How deep kernels that launch kernels may nest and still wait for them; below compute capability
+	// 9.0 only.
 	CudaLimitDevRuntimeSyncDepth CudaLimit = 3
-	// launches by kernels that may be waiting or running at once, 2048 at first; memory for them is
-	// taken in advance
+	// Launches by kernels that may be waiting or running at once, 2048 at first; memory for them is
+	// taken in advance.
 	CudaLimitDevRuntimePendingLaunchCount CudaLimit = 4
-	// bytes that a miss in the L2 cache fetches, from 0 to 128; a hint. Small values help scattered
-	// reads
+	// Bytes that a miss in the L2 cache fetches, from 0 to 128, 64 on an H200; a hint. Small values
+	// help scattered reads.
 	CudaLimitMaxL2FetchGranularity CudaLimit = 5
-	// bytes of the L2 cache set aside for persisting accesses, 0 at first; without it an access policy
-	// window does nothing
+	// Bytes of the L2 cache set aside for persisting accesses. At first it depends on the device,
+	// measured 11.25 MiB of 60 on an H200; more than [CudaDevAttrMaxPersistingL2CacheSize] is refused.
+	// With 0 an access policy window does nothing.
 	CudaLimitPersistingL2CacheSize CudaLimit = 6
 )
 
@@ -1478,9 +1554,9 @@ func (v CudaMemRangeAttribute) String() string {
 type CudaFlushGPUDirectRDMAWritesOptions uint32
 
 const (
-	// the host can: [CudaDeviceFlushGPUDirectRDMAWrites] works
+	// The host can: [CudaDeviceFlushGPUDirectRDMAWrites] works.
 	CudaFlushGPUDirectRDMAWritesOptionHost CudaFlushGPUDirectRDMAWritesOptions = 1
-	// a stream can: [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work
+	// A stream can: [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work.
 	//
 	// [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES
 	// [CU_STREAM_WAIT_VALUE_FLUSH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_WAIT_VALUE_FLUSH
@@ -1505,11 +1581,11 @@ func (v CudaFlushGPUDirectRDMAWritesOptions) String() string {
 type CudaGPUDirectRDMAWritesOrdering uint32
 
 const (
-	// nobody: flush before the data is used
+	// Nobody: flush before the data is used.
 	CudaGPUDirectRDMAWritesOrderingNone CudaGPUDirectRDMAWritesOrdering = 0
-	// the device whose memory it is
+	// The device whose memory it is.
 	CudaGPUDirectRDMAWritesOrderingOwner CudaGPUDirectRDMAWritesOrdering = 100
-	// all CUDA devices of the machine
+	// All CUDA devices of the machine.
 	CudaGPUDirectRDMAWritesOrderingAllDevices CudaGPUDirectRDMAWritesOrdering = 200
 )
 
@@ -1533,9 +1609,9 @@ func (v CudaGPUDirectRDMAWritesOrdering) String() string {
 type CudaFlushGPUDirectRDMAWritesScope uint32
 
 const (
-	// to the device that owns the memory
+	// To the device that owns the memory.
 	CudaFlushGPUDirectRDMAWritesToOwner CudaFlushGPUDirectRDMAWritesScope = 100
-	// to every CUDA device
+	// To every CUDA device.
 	CudaFlushGPUDirectRDMAWritesToAllDevices CudaFlushGPUDirectRDMAWritesScope = 200
 )
 
@@ -1555,7 +1631,7 @@ func (v CudaFlushGPUDirectRDMAWritesScope) String() string {
 type CudaFlushGPUDirectRDMAWritesTarget uint32
 
 const (
-	// that of the calling thread's current device
+	// That of the calling thread's current device.
 	CudaFlushGPUDirectRDMAWritesTargetCurrentDevice CudaFlushGPUDirectRDMAWritesTarget = 0
 )
 
@@ -1577,345 +1653,347 @@ func (v CudaFlushGPUDirectRDMAWritesTarget) String() string {
 type CudaDeviceAttr uint32
 
 const (
-	// threads in a block over all its dimensions; 1024 on every device that CUDA still supports. A
-	// kernel may allow fewer, for its registers
+	// Threads in a block over all its dimensions; 1024 on every device that CUDA still supports. A
+	// kernel may allow fewer, for its registers.
 	CudaDevAttrMaxThreadsPerBlock CudaDeviceAttr = 1
-	// threads of a block in x (1024)
+	// Threads of a block in x (1024).
 	CudaDevAttrMaxBlockDimX CudaDeviceAttr = 2
-	// threads of a block in y (1024)
+	// Threads of a block in y (1024).
 	CudaDevAttrMaxBlockDimY CudaDeviceAttr = 3
-	// threads of a block in z (64)
+	// Threads of a block in z (64).
 	CudaDevAttrMaxBlockDimZ CudaDeviceAttr = 4
-	// blocks of a grid in x (2147483647)
+	// Blocks of a grid in x (2147483647).
 	CudaDevAttrMaxGridDimX CudaDeviceAttr = 5
-	// blocks of a grid in y (65535)
+	// Blocks of a grid in y (65535).
 	CudaDevAttrMaxGridDimY CudaDeviceAttr = 6
-	// blocks of a grid in z (65535)
+	// Blocks of a grid in z (65535).
 	CudaDevAttrMaxGridDimZ CudaDeviceAttr = 7
-	// bytes of shared memory that a block gets without further ado, static and dynamic together (49152)
+	// Bytes of shared memory that a block gets without further ado, static and dynamic together
+	// (49152).
 	CudaDevAttrMaxSharedMemoryPerBlock CudaDeviceAttr = 8
-	// bytes of __constant__ variables that a module can have (65536)
+	// Bytes of __constant__ variables that a module can have (65536).
 	CudaDevAttrTotalConstantMemory CudaDeviceAttr = 9
-	// threads that execute together (32)
+	// Threads that execute together (32).
 	CudaDevAttrWarpSize CudaDeviceAttr = 10
-	// bytes between rows that the copy functions accept (2147483647)
+	// Bytes between rows that the copy functions accept (2147483647).
 	CudaDevAttrMaxPitch CudaDeviceAttr = 11
-	// 32-bit registers that one block can have (65536)
+	// 32-bit registers that one block can have (65536).
 	CudaDevAttrMaxRegistersPerBlock CudaDeviceAttr = 12
-	// the highest clock of the multiprocessors, in kHz; not the clock at which they run just now
+	// The highest clock of the multiprocessors, in kHz; not the clock at which they run just now.
 	CudaDevAttrClockRate CudaDeviceAttr = 13
-	// the address of linear memory that a texture reads must be a multiple of so many bytes (512)
+	// The address of linear memory that a texture reads must be a multiple of so many bytes (512).
 	CudaDevAttrTextureAlignment CudaDeviceAttr = 14
 	// 1 if a copy can run beside a kernel; superseded by the number of copy engines,
-	// [CudaDevAttrAsyncEngineCount]
+	// [CudaDevAttrAsyncEngineCount].
 	CudaDevAttrGpuOverlap CudaDeviceAttr = 15
-	// multiprocessors of the device or, with MIG, of the instance
+	// Multiprocessors of the device or, with MIG, of the instance.
 	CudaDevAttrMultiProcessorCount CudaDeviceAttr = 16
 	// 1 if the display driver's watchdog ends a kernel that runs for seconds, with
-	// [CudaErrorLaunchTimeout]: usually so on a device that drives a screen
+	// [CudaErrorLaunchTimeout]: usually so on a device that drives a screen.
 	CudaDevAttrKernelExecTimeout CudaDeviceAttr = 17
-	// 1 if the GPU is part of the processor and uses its memory
+	// 1 if the GPU is part of the processor and uses its memory.
 	CudaDevAttrIntegrated CudaDeviceAttr = 18
-	// 1 if kernels can read and write pinned host memory in place
+	// 1 if kernels can read and write pinned host memory in place.
 	CudaDevAttrCanMapHostMemory CudaDeviceAttr = 19
-	// who may have contexts on the device, a [CudaComputeMode]; an administrator changes it with
-	// nvidia-smi
+	// Who may have contexts on the device, a [CudaComputeMode]; an administrator changes it with
+	// nvidia-smi.
 	CudaDevAttrComputeMode CudaDeviceAttr = 20
-	// elements of a 1D texture on an array
+	// Elements of a 1D texture on an array.
 	CudaDevAttrMaxTexture1DWidth CudaDeviceAttr = 21
-	// elements in x of a 2D texture on an array
+	// Elements in x of a 2D texture on an array.
 	CudaDevAttrMaxTexture2DWidth CudaDeviceAttr = 22
-	// elements in y of a 2D texture on an array
+	// Elements in y of a 2D texture on an array.
 	CudaDevAttrMaxTexture2DHeight CudaDeviceAttr = 23
-	// elements in x of a 3D texture
+	// Elements in x of a 3D texture.
 	CudaDevAttrMaxTexture3DWidth CudaDeviceAttr = 24
-	// elements in y of a 3D texture
+	// Elements in y of a 3D texture.
 	CudaDevAttrMaxTexture3DHeight CudaDeviceAttr = 25
-	// elements in z of a 3D texture
+	// Elements in z of a 3D texture.
 	CudaDevAttrMaxTexture3DDepth CudaDeviceAttr = 26
-	// elements in x of each layer of a layered 2D texture
+	// Elements in x of each layer of a layered 2D texture.
 	CudaDevAttrMaxTexture2DLayeredWidth CudaDeviceAttr = 27
-	// elements in y of each layer of a layered 2D texture
+	// Elements in y of each layer of a layered 2D texture.
 	CudaDevAttrMaxTexture2DLayeredHeight CudaDeviceAttr = 28
-	// layers of a layered 2D texture
+	// Layers of a layered 2D texture.
 	CudaDevAttrMaxTexture2DLayeredLayers CudaDeviceAttr = 29
-	// alignment, in bytes, that surfaces require
+	// Alignment, in bytes, that surfaces require.
 	CudaDevAttrSurfaceAlignment CudaDeviceAttr = 30
 	// 1 if kernels of different streams can run at once; a permission of the hardware, no promise for
-	// two given kernels
+	// two given kernels.
 	CudaDevAttrConcurrentKernels CudaDeviceAttr = 31
-	// 1 if memory errors are corrected; switched with nvidia-smi, effective after a reset of the device
+	// 1 if memory errors are corrected; switched with nvidia-smi, effective after a reset of the
+	// device.
 	CudaDevAttrEccEnabled CudaDeviceAttr = 32
-	// the bus part of the PCI address
+	// The bus part of the PCI address.
 	CudaDevAttrPciBusId CudaDeviceAttr = 33
-	// the slot part of the PCI address (not the model number: that is [CudaDevAttrGpuPciDeviceId])
+	// The slot part of the PCI address (not the model number: that is [CudaDevAttrGpuPciDeviceId]).
 	CudaDevAttrPciDeviceId CudaDeviceAttr = 34
-	// 1 if a Windows driver without graphics serves the device; 0 on Linux
+	// 1 if a Windows driver without graphics serves the device; 0 on Linux.
 	CudaDevAttrTccDriver CudaDeviceAttr = 35
-	// the highest clock of the memory, in kHz. Bandwidth is twice this times the bus width, for memory
-	// with two transfers a clock
+	// The highest clock of the memory, in kHz. Bandwidth is twice this times the bus width, for memory
+	// with two transfers a clock.
 	CudaDevAttrMemoryClockRate CudaDeviceAttr = 36
-	// width of the bus to device memory, in bits
+	// Width of the bus to device memory, in bits.
 	CudaDevAttrGlobalMemoryBusWidth CudaDeviceAttr = 37
-	// bytes of L2 cache
+	// Bytes of L2 cache.
 	CudaDevAttrL2CacheSize CudaDeviceAttr = 38
-	// threads resident on a multiprocessor at once, over all its blocks
+	// Threads resident on a multiprocessor at once, over all its blocks.
 	CudaDevAttrMaxThreadsPerMultiProcessor CudaDeviceAttr = 39
-	// copy engines: 2 or more let copies to and from the device run beside each other and beside
-	// kernels
+	// Copy engines: 2 or more let copies to and from the device run beside each other and beside
+	// kernels.
 	CudaDevAttrAsyncEngineCount CudaDeviceAttr = 40
 	// 1 if host and device pointers share one address space, as they do in every 64-bit program on
-	// Linux
+	// Linux.
 	CudaDevAttrUnifiedAddressing CudaDeviceAttr = 41
-	// elements of each layer of a layered 1D texture
+	// Elements of each layer of a layered 1D texture.
 	CudaDevAttrMaxTexture1DLayeredWidth CudaDeviceAttr = 42
-	// layers of a layered 1D texture
+	// Layers of a layered 1D texture.
 	CudaDevAttrMaxTexture1DLayeredLayers CudaDeviceAttr = 43
-	// elements in x of a 2D texture on an array made for texture gather
+	// Elements in x of a 2D texture on an array made for texture gather.
 	CudaDevAttrMaxTexture2DGatherWidth CudaDeviceAttr = 45
-	// elements in y of a 2D texture on an array made for texture gather
+	// Elements in y of a 2D texture on an array made for texture gather.
 	CudaDevAttrMaxTexture2DGatherHeight CudaDeviceAttr = 46
-	// the other permitted shape of a 3D texture: elements in x. 0 if there is none
+	// The other permitted shape of a 3D texture: elements in x. 0 if there is none.
 	CudaDevAttrMaxTexture3DWidthAlt CudaDeviceAttr = 47
-	// elements in y of that other shape
+	// Elements in y of that other shape.
 	CudaDevAttrMaxTexture3DHeightAlt CudaDeviceAttr = 48
-	// elements in z of that other shape, larger than the usual depth
+	// Elements in z of that other shape, larger than the usual depth.
 	CudaDevAttrMaxTexture3DDepthAlt CudaDeviceAttr = 49
-	// the domain part of the PCI address
+	// The domain part of the PCI address.
 	CudaDevAttrPciDomainId CudaDeviceAttr = 50
-	// the pitch of pitched memory that a texture reads must be a multiple of so many bytes (32)
+	// The pitch of pitched memory that a texture reads must be a multiple of so many bytes (32).
 	CudaDevAttrTexturePitchAlignment CudaDeviceAttr = 51
-	// edge of a cube map texture, in elements; width and height are equal
+	// Edge of a cube map texture, in elements; width and height are equal.
 	CudaDevAttrMaxTextureCubemapWidth CudaDeviceAttr = 52
-	// edge of a layered cube map texture, in elements
+	// Edge of a layered cube map texture, in elements.
 	CudaDevAttrMaxTextureCubemapLayeredWidth CudaDeviceAttr = 53
-	// layers of a layered cube map texture, six for each cube
+	// Layers of a layered cube map texture, six for each cube.
 	CudaDevAttrMaxTextureCubemapLayeredLayers CudaDeviceAttr = 54
-	// elements of a 1D surface
+	// Elements of a 1D surface.
 	CudaDevAttrMaxSurface1DWidth CudaDeviceAttr = 55
-	// elements in x of a 2D surface
+	// Elements in x of a 2D surface.
 	CudaDevAttrMaxSurface2DWidth CudaDeviceAttr = 56
-	// elements in y of a 2D surface
+	// Elements in y of a 2D surface.
 	CudaDevAttrMaxSurface2DHeight CudaDeviceAttr = 57
-	// elements in x of a 3D surface
+	// Elements in x of a 3D surface.
 	CudaDevAttrMaxSurface3DWidth CudaDeviceAttr = 58
-	// elements in y of a 3D surface
+	// Elements in y of a 3D surface.
 	CudaDevAttrMaxSurface3DHeight CudaDeviceAttr = 59
-	// elements in z of a 3D surface
+	// Elements in z of a 3D surface.
 	CudaDevAttrMaxSurface3DDepth CudaDeviceAttr = 60
-	// elements of each layer of a layered 1D surface
+	// Elements of each layer of a layered 1D surface.
 	CudaDevAttrMaxSurface1DLayeredWidth CudaDeviceAttr = 61
-	// layers of a layered 1D surface
+	// Layers of a layered 1D surface.
 	CudaDevAttrMaxSurface1DLayeredLayers CudaDeviceAttr = 62
-	// elements in x of each layer of a layered 2D surface
+	// Elements in x of each layer of a layered 2D surface.
 	CudaDevAttrMaxSurface2DLayeredWidth CudaDeviceAttr = 63
-	// elements in y of each layer of a layered 2D surface
+	// Elements in y of each layer of a layered 2D surface.
 	CudaDevAttrMaxSurface2DLayeredHeight CudaDeviceAttr = 64
-	// layers of a layered 2D surface
+	// Layers of a layered 2D surface.
 	CudaDevAttrMaxSurface2DLayeredLayers CudaDeviceAttr = 65
-	// edge of a cube map surface, in elements
+	// Edge of a cube map surface, in elements.
 	CudaDevAttrMaxSurfaceCubemapWidth CudaDeviceAttr = 66
-	// edge of a layered cube map surface, in elements
+	// Edge of a layered cube map surface, in elements.
 	CudaDevAttrMaxSurfaceCubemapLayeredWidth CudaDeviceAttr = 67
-	// layers of a layered cube map surface, six for each cube
+	// Layers of a layered cube map surface, six for each cube.
 	CudaDevAttrMaxSurfaceCubemapLayeredLayers CudaDeviceAttr = 68
-	// of no use: the limit of a 1D texture on linear memory depends on the element. Ask
-	// [CudaDeviceGetTexture1DLinearMaxWidth]
+	// Of no use: the limit of a 1D texture on linear memory depends on the element. Ask
+	// [CudaDeviceGetTexture1DLinearMaxWidth].
 	CudaDevAttrMaxTexture1DLinearWidth CudaDeviceAttr = 69
-	// elements in x of a 2D texture on pitched linear memory
+	// Elements in x of a 2D texture on pitched linear memory.
 	CudaDevAttrMaxTexture2DLinearWidth CudaDeviceAttr = 70
-	// rows of a 2D texture on pitched linear memory
+	// Rows of a 2D texture on pitched linear memory.
 	CudaDevAttrMaxTexture2DLinearHeight CudaDeviceAttr = 71
-	// bytes between rows of a 2D texture on pitched linear memory
+	// Bytes between rows of a 2D texture on pitched linear memory.
 	CudaDevAttrMaxTexture2DLinearPitch CudaDeviceAttr = 72
-	// elements in x of the largest level of a mipmapped 2D texture
+	// Elements in x of the largest level of a mipmapped 2D texture.
 	CudaDevAttrMaxTexture2DMipmappedWidth CudaDeviceAttr = 73
-	// elements in y of the largest level of a mipmapped 2D texture
+	// Elements in y of the largest level of a mipmapped 2D texture.
 	CudaDevAttrMaxTexture2DMipmappedHeight CudaDeviceAttr = 74
-	// compute capability, before the point: 9 for Hopper, 10 and 12 for Blackwell
+	// Compute capability, before the point: 9 for Hopper, 10 and 12 for Blackwell.
 	CudaDevAttrComputeCapabilityMajor CudaDeviceAttr = 75
-	// compute capability, behind the point
+	// Compute capability, behind the point.
 	CudaDevAttrComputeCapabilityMinor CudaDeviceAttr = 76
-	// elements of the largest level of a mipmapped 1D texture
+	// Elements of the largest level of a mipmapped 1D texture.
 	CudaDevAttrMaxTexture1DMipmappedWidth CudaDeviceAttr = 77
-	// 1 if streams of different priority are told apart; else all have priority 0
+	// 1 if streams of different priority are told apart; else all have priority 0.
 	CudaDevAttrStreamPrioritiesSupported CudaDeviceAttr = 78
-	// 1 if reads of global memory can go through the L1 cache
+	// 1 if reads of global memory can go through the L1 cache.
 	CudaDevAttrGlobalL1CacheSupported CudaDeviceAttr = 79
-	// 1 if local memory (spilled registers, stack) can go through the L1 cache
+	// 1 if local memory (spilled registers, stack) can go through the L1 cache.
 	CudaDevAttrLocalL1CacheSupported CudaDeviceAttr = 80
-	// bytes of shared memory that the blocks resident on one multiprocessor share
+	// Bytes of shared memory that the blocks resident on one multiprocessor share.
 	CudaDevAttrMaxSharedMemoryPerMultiprocessor CudaDeviceAttr = 81
-	// 32-bit registers that the blocks resident on one multiprocessor share
+	// 32-bit registers that the blocks resident on one multiprocessor share.
 	CudaDevAttrMaxRegistersPerMultiprocessor CudaDeviceAttr = 82
 	// 1 if [cuMemAllocManaged] works on the device. Whether host and device may use such memory at the
-	// same time says [CudaDevAttrConcurrentManagedAccess]
+	// same time says [CudaDevAttrConcurrentManagedAccess].
 	//
 	// [cuMemAllocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocManaged
 	CudaDevAttrManagedMemory CudaDeviceAttr = 83
-	// 1 if other GPUs sit on the same board
+	// 1 if other GPUs sit on the same board.
 	CudaDevAttrIsMultiGpuBoard CudaDeviceAttr = 84
-	// a number that the GPUs of one board have in common; meaningless on other boards
+	// A number that the GPUs of one board have in common; meaningless on other boards.
 	CudaDevAttrMultiGpuBoardGroupID CudaDeviceAttr = 85
 	// 1 if the link to the host carries atomic operations, as NVLink to some CPUs does and PCI Express
-	// does not
+	// does not.
 	CudaDevAttrHostNativeAtomicSupported CudaDeviceAttr = 86
-	// how many times faster single precision is than double: 2 on GPUs built for double precision, 32
-	// or 64 on most others
+	// How many times faster single precision is than double: 2 on GPUs built for double precision, 32
+	// or 64 on most others.
 	CudaDevAttrSingleToDoublePrecisionPerfRatio CudaDeviceAttr = 87
-	// 1 if kernels may use ordinary host memory (malloc, a Go heap) directly, without registering it
+	// 1 if kernels may use ordinary host memory (malloc, a Go heap) directly, without registering it.
 	CudaDevAttrPageableMemoryAccess CudaDeviceAttr = 88
 	// 1 if the host may touch managed memory while kernels run. 0 (Windows, some embedded systems): the
-	// host's access to any of it is a segmentation fault until the device was synchronized
+	// host's access to any of it is a segmentation fault until the device was synchronized.
 	CudaDevAttrConcurrentManagedAccess CudaDeviceAttr = 89
-	// 1 if a running kernel can be put aside for another context or for a debugger
+	// 1 if a running kernel can be put aside for another context or for a debugger.
 	CudaDevAttrComputePreemptionSupported CudaDeviceAttr = 90
 	// 1 if registered host memory has the same address on the device, so that
-	// [cuMemHostGetDevicePointer] can be left out
+	// [cuMemHostGetDevicePointer] can be left out.
 	//
 	// [cuMemHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetDevicePointer
 	CudaDevAttrCanUseHostPointerForRegisteredMem CudaDeviceAttr = 91
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1].
 	//
 	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1
 	CudaDevAttrReserved92 CudaDeviceAttr = 92
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1].
 	//
 	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1
 	CudaDevAttrReserved93 CudaDeviceAttr = 93
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1].
 	//
 	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1
 	CudaDevAttrReserved94 CudaDeviceAttr = 94
-	// 1 if a grid can be launched so that all its blocks may wait for each other
+	// 1 if a grid can be launched so that all its blocks may wait for each other.
 	CudaDevAttrCooperativeLaunch CudaDeviceAttr = 95
-	// 1 if one cooperative launch can span devices: a way of launching that has been given up
+	// 1 if one cooperative launch can span devices: a way of launching that has been given up.
 	CudaDevAttrCooperativeMultiDeviceLaunch CudaDeviceAttr = 96
-	// bytes of shared memory that a block can have after the kernel was allowed more than the usual 48
-	// KiB: 166912 on compute capability 8.0, 232448 on 9.0
+	// Bytes of shared memory that a block can have after the kernel was allowed more than the usual 48
+	// KiB: 166912 on compute capability 8.0, 232448 on 9.0.
 	CudaDevAttrMaxSharedMemoryPerBlockOptin CudaDeviceAttr = 97
-	// 1 if [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work
+	// 1 if [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work.
 	//
 	// [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES
 	// [CU_STREAM_WAIT_VALUE_FLUSH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_WAIT_VALUE_FLUSH
 	CudaDevAttrCanFlushRemoteWrites CudaDeviceAttr = 98
-	// 1 if [cuMemHostRegister] works
+	// 1 if [cuMemHostRegister] works.
 	//
 	// [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
 	CudaDevAttrHostRegisterSupported CudaDeviceAttr = 99
 	// 1 if the device reaches ordinary host memory through the page tables of the CPU (a Grace Hopper,
-	// say), not by faults that the driver serves
+	// say), not by faults that the driver serves.
 	CudaDevAttrPageableMemoryAccessUsesHostPageTables CudaDeviceAttr = 100
-	// 1 if the CPU can use managed memory that resides on the device in place, without moving it
+	// 1 if the CPU can use managed memory that resides on the device in place, without moving it.
 	CudaDevAttrDirectManagedMemAccessFromHost CudaDeviceAttr = 101
-	// blocks resident on a multiprocessor at once: 16, 24 or 32
+	// Blocks resident on a multiprocessor at once: 16, 24 or 32.
 	CudaDevAttrMaxBlocksPerMultiprocessor CudaDeviceAttr = 106
-	// bytes of the L2 cache that can be set aside for persisting accesses; 0 if none can
+	// Bytes of the L2 cache that can be set aside for persisting accesses; 0 if none can.
 	CudaDevAttrMaxPersistingL2CacheSize CudaDeviceAttr = 108
-	// bytes that one access policy window may cover, [CudaAccessPolicyWindow]
+	// Bytes that one access policy window may cover, [CudaAccessPolicyWindow].
 	CudaDevAttrMaxAccessPolicyWindowSize CudaDeviceAttr = 109
-	// bytes of shared memory that the system takes from every block (1024 from compute capability 8.0
-	// on): count them when computing how many blocks fit
+	// Bytes of shared memory that the system takes from every block (1024 from compute capability 8.0
+	// on): count them when computing how many blocks fit.
 	CudaDevAttrReservedSharedMemoryPerBlock CudaDeviceAttr = 111
-	// 1 if arrays can exist with only some tiles backed by memory
+	// 1 if arrays can exist with only some tiles backed by memory.
 	CudaDevAttrSparseCudaArraySupported CudaDeviceAttr = 112
 	// 1 if [cuMemHostRegister] can register memory that the process itself may only read, such as a
-	// file mapped read-only
+	// file mapped read-only.
 	//
 	// [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
 	CudaDevAttrHostRegisterReadOnlySupported CudaDeviceAttr = 113
-	// 1 if timeline semaphores of Vulkan can be imported
+	// 1 if timeline semaphores of Vulkan can be imported.
 	CudaDevAttrTimelineSemaphoreInteropSupported CudaDeviceAttr = 114
-	// a misnomer for [CudaDevAttrTimelineSemaphoreInteropSupported], gone since 13.0
+	// A misnomer for [CudaDevAttrTimelineSemaphoreInteropSupported], gone since 13.0.
 	CudaDevAttrMaxTimelineSemaphoreInteropSupported CudaDeviceAttr = 114
-	// 1 if stream-ordered allocation works: [cuMemAllocAsync] and memory pools
+	// 1 if stream-ordered allocation works: [cuMemAllocAsync] and memory pools.
 	//
 	// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
 	CudaDevAttrMemoryPoolsSupported CudaDeviceAttr = 115
-	// 1 if kernel drivers of other hardware can obtain the device's pages (nvidia_p2p_get_pages)
+	// 1 if kernel drivers of other hardware can obtain the device's pages (nvidia_p2p_get_pages).
 	CudaDevAttrGPUDirectRDMASupported CudaDeviceAttr = 116
-	// how writes of other hardware can be made visible, bits of [CudaFlushGPUDirectRDMAWritesOptions]
+	// How writes of other hardware can be made visible, bits of [CudaFlushGPUDirectRDMAWritesOptions].
 	CudaDevAttrGPUDirectRDMAFlushWritesOptions CudaDeviceAttr = 117
-	// who sees such writes in order without a flush, a [CudaGPUDirectRDMAWritesOrdering]
+	// Who sees such writes in order without a flush, a [CudaGPUDirectRDMAWritesOrdering].
 	CudaDevAttrGPUDirectRDMAWritesOrdering CudaDeviceAttr = 118
-	// in which forms a memory pool can be exported, bits of [CUmemAllocationHandleType]; 0 if in none
+	// In which forms a memory pool can be exported, bits of [CUmemAllocationHandleType]; 0 if in none.
 	//
 	// [CUmemAllocationHandleType]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CUmemAllocationHandleType
 	CudaDevAttrMemoryPoolSupportedHandleTypes CudaDeviceAttr = 119
-	// 1 if blocks can be launched in clusters: compute capability 9.0 and up
+	// 1 if blocks can be launched in clusters: compute capability 9.0 and up.
 	CudaDevAttrClusterLaunch CudaDeviceAttr = 120
-	// 1 if an array can be created first and given memory later
+	// 1 if an array can be created first and given memory later.
 	CudaDevAttrDeferredMappingCudaArraySupported CudaDeviceAttr = 121
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS].
 	//
 	// [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
 	CudaDevAttrReserved122 CudaDeviceAttr = 122
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR].
 	//
 	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
 	CudaDevAttrReserved123 CudaDeviceAttr = 123
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED].
 	//
 	// [CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
 	CudaDevAttrReserved124 CudaDeviceAttr = 124
-	// 1 if events can be shared between processes
+	// 1 if events can be shared between processes.
 	CudaDevAttrIpcEventSupport CudaDeviceAttr = 125
-	// hardware domains of memory fences: 4 on compute capability 9.0, 1 where there is no choice
+	// Hardware domains of memory fences: 4 on compute capability 9.0, 1 where there is no choice.
 	CudaDevAttrMemSyncDomainCount CudaDeviceAttr = 126
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED].
 	//
 	// [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
 	CudaDevAttrReserved127 CudaDeviceAttr = 127
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED].
 	//
 	// [CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED
 	CudaDevAttrReserved128 CudaDeviceAttr = 128
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS].
 	//
 	// [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS
 	CudaDevAttrReserved129 CudaDeviceAttr = 129
-	// whether device memory is a NUMA node of the operating system, a [CudaDeviceNumaConfig]
+	// Whether device memory is a NUMA node of the operating system, a [CudaDeviceNumaConfig].
 	CudaDevAttrNumaConfig CudaDeviceAttr = 130
-	// the number of that node; only if [CudaDevAttrNumaConfig] says that there is one
+	// The number of that node; only if [CudaDevAttrNumaConfig] says that there is one.
 	CudaDevAttrNumaId CudaDeviceAttr = 131
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED].
 	//
 	// [CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
 	CudaDevAttrReserved132 CudaDeviceAttr = 132
-	// 1 if contexts on the device are clients of the Multi-Process Service
+	// 1 if contexts on the device are clients of the Multi-Process Service.
 	CudaDevAttrMpsEnabled CudaDeviceAttr = 133
-	// the host's NUMA node nearest to the device, for pinned memory and threads; -1 without NUMA
+	// The host's NUMA node nearest to the device, for pinned memory and threads; -1 without NUMA.
 	CudaDevAttrHostNumaId CudaDeviceAttr = 134
-	// 1 if a context can share the device with a Direct3D 12 queue, [CUctxCigParam]
+	// 1 if a context can share the device with a Direct3D 12 queue, [CUctxCigParam].
 	//
 	// [CUctxCigParam]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CUctxCigParam
 	CudaDevAttrD3D12CigSupported CudaDeviceAttr = 135
-	// 1 if a context can share the device with a Vulkan queue
+	// 1 if a context can share the device with a Vulkan queue.
 	CudaDevAttrVulkanCigSupported CudaDeviceAttr = 138
-	// the PCI model number in the upper and the maker (0x10de) in the lower 16 bits
+	// The PCI model number in the upper and the maker (0x10de) in the lower 16 bits.
 	CudaDevAttrGpuPciDeviceId CudaDeviceAttr = 139
-	// model and maker of the board, packed in the same way
+	// Model and maker of the board, packed in the same way.
 	CudaDevAttrGpuPciSubsystemId CudaDeviceAttr = 140
-	// no attribute of the runtime. The driver has one of this number:
-	// [CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED]
+	// No attribute of the runtime. The driver has one of this number:
+	// [CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED].
 	//
 	// [CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
 	CudaDevAttrReserved141 CudaDeviceAttr = 141
-	// 1 if a memory pool can lie on a chosen NUMA node of the host
+	// 1 if a memory pool can lie on a chosen NUMA node of the host.
 	CudaDevAttrHostNumaMemoryPoolsSupported CudaDeviceAttr = 142
-	// 1 if such host memory can be shared with another node of a multi-node NVLink system
+	// 1 if such host memory can be shared with another node of a multi-node NVLink system.
 	CudaDevAttrHostNumaMultinodeIpcSupported CudaDeviceAttr = 143
-	// one more than the highest attribute of the header; grows with every version
+	// One more than the highest attribute of the header; grows with every version.
 	CudaDevAttrMax CudaDeviceAttr = 144
 )
 
@@ -2432,14 +2510,14 @@ func (v CudaMemcpy3DOperandType) String() string {
 type CudaDeviceP2PAttr uint32
 
 const (
-	// quality of the link; 0 is the best there is in this machine, larger is worse, and numbers of
-	// different machines do not compare
+	// Quality of the link; 0 is the best there is in this machine, larger is worse, and numbers of
+	// different machines do not compare.
 	CudaDevP2PAttrPerformanceRank CudaDeviceP2PAttr = 1
-	// 1 if kernels on the first device can use memory of the second
+	// 1 if kernels on the first device can use memory of the second.
 	CudaDevP2PAttrAccessSupported CudaDeviceP2PAttr = 2
-	// 1 if every atomic operation works across the link, as over NVLink
+	// 1 if every atomic operation works across the link, as over NVLink.
 	CudaDevP2PAttrNativeAtomicSupported CudaDeviceP2PAttr = 3
-	// 1 if arrays of the second device can be read and written across the link
+	// 1 if arrays of the second device can be read and written across the link.
 	CudaDevP2PAttrCudaArrayAccessSupported CudaDeviceP2PAttr = 4
 )
 
@@ -2538,26 +2616,60 @@ func (v CudaExternalSemaphoreHandleType) String() string {
 	return "CudaExternalSemaphoreHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaJitOption is the enum cudaJitOption.
+// CudaJitOption is an option of the PTX compiler and linker; each has a value in the array beside
+// it, in the place of a pointer.
+//
+// A number is stored in the slot itself, widened to the size of a pointer; buffers and lists are
+// given by address. Where an option returns something, the slot is overwritten: a float there is
+// the low 4 bytes. Options that do not fit the kind of input are ignored or refused.
+//
+// From Go: the array is of uintptr. Buffers and lists whose addresses it holds are invisible to the
+// garbage collector: keep them in C memory, or pinned, for the call; for a link state until
+// [cuLinkDestroy].
+//
+// [cuLinkDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLinkDestroy
 type CudaJitOption uint32
 
 const (
-	CudaJitMaxRegisters            CudaJitOption = 0
-	CudaJitThreadsPerBlock         CudaJitOption = 1
-	CudaJitWallTime                CudaJitOption = 2
-	CudaJitInfoLogBuffer           CudaJitOption = 3
-	CudaJitInfoLogBufferSizeBytes  CudaJitOption = 4
-	CudaJitErrorLogBuffer          CudaJitOption = 5
+	// Compiler, unsigned int: registers that a thread may use; what does not fit is spilled to local
+	// memory.
+	CudaJitMaxRegisters CudaJitOption = 0
+	// Compiler, unsigned int: threads of a block that must still be launchable, as far as registers go.
+	// Returns the number that was reached. Not together with a target.
+	CudaJitThreadsPerBlock CudaJitOption = 1
+	// Compiler and linker: returns the milliseconds they took, as a float.
+	CudaJitWallTime CudaJitOption = 2
+	// Compiler and linker, char *: where messages go that are no errors.
+	CudaJitInfoLogBuffer CudaJitOption = 3
+	// Compiler and linker, unsigned int: size of that buffer, which caps the text with its final zero.
+	// Returns how much of it was filled.
+	CudaJitInfoLogBufferSizeBytes CudaJitOption = 4
+	// Compiler and linker, char *: where error messages go. Always give one: a failed compilation says
+	// nothing else of use.
+	CudaJitErrorLogBuffer CudaJitOption = 5
+	// Compiler and linker, unsigned int: size of the error buffer in bytes. Returns what was filled.
 	CudaJitErrorLogBufferSizeBytes CudaJitOption = 6
-	CudaJitOptimizationLevel       CudaJitOption = 7
-	CudaJitFallbackStrategy        CudaJitOption = 10
-	CudaJitGenerateDebugInfo       CudaJitOption = 11
-	CudaJitLogVerbose              CudaJitOption = 12
-	CudaJitGenerateLineInfo        CudaJitOption = 13
-	CudaJitCacheMode               CudaJitOption = 14
+	// Compiler, unsigned int: 0 to 4, of which 4 is the default.
+	CudaJitOptimizationLevel CudaJitOption = 7
+	// Compiler, a [CudaJit_Fallback]: what to take from a fat binary without machine code for just this
+	// device; not for the linker.
+	CudaJitFallbackStrategy CudaJitOption = 10
+	// Compiler and linker, int: 1 to keep debug information (-g); slow code.
+	CudaJitGenerateDebugInfo CudaJitOption = 11
+	// Compiler and linker, int: 1 for more messages, such as register counts.
+	CudaJitLogVerbose CudaJitOption = 12
+	// Compiler, int: 1 to keep line numbers for profilers; costs no speed.
+	CudaJitGenerateLineInfo CudaJitOption = 13
+	// Compiler, a [CudaJit_CacheMode]: how global reads are cached (-dlcm).
+	CudaJitCacheMode CudaJitOption = 14
+	// Int: without effect.
 	CudaJitPositionIndependentCode CudaJitOption = 30
-	CudaJitMinCtaPerSm             CudaJitOption = 31
-	CudaJitMaxThreadsPerBlock      CudaJitOption = 32
+	// Compiler, unsigned int: blocks that should be resident on a multiprocessor at once; a hint that
+	// needs [CudaJitMaxThreadsPerBlock] beside it and yields to register options.
+	CudaJitMinCtaPerSm CudaJitOption = 31
+	// Compiler, int: threads that no block will ever have more than; launches with more fail.
+	CudaJitMaxThreadsPerBlock CudaJitOption = 32
+	// Compiler, int: 1 lets these options win over directives in the PTX.
 	CudaJitOverrideDirectiveValues CudaJitOption = 33
 )
 
@@ -2606,10 +2718,10 @@ func (v CudaJitOption) String() string {
 type CudaLibraryOption uint32
 
 const (
-	// the value is the address of a [CudalibraryHostUniversalFunctionAndDataTable]
+	// The value is the address of a [CudalibraryHostUniversalFunctionAndDataTable].
 	CudaLibraryHostUniversalFunctionAndDataTable CudaLibraryOption = 0
-	// the value is not 0 if the image in memory stays where it is until the library is unloaded, so
-	// that the driver need not copy it. Not for Go memory, and refused when loading from a file
+	// The value is not 0 if the image in memory stays where it is until the library is unloaded, so
+	// that the driver need not copy it. Not for Go memory, and refused when loading from a file.
 	CudaLibraryBinaryIsPreserved CudaLibraryOption = 1
 )
 
@@ -2624,13 +2736,17 @@ func (v CudaLibraryOption) String() string {
 	return "CudaLibraryOption(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaJit_CacheMode is the enum cudaJit_CacheMode.
+// CudaJit_CacheMode is what compiled code does with the L1 cache when it reads global memory, where
+// the PTX does not say.
 type CudaJit_CacheMode uint32
 
 const (
+	// The compiler's default for the architecture.
 	CudaJitCacheOptionNone CudaJit_CacheMode = 0
-	CudaJitCacheOptionCG   CudaJit_CacheMode = 1
-	CudaJitCacheOptionCA   CudaJit_CacheMode = 2
+	// Passes L1 by; cached in L2 only.
+	CudaJitCacheOptionCG CudaJit_CacheMode = 1
+	// Cached in L1 and L2.
+	CudaJitCacheOptionCA CudaJit_CacheMode = 2
 )
 
 // String is the C name of the value, or its number.
@@ -2646,11 +2762,14 @@ func (v CudaJit_CacheMode) String() string {
 	return "CudaJit_CacheMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaJit_Fallback is the enum cudaJit_Fallback.
+// CudaJit_Fallback is what is taken from a fat binary that has no machine code for exactly this
+// device.
 type CudaJit_Fallback uint32
 
 const (
-	CudaPreferPtx    CudaJit_Fallback = 0
+	// Its PTX, compiled now.
+	CudaPreferPtx CudaJit_Fallback = 0
+	// Machine code of an older minor version that runs here; PTX only if there is none.
 	CudaPreferBinary CudaJit_Fallback = 1
 )
 
@@ -2670,11 +2789,11 @@ func (v CudaJit_Fallback) String() string {
 type CudaCGScope uint32
 
 const (
-	// none
+	// None.
 	CudaCGScopeInvalid CudaCGScope = 0
-	// the blocks of one grid, that was launched cooperatively
+	// The blocks of one grid, that was launched cooperatively.
 	CudaCGScopeGrid CudaCGScope = 1
-	// grids on several devices; gone since 13.0 together with that way of launching
+	// Grids on several devices; gone since 13.0 together with that way of launching.
 	CudaCGScopeMultiGrid CudaCGScope = 2
 )
 
@@ -2918,12 +3037,16 @@ func (v CudaGraphKernelNodeField) String() string {
 	return "CudaGraphKernelNodeField(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGetDriverEntryPointFlags is the enum cudaGetDriverEntryPointFlags.
+// CudaGetDriverEntryPointFlags is which default stream the function that is looked up should use
+// for stream 0.
 type CudaGetDriverEntryPointFlags uint32
 
 const (
-	CudaEnableDefault                CudaGetDriverEntryPointFlags = 0
-	CudaEnableLegacyStream           CudaGetDriverEntryPointFlags = 1
+	// as the runtime was compiled: the legacy one.
+	CudaEnableDefault CudaGetDriverEntryPointFlags = 0
+	// The legacy default stream.
+	CudaEnableLegacyStream CudaGetDriverEntryPointFlags = 1
+	// The calling thread's own default stream, for the functions that have such a variant.
 	CudaEnablePerThreadDefaultStream CudaGetDriverEntryPointFlags = 2
 )
 
@@ -2940,12 +3063,15 @@ func (v CudaGetDriverEntryPointFlags) String() string {
 	return "CudaGetDriverEntryPointFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDriverEntryPointQueryResult is the enum cudaDriverEntryPointQueryResult.
+// CudaDriverEntryPointQueryResult is why a driver function was not found.
 type CudaDriverEntryPointQueryResult uint32
 
 const (
-	CudaDriverEntryPointSuccess             CudaDriverEntryPointQueryResult = 0
-	CudaDriverEntryPointSymbolNotFound      CudaDriverEntryPointQueryResult = 1
+	// It was found.
+	CudaDriverEntryPointSuccess CudaDriverEntryPointQueryResult = 0
+	// The driver has nothing of that name: a typing error, or the driver is too old.
+	CudaDriverEntryPointSymbolNotFound CudaDriverEntryPointQueryResult = 1
+	// The driver has it, but it is younger than the CUDA version that was asked for.
 	CudaDriverEntryPointVersionNotSufficent CudaDriverEntryPointQueryResult = 2
 )
 
@@ -3042,9 +3168,9 @@ func (v CudaGraphInstantiateFlags) String() string {
 type CudaLaunchMemSyncDomain uint32
 
 const (
-	// the one that computing kernels share
+	// The one that computing kernels share.
 	CudaLaunchMemSyncDomainDefault CudaLaunchMemSyncDomain = 0
-	// the one for kernels with traffic to other devices
+	// The one for kernels with traffic to other devices.
 	CudaLaunchMemSyncDomainRemote CudaLaunchMemSyncDomain = 1
 )
 
@@ -3068,49 +3194,50 @@ func (v CudaLaunchMemSyncDomain) String() string {
 type CudaLaunchAttributeID uint32
 
 const (
-	// nothing: the entry is skipped, so that an array of fixed length can be filled as needed
+	// In a launch's list: nothing; the entry is skipped, so that an array of fixed length can be filled
+	// as needed.
 	CudaLaunchAttributeIgnore CudaLaunchAttributeID = 0
-	// streams, nodes and launches: a range of addresses whose lines the L2 cache treats in a special
-	// way, [CudaAccessPolicyWindow]
+	// Streams, nodes and launches: a range of addresses whose lines the L2 cache treats in a special
+	// way, [CudaAccessPolicyWindow].
 	CudaLaunchAttributeAccessPolicyWindow CudaLaunchAttributeID = 1
-	// nodes and launches: all blocks are resident at once, so that they can wait for each other. A grid
-	// that does not fit is refused with [CudaErrorCooperativeLaunchTooLarge]
+	// Nodes and launches: all blocks are resident at once, so that they can wait for each other. A grid
+	// that does not fit is refused with [CudaErrorCooperativeLaunchTooLarge].
 	CudaLaunchAttributeCooperative CudaLaunchAttributeID = 2
-	// streams only: how host threads wait for the stream, [CudaSynchronizationPolicy]
+	// Streams only: how host threads wait for the stream, [CudaSynchronizationPolicy].
 	CudaLaunchAttributeSynchronizationPolicy CudaLaunchAttributeID = 3
-	// nodes and launches: how many blocks form a cluster, in each dimension; compute capability 9.0 and
-	// up
+	// Nodes and launches: how many blocks form a cluster, in each dimension; compute capability 9.0 and
+	// up.
 	CudaLaunchAttributeClusterDimension CudaLaunchAttributeID = 4
-	// nodes and launches: how the blocks of a cluster are spread over multiprocessors; a hint
+	// Nodes and launches: how the blocks of a cluster are spread over multiprocessors; a hint.
 	CudaLaunchAttributeClusterSchedulingPolicyPreference CudaLaunchAttributeID = 5
-	// launches: the kernel may start before the previous kernel of the stream has ended, as soon as all
+	// Launches: the kernel may start before the previous kernel of the stream has ended, as soon as all
 	// blocks of that one have allowed it or exited. It must itself wait, by griddepcontrol.wait, before
 	// it touches that kernel's results. Compute capability 9.0 and up; on others the order stays
-	// complete
+	// complete.
 	CudaLaunchAttributeProgrammaticStreamSerialization CudaLaunchAttributeID = 6
-	// launches: records an event that fires once every block has triggered it, which kernels that wait
-	// for the event see before this one has ended. A host thread that waits may see it much later
+	// Launches: records an event that fires once every block has triggered it, which kernels that wait
+	// for the event see before this one has ended. A host thread that waits may see it much later.
 	CudaLaunchAttributeProgrammaticEvent CudaLaunchAttributeID = 7
-	// streams, nodes and launches: which waiting blocks go first; lower numbers win, nothing that runs
-	// is interrupted
+	// Streams, nodes and launches: which waiting blocks go first; lower numbers win, nothing that runs
+	// is interrupted.
 	CudaLaunchAttributePriority CudaLaunchAttributeID = 8
-	// streams, nodes and launches: which hardware domains the two logical ones stand for
+	// Streams, nodes and launches: which hardware domains the two logical ones stand for.
 	CudaLaunchAttributeMemSyncDomainMap CudaLaunchAttributeID = 9
-	// streams, nodes and launches: the logical domain whose memory fences the kernel shares
+	// Streams, nodes and launches: the logical domain whose memory fences the kernel shares.
 	CudaLaunchAttributeMemSyncDomain CudaLaunchAttributeID = 10
-	// nodes and launches: a larger cluster that the device uses where it has room, beside the regular
+	// Nodes and launches: a larger cluster that the device uses where it has room, beside the regular
 	// one that must be given too. Indices inside the grid are counted as if all clusters were of the
-	// kind at hand
+	// kind at hand.
 	CudaLaunchAttributePreferredClusterDimension CudaLaunchAttributeID = 11
-	// launches: records an event that fires about when the last block has begun. It is best effort in
-	// both directions: a waiting kernel may start earlier than that or wait for the end
+	// Launches: records an event that fires about when the last block has begun. It is best effort in
+	// both directions: a waiting kernel may start earlier than that or wait for the end.
 	CudaLaunchAttributeLaunchCompletionEvent CudaLaunchAttributeID = 12
-	// nodes, and launches into a capturing stream: kernels may change the node's parameters on the
+	// Nodes, and launches into a capturing stream: kernels may change the node's parameters on the
 	// device. It cannot be undone, and a graph with such a node can be instantiated once and not
-	// updated as a whole
+	// updated as a whole.
 	CudaLaunchAttributeDeviceUpdatableKernelNode CudaLaunchAttributeID = 13
-	// launches: how much of the memory that L1 and shared memory divide should be shared memory, in
-	// percent; a hint that beats the kernel's own
+	// Launches: how much of the memory that L1 and shared memory divide should be shared memory, in
+	// percent; a hint that beats the kernel's own.
 	CudaLaunchAttributePreferredSharedMemoryCarveout CudaLaunchAttributeID = 14
 )
 
@@ -3155,10 +3282,10 @@ func (v CudaLaunchAttributeID) String() string {
 type CudaDeviceNumaConfig uint32
 
 const (
-	// it does not; only CUDA allocates there
+	// It does not; only CUDA allocates there.
 	CudaDeviceNumaConfigNone CudaDeviceNumaConfig = 0
-	// it does, as on Grace Hopper: ordinary host allocations can be placed there, on node
-	// [CudaDevAttrNumaId]
+	// It does, as on Grace Hopper: ordinary host allocations can be placed there, on node
+	// [CudaDevAttrNumaId].
 	CudaDeviceNumaConfigNumaNode CudaDeviceNumaConfig = 1
 )
 
@@ -3177,7 +3304,7 @@ func (v CudaDeviceNumaConfig) String() string {
 type CudaAsyncNotificationType uint32
 
 const (
-	// the process has allocated more device memory than its budget. Free or trim what can be spared
+	// The process has allocated more device memory than its budget. Free or trim what can be spared.
 	CudaAsyncNotificationTypeOverBudget CudaAsyncNotificationType = 1
 )
 
@@ -3190,13 +3317,18 @@ func (v CudaAsyncNotificationType) String() string {
 	return "CudaAsyncNotificationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaSurfaceBoundaryMode is the enum cudaSurfaceBoundaryMode.
+// CudaSurfaceBoundaryMode is what a kernel's surface access outside of the surface does.
+//
+// It is an argument of device code; for host programs it is of no use.
 type CudaSurfaceBoundaryMode uint32
 
 const (
-	CudaBoundaryModeZero  CudaSurfaceBoundaryMode = 0
+	// Reads give 0, writes are dropped.
+	CudaBoundaryModeZero CudaSurfaceBoundaryMode = 0
+	// Goes to the nearest element inside.
 	CudaBoundaryModeClamp CudaSurfaceBoundaryMode = 1
-	CudaBoundaryModeTrap  CudaSurfaceBoundaryMode = 2
+	// The kernel is aborted with an error.
+	CudaBoundaryModeTrap CudaSurfaceBoundaryMode = 2
 )
 
 // String is the C name of the value, or its number.
@@ -3212,12 +3344,14 @@ func (v CudaSurfaceBoundaryMode) String() string {
 	return "CudaSurfaceBoundaryMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaSurfaceFormatMode is the enum cudaSurfaceFormatMode.
+// CudaSurfaceFormatMode is how device code of former toolkits wrote to a surface.
 type CudaSurfaceFormatMode uint32
 
 const (
+	// The bits are stored as they are.
 	CudaFormatModeForced CudaSurfaceFormatMode = 0
-	CudaFormatModeAuto   CudaSurfaceFormatMode = 1
+	// Values are converted to the surface's format.
+	CudaFormatModeAuto CudaSurfaceFormatMode = 1
 )
 
 // String is the C name of the value, or its number.
@@ -3231,13 +3365,19 @@ func (v CudaSurfaceFormatMode) String() string {
 	return "CudaSurfaceFormatMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaTextureAddressMode is the enum cudaTextureAddressMode.
+// CudaTextureAddressMode is what a texture gives for coordinates outside of it.
+//
+// Wrapping and mirroring require normalized coordinates; without them the coordinate is clamped.
 type CudaTextureAddressMode uint32
 
 const (
-	CudaAddressModeWrap   CudaTextureAddressMode = 0
-	CudaAddressModeClamp  CudaTextureAddressMode = 1
+	// The texture repeats.
+	CudaAddressModeWrap CudaTextureAddressMode = 0
+	// The nearest element at the edge.
+	CudaAddressModeClamp CudaTextureAddressMode = 1
+	// The texture repeats, every second time reversed.
 	CudaAddressModeMirror CudaTextureAddressMode = 2
+	// The border colour.
 	CudaAddressModeBorder CudaTextureAddressMode = 3
 )
 
@@ -3256,11 +3396,14 @@ func (v CudaTextureAddressMode) String() string {
 	return "CudaTextureAddressMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaTextureFilterMode is the enum cudaTextureFilterMode.
+// CudaTextureFilterMode is what a texture gives between its elements.
 type CudaTextureFilterMode uint32
 
 const (
-	CudaFilterModePoint  CudaTextureFilterMode = 0
+	// The nearest element.
+	CudaFilterModePoint CudaTextureFilterMode = 0
+	// A blend of the neighbours: 2, 4 or 8 of them by dimension. The weights have 8 bits of fraction
+	// only, which limits the accuracy.
 	CudaFilterModeLinear CudaTextureFilterMode = 1
 )
 
@@ -3275,11 +3418,13 @@ func (v CudaTextureFilterMode) String() string {
 	return "CudaTextureFilterMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaTextureReadMode is the enum cudaTextureReadMode.
+// CudaTextureReadMode is whether a texture of integers returns them as integers.
 type CudaTextureReadMode uint32
 
 const (
-	CudaReadModeElementType     CudaTextureReadMode = 0
+	// As they are stored.
+	CudaReadModeElementType CudaTextureReadMode = 0
+	// As floats from 0 to 1, or -1 to 1 if signed; for 8 and 16 bits.
 	CudaReadModeNormalizedFloat CudaTextureReadMode = 1
 )
 

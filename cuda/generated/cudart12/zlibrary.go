@@ -4,15 +4,38 @@ package cudart12
 
 import "unsafe"
 
-// CudaLibraryLoadData calls cudaLibraryLoadData.
+// CudaLibraryLoadData loads device code from memory for all devices and contexts of the process at
+// once.
 //
 //	cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum cudaJitOption *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, enum cudaLibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation],
-// [CudaErrorInitializationError], [CudaErrorCudartUnloading], [CudaErrorInvalidPtx],
-// [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
-// [CudaErrorSharedObjectSymbolNotFound], [CudaErrorSharedObjectInitFailed],
-// [CudaErrorJitCompilerNotFound], or the error of earlier work.
+// A library is what a module is, without the context: its kernels can be launched in any of them,
+// and the driver puts the code there when it is first needed, or into all at once if lazy loading
+// is switched off. It creates no context. PTX is compiled for a device when that device needs it.
+//
+// Parameters:
+//   - library: receives the library; [CudaLibraryUnload] frees it
+//   - code: a cubin, a fat binary, PTX text that ends in a NUL byte, or Tile IR
+//   - jitOptions: options for the compiler, as for the driver's module loader; may be nil
+//   - jitOptionsValues: their values, a machine word each: numbers and enumerators directly,
+//     buffers by their address; results come back here
+//   - numJitOptions: the length of these two arrays
+//   - libraryOptions: options of the library itself; may be nil
+//   - libraryOptionValues: their values, a machine word each
+//   - numLibraryOptions: the length of these two arrays
+//
+// From Go: code may be a Go slice, unless [CudaLibraryBinaryIsPreserved] promises that it stays:
+// then the memory must be C's, or pinned until the library is unloaded. Addresses in the value
+// arrays are numbers to Go: pin the buffers behind them, or allocate them in C.
+//
+// Errors:
+//   - [CudaErrorInvalidKernelImage]: code is no device code
+//   - [CudaErrorNotSupported]: it has managed variables and no device here supports them
+//
+// Also [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], [CudaErrorInitializationError],
+// [CudaErrorCudartUnloading], [CudaErrorInvalidPtx], [CudaErrorUnsupportedPtxVersion],
+// [CudaErrorNoKernelImageForDevice], [CudaErrorSharedObjectSymbolNotFound],
+// [CudaErrorSharedObjectInitFailed], [CudaErrorJitCompilerNotFound], or the error of earlier work.
 //
 // See also [CudaLibraryLoadFromFile], [CudaLibraryUnload]; in the driver API [cuLibraryLoadData].
 //
@@ -38,15 +61,31 @@ func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions
 	return status(args.ret)
 }
 
-// CudaLibraryLoadFromFile calls cudaLibraryLoadFromFile.
+// CudaLibraryLoadFromFile loads device code from a file for all devices and contexts of the process
+// at once.
 //
 //	cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *fileName, enum cudaJitOption *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, enum cudaLibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation],
-// [CudaErrorInitializationError], [CudaErrorCudartUnloading], [CudaErrorInvalidPtx],
-// [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
-// [CudaErrorSharedObjectSymbolNotFound], [CudaErrorSharedObjectInitFailed],
-// [CudaErrorJitCompilerNotFound], or the error of earlier work.
+// Apart from where the code comes from it is [CudaLibraryLoadData]: nothing is bound to a context,
+// and PTX is compiled for a device when that device needs it.
+//
+// Parameters:
+//   - library: receives the library; [CudaLibraryUnload] frees it
+//   - fileName: the path, NUL-terminated
+//   - jitOptions: options for the compiler; may be nil
+//   - jitOptionsValues: their values, a machine word each
+//   - numJitOptions: the length of these two arrays
+//   - libraryOptions: options of the library itself; may be nil
+//   - libraryOptionValues: their values, a machine word each
+//   - numLibraryOptions: the length of these two arrays
+//
+// Errors:
+//   - [CudaErrorFileNotFound]: no such file
+//
+// Also [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], [CudaErrorInitializationError],
+// [CudaErrorCudartUnloading], [CudaErrorInvalidPtx], [CudaErrorUnsupportedPtxVersion],
+// [CudaErrorNoKernelImageForDevice], [CudaErrorSharedObjectSymbolNotFound],
+// [CudaErrorSharedObjectInitFailed], [CudaErrorJitCompilerNotFound], or the error of earlier work.
 //
 // See also [CudaLibraryLoadData], [CudaLibraryUnload]; in the driver API [cuLibraryLoadFromFile].
 //
@@ -72,9 +111,19 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 	return status(args.ret)
 }
 
-// CudaLibraryUnload calls cudaLibraryUnload.
+// CudaLibraryUnload takes a library off every context; its kernels, variables are invalid
+// afterwards.
 //
 //	cudaError_t cudaLibraryUnload(cudaLibrary_t library)
+//
+// It waits for kernels that run: measured, it returned when a kernel of the library ended 300 ms
+// later.
+//
+// Parameters:
+//   - library: the library
+//
+// From Go: it may hold the OS thread for that long. Nothing notices a kernel handle that is used
+// later.
 //
 // Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
 // or the error of earlier work.
@@ -96,12 +145,24 @@ func CudaLibraryUnload(library CudaLibrary_t) error {
 	return status(args.ret)
 }
 
-// CudaLibraryGetKernel calls cudaLibraryGetKernel.
+// CudaLibraryGetKernel finds a kernel in a library by its name.
 //
 //	cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library, const char *name)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
-// [CudaErrorInvalidResourceHandle], [CudaErrorSymbolNotFound], or the error of earlier work.
+// A kernel handle is good in every context. [cuLaunchKernel] and most functions that take a
+// function accept it after a plain conversion of the type; the stream, or else the current context,
+// then says where it runs.
+//
+// Parameters:
+//   - pKernel: receives the kernel, which is valid until the library is unloaded
+//   - library: the library
+//   - name: the name in the code, mangled for C++ unless extern "C", NUL-terminated
+//
+// Errors:
+//   - [CudaErrorSymbolNotFound]: no such kernel
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
+// [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload]; in the driver API
 // [cuLibraryGetKernel].
@@ -109,6 +170,7 @@ func CudaLibraryUnload(library CudaLibrary_t) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
+// [cuLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchKernel
 // [cuLibraryGetKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetKernel
 func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *byte) error {
 	args := &struct {
@@ -123,13 +185,27 @@ func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *by
 	return status(args.ret)
 }
 
-// CudaLibraryGetGlobal calls cudaLibraryGetGlobal.
+// CudaLibraryGetGlobal finds the address and size that a __device__ or __constant__ variable of a
+// library has on the current device.
 //
 //	cudaError_t cudaLibraryGetGlobal(void **dptr, size_t *bytes, cudaLibrary_t library, const char *name)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
-// [CudaErrorInvalidResourceHandle], [CudaErrorSymbolNotFound], [CudaErrorDeviceUninitialized],
-// [CudaErrorContextIsDestroyed], or the error of earlier work.
+// Each device has a copy of its own, at another address.
+//
+// Parameters:
+//   - dptr: receives the address; may be nil if only the size is wanted
+//   - bytes: receives the size in bytes; may be nil if only the address is wanted
+//   - library: the library
+//   - name: the variable's name in the code, NUL-terminated
+//
+// From Go: the current device is the OS thread's.
+//
+// Errors:
+//   - [CudaErrorSymbolNotFound]: no such variable; the compiler drops those that nothing uses
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
+// [CudaErrorInvalidResourceHandle], [CudaErrorDeviceUninitialized], [CudaErrorContextIsDestroyed],
+// or the error of earlier work.
 //
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload],
 // [CudaLibraryGetManaged]; in the driver API [cuLibraryGetGlobal].
@@ -152,12 +228,27 @@ func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibra
 	return status(args.ret)
 }
 
-// CudaLibraryGetManaged calls cudaLibraryGetManaged.
+// CudaLibraryGetManaged finds the address and size of a __managed__ variable of a library.
 //
 //	cudaError_t cudaLibraryGetManaged(void **dptr, size_t *bytes, cudaLibrary_t library, const char *name)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
-// [CudaErrorInvalidResourceHandle], [CudaErrorSymbolNotFound], or the error of earlier work.
+// There is one of it for all devices and the host. It exists from when the library is first loaded
+// into a context, so with lazy loading it may not be there yet.
+//
+// Parameters:
+//   - dptr: receives the address; may be nil if only the size is wanted
+//   - bytes: receives the size in bytes; may be nil if only the address is wanted
+//   - library: the library
+//   - name: the variable's name in the code, NUL-terminated
+//
+// From Go: the memory is no Go memory and may be read and written through unsafe.Pointer, while no
+// kernel uses it on systems where host and device must take turns.
+//
+// Errors:
+//   - [CudaErrorSymbolNotFound]: no such variable, or not loaded anywhere yet
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
+// [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload],
 // [CudaLibraryGetGlobal]; in the driver API [cuLibraryGetManaged].
@@ -180,12 +271,26 @@ func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibr
 	return status(args.ret)
 }
 
-// CudaLibraryGetUnifiedFunction calls cudaLibraryGetUnifiedFunction.
+// CudaLibraryGetUnifiedFunction gives the pointer that a host and device function of a library has
+// on both sides.
 //
 //	cudaError_t cudaLibraryGetUnifiedFunction(void **fptr, cudaLibrary_t library, const char *symbol)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
-// [CudaErrorInvalidResourceHandle], [CudaErrorSymbolNotFound], or the error of earlier work.
+// That takes a device with [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS], which today's discrete
+// GPUs lack.
+//
+// Parameters:
+//   - fptr: receives the address
+//   - library: the library
+//   - symbol: the function's name, NUL-terminated
+//
+// From Go: the address is of C code; Go cannot call it without cgo.
+//
+// Errors:
+//   - [CudaErrorSymbolNotFound]: no such function, or no device of that kind in the system
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
+// [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload]; in the driver API
 // [cuLibraryGetUnifiedFunction].
@@ -193,6 +298,7 @@ func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibr
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
+// [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS
 // [cuLibraryGetUnifiedFunction]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetUnifiedFunction
 func CudaLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CudaLibrary_t, symbol *byte) error {
 	args := &struct {
@@ -207,9 +313,14 @@ func CudaLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CudaLibrary_t, 
 	return status(args.ret)
 }
 
-// CudaLibraryGetKernelCount calls cudaLibraryGetKernelCount.
+// CudaLibraryGetKernelCount counts the kernels of a library; it compiles and loads nothing on a
+// device.
 //
 //	cudaError_t cudaLibraryGetKernelCount(unsigned int *count, cudaLibrary_t lib)
+//
+// Parameters:
+//   - count: receives the number
+//   - lib: the library
 //
 // Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
 // [CudaErrorInvalidResourceHandle], or the error of earlier work.
@@ -233,9 +344,17 @@ func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 	return status(args.ret)
 }
 
-// CudaLibraryEnumerateKernels calls cudaLibraryEnumerateKernels.
+// CudaLibraryEnumerateKernels lists the kernels of a library, in no particular order.
 //
 //	cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t *kernels, unsigned int numKernels, cudaLibrary_t lib)
+//
+// Fewer than asked for are written if there are fewer. The driver's [cuKernelGetName] tells which
+// is which.
+//
+// Parameters:
+//   - kernels: receives at most numKernels handles
+//   - numKernels: the length of kernels, from [CudaLibraryGetKernelCount]
+//   - lib: the library
 //
 // Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
 // [CudaErrorInvalidResourceHandle], or the error of earlier work.
@@ -245,6 +364,7 @@ func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
+// [cuKernelGetName]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelGetName
 // [cuLibraryEnumerateKernels]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryEnumerateKernels
 func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib CudaLibrary_t) error {
 	args := &struct {
@@ -259,12 +379,29 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 	return status(args.ret)
 }
 
-// CudaKernelSetAttributeForDevice calls cudaKernelSetAttributeForDevice.
+// CudaKernelSetAttributeForDevice sets a property of a kernel for all its launches on a device.
 //
 //	cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attr, int value, int device)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue], or the error of earlier
-// work.
+// The one most needed is [CudaFuncAttributeMaxDynamicSharedMemorySize]: a launch with more than 48
+// KiB of dynamic shared memory fails until it is raised. What [cuFuncSetAttribute] sets on the
+// function of a context outweighs it, whichever came first.
+//
+// Parameters:
+//   - kernel: the kernel
+//   - attr: which property
+//   - value: its value; sizes are in bytes
+//   - device: the device's number
+//
+// From Go: no context is involved, and it holds for every goroutine that launches the kernel: set
+// it once, right after looking the kernel up. Goroutines that set the same one at once race.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a property that can only be read, or a value beyond the device's
+//     limit
+//   - [CudaErrorNotPermitted]: a cluster size that was fixed when the kernel was compiled
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload],
 // [CudaLibraryGetKernel], [CudaLaunchKernel], [CudaFuncSetAttribute]; in the driver API
@@ -273,6 +410,7 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
+// [cuFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetAttribute
 // [cuKernelSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelSetAttribute
 func CudaKernelSetAttributeForDevice(kernel CudaKernel_t, attr CudaFuncAttribute, value int32, device int32) error {
 	args := &struct {

@@ -224,6 +224,9 @@ func load(file string) (reason string) {
 	}
 	version, code := askVersion(ask)
 	path := cmp.Or(fileOf(ask), file)
+	if code == oldDriver && carries(handle, "cudaRuntimeGetVersion", filepath.Base(libraryNames[0])) {
+		version, code = -12, 0 // the right major, though it tells the minor only where there is a driver
+	}
 	switch {
 	case code == stubLibrary:
 		dlclose(handle)
@@ -231,7 +234,7 @@ func load(file string) (reason string) {
 	case code != 0:
 		dlclose(handle)
 		return fmt.Sprintf("%s does not tell its version: cudaRuntimeGetVersion returned %d", path, code)
-	case version/1000 != 12:
+	case version > 0 && version/1000 != 12:
 		dlclose(handle)
 		return fmt.Sprintf("%s is of CUDA %s; this package is for CUDA 12 alone", path, versionText(version))
 	}
@@ -241,6 +244,10 @@ func load(file string) (reason string) {
 
 // stubLibrary is what every function of the toolkit's stub returns.
 const stubLibrary = 34
+
+// oldDriver is what a runtime returns where there is no driver, or too old a
+// one.
+const oldDriver = 35
 
 // lacks is the error for a function that the loaded library has not.
 func lacks(symbol string) *SymbolError {
@@ -277,8 +284,14 @@ func splitVersion(symbol string) (base string, version int) {
 	return symbol + ending, 1
 }
 
-// versionText spells a CUDA version: 13020 is 13.2.
-func versionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+// versionText spells a CUDA version: 13020 is 13.2. Of a negative one only the
+// major is known.
+func versionText(v int) string {
+	if v < 0 {
+		return fmt.Sprintf("%d.x", -v)
+	}
+	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+}
 
 // goString copies a C string that the library owns.
 func goString(p *byte) string {

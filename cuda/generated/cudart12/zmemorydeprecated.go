@@ -4,7 +4,7 @@ package cudart12
 
 import "unsafe"
 
-// CudaMemcpyToArray_ptds calls cudaMemcpyToArray_ptds.
+// CudaMemcpyToArray_ptds copies linear memory into an array, wrapping from row to row.
 //
 //	cudaError_t cudaMemcpyToArray_ptds(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
@@ -31,7 +31,7 @@ func CudaMemcpyToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 	return status(args.ret)
 }
 
-// CudaMemcpyFromArray_ptds calls cudaMemcpyFromArray_ptds.
+// CudaMemcpyFromArray_ptds copies elements of an array, row after row, to linear memory.
 //
 //	cudaError_t cudaMemcpyFromArray_ptds(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind)
 //
@@ -58,7 +58,8 @@ func CudaMemcpyFromArray_ptds(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 	return status(args.ret)
 }
 
-// CudaMemcpyArrayToArray_ptds calls cudaMemcpyArrayToArray_ptds.
+// CudaMemcpyArrayToArray_ptds copies elements from one array to another as if both were one long
+// row.
 //
 //	cudaError_t cudaMemcpyArrayToArray_ptds(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind)
 //
@@ -87,7 +88,8 @@ func CudaMemcpyArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst 
 	return status(args.ret)
 }
 
-// CudaMemcpyToArrayAsync_ptsz calls cudaMemcpyToArrayAsync_ptsz.
+// CudaMemcpyToArrayAsync_ptsz enqueues a copy of linear memory into an array that wraps at the end
+// of rows.
 //
 //	cudaError_t cudaMemcpyToArrayAsync_ptsz(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -115,7 +117,8 @@ func CudaMemcpyToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64
 	return status(args.ret)
 }
 
-// CudaMemcpyFromArrayAsync_ptsz calls cudaMemcpyFromArrayAsync_ptsz.
+// CudaMemcpyFromArrayAsync_ptsz enqueues a copy of elements of an array, row after row, to linear
+// memory.
 //
 //	cudaError_t cudaMemcpyFromArrayAsync_ptsz(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -143,12 +146,30 @@ func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wO
 	return status(args.ret)
 }
 
-// CudaMemcpyToArray calls cudaMemcpyToArray.
+// CudaMemcpyToArray copies linear memory into an array, wrapping from row to row.
 //
 //	cudaError_t cudaMemcpyToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
-// work.
+// [CudaMemcpy2DToArray] replaces it, with an extent instead of the wrapping.
+//
+// Parameters:
+//   - dst: the array
+//   - wOffset: bytes to skip in the first row
+//   - hOffset: the first row
+//   - src: where from
+//   - count: bytes; past the end of a row the next one goes on
+//   - kind: the direction
+//
+// Ordering: default stream, host memory free on return.
+//
+// Capture: executed outside of any graph.
+//
+// From Go: src may be Go memory, which is not used after the return.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: count runs past the end of the array
+//
+// Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpyFromArray],
 // [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray], [CudaMemcpy2DArrayToArray],
@@ -180,12 +201,30 @@ func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsa
 	return status(args.ret)
 }
 
-// CudaMemcpyFromArray calls cudaMemcpyFromArray.
+// CudaMemcpyFromArray copies elements of an array, row after row, to linear memory.
 //
 //	cudaError_t cudaMemcpyFromArray(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
-// work.
+// Its place was taken by [CudaMemcpy2DFromArray].
+//
+// Parameters:
+//   - dst: where to
+//   - src: the array
+//   - wOffset: bytes to skip in the first row
+//   - hOffset: the first row
+//   - count: bytes, continuing in the next row
+//   - kind: the direction
+//
+// Ordering: on the default stream; complete on return if dst is on the host.
+//
+// Capture: must not meet a blocking stream that captures.
+//
+// From Go: dst may be a slice's data.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: fewer bytes are left in the array
+//
+// Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray], [CudaMemcpy2DArrayToArray],
@@ -217,12 +256,32 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 	return status(args.ret)
 }
 
-// CudaMemcpyArrayToArray calls cudaMemcpyArrayToArray.
+// CudaMemcpyArrayToArray copies elements from one array to another as if both were one long row.
 //
 //	cudaError_t cudaMemcpyArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
-// work.
+// [CudaMemcpy2DArrayToArray] does it for rectangles and is what remains.
+//
+// Parameters:
+//   - dst: the array to write
+//   - wOffsetDst: bytes to skip in its first row
+//   - hOffsetDst: its first row
+//   - src: the array to read
+//   - wOffsetSrc: bytes to skip in its first row
+//   - hOffsetSrc: its first row
+//   - count: bytes
+//   - kind: [CudaMemcpyDeviceToDevice]
+//
+// Ordering: enqueued on the default stream only.
+//
+// Capture: never a node.
+//
+// From Go: free neither array before a synchronization.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: one of the arrays ends too early
+//
+// Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpyFromArray], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol],
@@ -254,12 +313,33 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 	return status(args.ret)
 }
 
-// CudaMemcpyToArrayAsync calls cudaMemcpyToArrayAsync.
+// CudaMemcpyToArrayAsync enqueues a copy of linear memory into an array that wraps at the end of
+// rows.
 //
 //	cudaError_t cudaMemcpyToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
-// work.
+// It has given way to [CudaMemcpy2DToArrayAsync].
+//
+// Parameters:
+//   - dst: the array
+//   - wOffset: bytes to skip in the first row
+//   - hOffset: the first row
+//   - src: where from
+//   - count: bytes
+//   - kind: the direction
+//   - stream: the stream
+//
+// Ordering: in stream order.
+//
+// Capture: partial rows at either end can make it more than one node; prefer the copy of a
+// rectangle.
+//
+// From Go: src must stay put until the stream has read it.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: array or stream do not exist
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpyFromArray], [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray],
@@ -292,12 +372,32 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 	return status(args.ret)
 }
 
-// CudaMemcpyFromArrayAsync calls cudaMemcpyFromArrayAsync.
+// CudaMemcpyFromArrayAsync enqueues a copy of elements of an array, row after row, to linear
+// memory.
 //
 //	cudaError_t cudaMemcpyFromArrayAsync(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
-// work.
+// The form to use is [CudaMemcpy2DFromArrayAsync].
+//
+// Parameters:
+//   - dst: where to
+//   - src: the array
+//   - wOffset: bytes to skip in the first row
+//   - hOffset: the first row
+//   - count: bytes
+//   - kind: the direction
+//   - stream: the stream
+//
+// Ordering: after the stream's earlier work.
+//
+// Capture: recorded as copies that write dst at replay.
+//
+// From Go: pinned memory for dst, or the call blocks its thread.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no live stream or array
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpyFromArray], [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray],

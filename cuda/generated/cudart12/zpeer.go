@@ -4,11 +4,23 @@ package cudart12
 
 import "unsafe"
 
-// CudaDeviceCanAccessPeer calls cudaDeviceCanAccessPeer.
+// CudaDeviceCanAccessPeer tells whether kernels on one device can read and write the memory of
+// another directly.
 //
 //	cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice)
 //
-// Returns nil, [CudaErrorInvalidDevice], or the error of earlier work.
+// The answer has a direction, and it is about ability: access has still to be enabled, by
+// [cuCtxEnablePeerAccess]. Between two GPUs of a machine it depends on NVLink or on the PCIe
+// bridges and the IOMMU between them. Copies between devices work in any case; without access they
+// go through host memory.
+//
+// Parameters:
+//   - canAccessPeer: receives 1 or 0; measured, 0 for a device and itself
+//   - device: the device that would access
+//   - peerDevice: the device whose memory it is
+//
+// Errors:
+//   - [CudaErrorInvalidDevice]: no such device
 //
 // See also [CudaDeviceEnablePeerAccess], [CudaDeviceDisablePeerAccess]; in the driver API
 // [cuDeviceCanAccessPeer].
@@ -16,6 +28,7 @@ import "unsafe"
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PEER.html.
 //
+// [cuCtxEnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxEnablePeerAccess
 // [cuDeviceCanAccessPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceCanAccessPeer
 func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int32) error {
 	args := &struct {
@@ -30,12 +43,27 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 	return status(args.ret)
 }
 
-// CudaDeviceEnablePeerAccess calls cudaDeviceEnablePeerAccess.
+// CudaDeviceEnablePeerAccess lets kernels and copies of the current device use memory that was and
+// will be allocated on another device.
 //
 //	cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidDevice], [CudaErrorPeerAccessAlreadyEnabled],
-// [CudaErrorInvalidValue], or the error of earlier work.
+// One direction only: for the other, set the other device and call it there. Memory of pools is
+// opened by [CudaMemPoolSetAccess] instead.
+//
+// Parameters:
+//   - peerDevice: the device whose memory is to be used
+//   - flags: must be 0
+//
+// From Go: the current device is the OS thread's: [CudaSetDevice] under runtime.LockOSThread. It
+// does not work while a driver context other than the primary one is current there.
+//
+// Errors:
+//   - [CudaErrorPeerAccessAlreadyEnabled]: nothing to do; treat it as success, and mind that
+//     [CudaGetLastError] remembers it
+//   - [CudaErrorPeerAccessUnsupported]: these devices cannot reach each other
+//
+// Also [CudaErrorInvalidDevice], [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaDeviceCanAccessPeer], [CudaDeviceDisablePeerAccess]; in the driver API
 // [cuCtxEnablePeerAccess].
@@ -56,12 +84,20 @@ func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaDeviceDisablePeerAccess calls cudaDeviceDisablePeerAccess.
+// CudaDeviceDisablePeerAccess closes another device's memory to kernels and copies of the current
+// device again.
 //
 //	cudaError_t cudaDeviceDisablePeerAccess(int peerDevice)
 //
-// Returns nil, [CudaErrorPeerAccessNotEnabled], [CudaErrorInvalidDevice], or the error of earlier
-// work.
+// Work that still uses it must have finished: afterwards its accesses are illegal, which is fatal.
+//
+// Parameters:
+//   - peerDevice: the device whose memory is to be closed again
+//
+// Errors:
+//   - [CudaErrorPeerAccessNotEnabled]: it was not open
+//
+// Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
 // See also [CudaDeviceCanAccessPeer], [CudaDeviceEnablePeerAccess]; in the driver API
 // [cuCtxDisablePeerAccess].

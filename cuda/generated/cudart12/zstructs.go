@@ -7,19 +7,19 @@ import (
 	"unsafe"
 )
 
-// Char1 is the struct char1.
+// Char1 is a single signed byte in a struct, which lets templates treat it as a vector.
 type Char1 struct {
 	_ structs.HostLayout
 	X int8
 }
 
-// Uchar1 is the struct uchar1.
+// Uchar1 is a single unsigned byte in a struct, the element of one-channel images.
 type Uchar1 struct {
 	_ structs.HostLayout
 	X uint8
 }
 
-// Char2 is the struct char2.
+// Char2 is a pair of signed bytes, at an even address.
 type Char2 struct {
 	_ structs.HostLayout
 	_ [0]uint16
@@ -27,7 +27,7 @@ type Char2 struct {
 	Y int8
 }
 
-// Uchar2 is the struct uchar2.
+// Uchar2 is a pair of unsigned bytes, at an even address, such as grey with alpha.
 type Uchar2 struct {
 	_ structs.HostLayout
 	_ [0]uint16
@@ -35,7 +35,7 @@ type Uchar2 struct {
 	Y uint8
 }
 
-// Char3 is the struct char3.
+// Char3 is three signed bytes in a row, anywhere in memory; kernels read them one by one.
 type Char3 struct {
 	_ structs.HostLayout
 	X int8
@@ -43,7 +43,8 @@ type Char3 struct {
 	Z int8
 }
 
-// Uchar3 is the struct uchar3.
+// Uchar3 is three unsigned bytes in a row, such as packed RGB; kernels read them one by one, so
+// uchar4 is faster.
 type Uchar3 struct {
 	_ structs.HostLayout
 	X uint8
@@ -51,7 +52,7 @@ type Uchar3 struct {
 	Z uint8
 }
 
-// Char4 is the struct char4.
+// Char4 is four signed bytes in one word, loaded at once; what the dp4a instructions multiply.
 type Char4 struct {
 	_ structs.HostLayout
 	_ [0]uint32
@@ -61,7 +62,7 @@ type Char4 struct {
 	W int8
 }
 
-// Uchar4 is the struct uchar4.
+// Uchar4 is four unsigned bytes in one word, loaded at once: the usual RGBA pixel.
 type Uchar4 struct {
 	_ structs.HostLayout
 	_ [0]uint32
@@ -71,19 +72,19 @@ type Uchar4 struct {
 	W uint8
 }
 
-// Short1 is the struct short1.
+// Short1 is a single signed integer of two bytes in a struct.
 type Short1 struct {
 	_ structs.HostLayout
 	X int16
 }
 
-// Ushort1 is the struct ushort1.
+// Ushort1 is a single unsigned integer of two bytes in a struct.
 type Ushort1 struct {
 	_ structs.HostLayout
 	X uint16
 }
 
-// Short2 is the struct short2.
+// Short2 is a pair of signed two-byte integers, aligned to four bytes and loaded as one word.
 type Short2 struct {
 	_ structs.HostLayout
 	_ [0]uint32
@@ -91,7 +92,7 @@ type Short2 struct {
 	Y int16
 }
 
-// Ushort2 is the struct ushort2.
+// Ushort2 is a pair of unsigned two-byte integers, aligned to four bytes and loaded as one word.
 type Ushort2 struct {
 	_ structs.HostLayout
 	_ [0]uint32
@@ -99,7 +100,7 @@ type Ushort2 struct {
 	Y uint16
 }
 
-// Short3 is the struct short3.
+// Short3 is three signed two-byte integers without padding, six bytes in all.
 type Short3 struct {
 	_ structs.HostLayout
 	X int16
@@ -107,7 +108,7 @@ type Short3 struct {
 	Z int16
 }
 
-// Ushort3 is the struct ushort3.
+// Ushort3 is three unsigned two-byte integers without padding, six bytes in all.
 type Ushort3 struct {
 	_ structs.HostLayout
 	X uint16
@@ -115,7 +116,7 @@ type Ushort3 struct {
 	Z uint16
 }
 
-// Short4 is the struct short4.
+// Short4 is four signed two-byte integers, aligned to eight bytes and loaded at once.
 type Short4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -125,7 +126,7 @@ type Short4 struct {
 	W int16
 }
 
-// Ushort4 is the struct ushort4.
+// Ushort4 is four unsigned two-byte integers, aligned to eight bytes and loaded at once.
 type Ushort4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -135,19 +136,19 @@ type Ushort4 struct {
 	W uint16
 }
 
-// Int1 is the struct int1.
+// Int1 is a single int in a struct.
 type Int1 struct {
 	_ structs.HostLayout
 	X int32
 }
 
-// Uint1 is the struct uint1.
+// Uint1 is a single unsigned int in a struct.
 type Uint1 struct {
 	_ structs.HostLayout
 	X uint32
 }
 
-// Int2 is the struct int2.
+// Int2 is a pair of ints, aligned to eight bytes and loaded by one instruction.
 type Int2 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -155,7 +156,8 @@ type Int2 struct {
 	Y int32
 }
 
-// Uint2 is the struct uint2.
+// Uint2 is a pair of unsigned ints, aligned to eight bytes; also a way to hold the halves of a long
+// number.
 type Uint2 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -163,7 +165,8 @@ type Uint2 struct {
 	Y uint32
 }
 
-// Int3 is the struct int3.
+// Int3 is three ints without padding, twelve bytes; an array of them has elements off the vector
+// alignment.
 type Int3 struct {
 	_ structs.HostLayout
 	X int32
@@ -171,7 +174,7 @@ type Int3 struct {
 	Z int32
 }
 
-// Uint3 is the struct uint3.
+// Uint3 is three unsigned ints without padding: in device code the type of threadIdx and blockIdx.
 type Uint3 struct {
 	_ structs.HostLayout
 	X uint32
@@ -179,7 +182,7 @@ type Uint3 struct {
 	Z uint32
 }
 
-// Int4 is the struct int4.
+// Int4 is four ints, aligned to sixteen bytes: the widest load there was before Blackwell.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewInt4.
 type Int4 struct {
@@ -198,7 +201,8 @@ func NewInt4() *Int4 {
 	return (*Int4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Uint4 is the struct uint4.
+// Uint4 is four unsigned ints, aligned to sixteen bytes; often used to copy any data in wide
+// pieces.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUint4.
 type Uint4 struct {
@@ -217,19 +221,19 @@ func NewUint4() *Uint4 {
 	return (*Uint4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Long1 is the struct long1.
+// Long1 is a single long in a struct, as wide as C's: eight bytes on Linux, four on Windows.
 type Long1 struct {
 	_ structs.HostLayout
 	X int64
 }
 
-// Ulong1 is the struct ulong1.
+// Ulong1 is a single unsigned long in a struct, as wide as in C.
 type Ulong1 struct {
 	_ structs.HostLayout
 	X uint64
 }
 
-// Long2 is the struct long2.
+// Long2 is a pair of longs, aligned to its whole length, sixteen bytes on Linux.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong2.
 type Long2 struct {
@@ -245,7 +249,7 @@ func NewLong2() *Long2 {
 	return (*Long2)(unsafe.Pointer(&mem[gap]))
 }
 
-// Ulong2 is the struct ulong2.
+// Ulong2 is a pair of unsigned longs, aligned to its whole length, sixteen bytes on Linux.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong2.
 type Ulong2 struct {
@@ -261,7 +265,7 @@ func NewUlong2() *Ulong2 {
 	return (*Ulong2)(unsafe.Pointer(&mem[gap]))
 }
 
-// Long3 is the struct long3.
+// Long3 is three longs without padding.
 type Long3 struct {
 	_ structs.HostLayout
 	X int64
@@ -269,7 +273,7 @@ type Long3 struct {
 	Z int64
 }
 
-// Ulong3 is the struct ulong3.
+// Ulong3 is three unsigned longs without padding.
 type Ulong3 struct {
 	_ structs.HostLayout
 	X uint64
@@ -277,7 +281,8 @@ type Ulong3 struct {
 	Z uint64
 }
 
-// Long4 is the struct long4.
+// Long4 is four longs, aligned to sixteen bytes. Since 13.0 its name should say the alignment:
+// long4_16a is the same, long4_32a the stricter one.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong4.
 type Long4 struct {
@@ -295,7 +300,8 @@ func NewLong4() *Long4 {
 	return (*Long4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Ulong4 is the struct ulong4.
+// Ulong4 is four unsigned longs, aligned to sixteen bytes. Since 13.0 the names ulong4_16a and
+// ulong4_32a, which tell the alignment, are to be used in its place.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong4.
 type Ulong4 struct {
@@ -313,13 +319,14 @@ func NewUlong4() *Ulong4 {
 	return (*Ulong4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Float1 is the struct float1.
+// Float1 is a single float in a struct, the result type of one-channel texture reads.
 type Float1 struct {
 	_ structs.HostLayout
 	X float32
 }
 
-// Float2 is the struct float2.
+// Float2 is a pair of floats, aligned to eight bytes: also the layout of a single-precision complex
+// number.
 type Float2 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -327,7 +334,8 @@ type Float2 struct {
 	Y float32
 }
 
-// Float3 is the struct float3.
+// Float3 is three floats without padding, twelve bytes; float4 is faster where the memory can be
+// spared.
 type Float3 struct {
 	_ structs.HostLayout
 	X float32
@@ -335,7 +343,7 @@ type Float3 struct {
 	Z float32
 }
 
-// Float4 is the struct float4.
+// Float4 is four floats, aligned to sixteen bytes, loaded and stored by one instruction.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewFloat4.
 type Float4 struct {
@@ -354,19 +362,19 @@ func NewFloat4() *Float4 {
 	return (*Float4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Longlong1 is the struct longlong1.
+// Longlong1 is a single signed eight-byte integer in a struct.
 type Longlong1 struct {
 	_ structs.HostLayout
 	X int64
 }
 
-// Ulonglong1 is the struct ulonglong1.
+// Ulonglong1 is a single unsigned eight-byte integer in a struct.
 type Ulonglong1 struct {
 	_ structs.HostLayout
 	X uint64
 }
 
-// Longlong2 is the struct longlong2.
+// Longlong2 is a pair of signed eight-byte integers, aligned to sixteen bytes.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLonglong2.
 type Longlong2 struct {
@@ -382,7 +390,7 @@ func NewLonglong2() *Longlong2 {
 	return (*Longlong2)(unsafe.Pointer(&mem[gap]))
 }
 
-// Ulonglong2 is the struct ulonglong2.
+// Ulonglong2 is a pair of unsigned eight-byte integers, aligned to sixteen bytes.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlonglong2.
 type Ulonglong2 struct {
@@ -398,7 +406,7 @@ func NewUlonglong2() *Ulonglong2 {
 	return (*Ulonglong2)(unsafe.Pointer(&mem[gap]))
 }
 
-// Longlong3 is the struct longlong3.
+// Longlong3 is three signed eight-byte integers without padding.
 type Longlong3 struct {
 	_ structs.HostLayout
 	X int64
@@ -406,7 +414,7 @@ type Longlong3 struct {
 	Z int64
 }
 
-// Ulonglong3 is the struct ulonglong3.
+// Ulonglong3 is three unsigned eight-byte integers without padding.
 type Ulonglong3 struct {
 	_ structs.HostLayout
 	X uint64
@@ -414,7 +422,8 @@ type Ulonglong3 struct {
 	Z uint64
 }
 
-// Longlong4 is the struct longlong4.
+// Longlong4 is four signed eight-byte integers, aligned to sixteen bytes only; the names
+// longlong4_16a and longlong4_32a have taken its place.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLonglong4.
 type Longlong4 struct {
@@ -432,7 +441,8 @@ func NewLonglong4() *Longlong4 {
 	return (*Longlong4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Ulonglong4 is the struct ulonglong4.
+// Ulonglong4 is four unsigned eight-byte integers, aligned to sixteen bytes only; the names
+// ulonglong4_16a and ulonglong4_32a have taken its place.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlonglong4.
 type Ulonglong4 struct {
@@ -450,13 +460,14 @@ func NewUlonglong4() *Ulonglong4 {
 	return (*Ulonglong4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Double1 is the struct double1.
+// Double1 is a single double in a struct.
 type Double1 struct {
 	_ structs.HostLayout
 	X float64
 }
 
-// Double2 is the struct double2.
+// Double2 is a pair of doubles, aligned to sixteen bytes: also the layout of a double-precision
+// complex number.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble2.
 type Double2 struct {
@@ -472,7 +483,7 @@ func NewDouble2() *Double2 {
 	return (*Double2)(unsafe.Pointer(&mem[gap]))
 }
 
-// Double3 is the struct double3.
+// Double3 is three doubles without padding, twenty-four bytes.
 type Double3 struct {
 	_ structs.HostLayout
 	X float64
@@ -480,7 +491,8 @@ type Double3 struct {
 	Z float64
 }
 
-// Double4 is the struct double4.
+// Double4 is four doubles, aligned to sixteen bytes; since 13.0 one says double4_16a for it, or
+// double4_32a for the wider alignment.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble4.
 type Double4 struct {
@@ -498,11 +510,17 @@ func NewDouble4() *Double4 {
 	return (*Double4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Dim3 is the struct dim3.
+// Dim3 is the extent of a grid or a block in x, y and z.
+//
+// In C++ a missing extent is 1. The zero value of Go is 0, 0, 0, which every launch refuses: set
+// all three.
 type Dim3 struct {
 	_ structs.HostLayout
+	// Extent in the dimension that varies fastest among neighbouring threads.
 	X uint32
+	// Extent in the middle dimension; 1 if it is not used.
 	Y uint32
+	// Extent in the slowest dimension; 1 if it is not used.
 	Z uint32
 }
 
@@ -631,23 +649,22 @@ type CudaMemsetParamsV2 struct {
 // CudaAccessPolicyWindow is a range of device addresses whose accesses get a preference of their
 // own in the L2 cache.
 //
-// It does nothing until part of the cache is set aside by [CudaLimitPersistingL2CacheSize], which
-// is 0 at first. A stream or kernel has one window. Lines stay persistent after the window is gone;
-// [cuCtxResetPersistingL2Cache] frees them. It changes speed only, never results.
-//
-// [cuCtxResetPersistingL2Cache]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxResetPersistingL2Cache
+// How much persists is bounded by [CudaLimitPersistingL2CacheSize]; where that is 0 the window does
+// nothing. A stream or kernel has one window. Lines stay persistent after the window is gone;
+// [CudaCtxResetPersistingL2Cache] frees them. It changes speed only, never results.
 type CudaAccessPolicyWindow struct {
 	_ structs.HostLayout
-	// the first byte, a device address; the driver may round it
+	// The first byte, a device address; the driver may round it.
 	Base_ptr unsafe.Pointer
-	// length, at most [CudaDevAttrMaxAccessPolicyWindowSize]; 0 means no window
+	// Length; more than [CudaDevAttrMaxAccessPolicyWindowSize] is refused, 0 means no window.
 	Num_bytes uint64
-	// the share of the lines, from 0 to 1, that get hitProp; which ones is up to the hardware. Choose
-	// it such that the share fits into what is set aside, or lines push each other out
+	// The share of the lines, from 0 to 1, that get hitProp; another number is refused. Which ones is
+	// up to the hardware. Choose it such that the share fits into what is set aside, or lines push each
+	// other out.
 	HitRatio float32
-	// for that share of the accesses
+	// For that share of the accesses.
 	HitProp CudaAccessProperty
-	// for the others; normal or streaming, not persisting
+	// For the others; normal or streaming. Persisting is refused with [CudaErrorInvalidValue].
 	MissProp CudaAccessProperty
 	_        [4]byte
 }
@@ -666,12 +683,19 @@ type CudaHostNodeParamsV2 struct {
 	UserData uintptr
 }
 
-// CudaResourceDesc is the struct cudaResourceDesc.
+// CudaResourceDesc is which memory a texture or surface object reads: an array, a mipmapped array
+// or linear memory.
+//
+// Only an array can be a surface, and only arrays filter in 3D, as cube maps or with mipmap levels.
+//
+// From Go: read during the call. The memory must outlive the object.
 type CudaResourceDesc struct {
-	_       structs.HostLayout
+	_ structs.HostLayout
+	// The kind of memory, and so the member of res that is read.
 	ResType CudaResourceType
 	_       [4]byte
-	Res     CudaResourceDesc_res
+	// The memory.
+	Res CudaResourceDesc_res
 }
 
 // CudaResourceDesc_res is a union inside [CudaResourceDesc].
@@ -682,70 +706,102 @@ type CudaResourceDesc_res struct {
 	data [7]uint64
 }
 
-// Array is the member array, inside u.
+// Array is the member array of the union, where it lies in u.
+//
+// For [CudaResourceTypeArray].
 func (u *CudaResourceDesc_res) Array() *CudaResourceDesc_res_array {
 	return (*CudaResourceDesc_res_array)(unsafe.Pointer(u))
 }
 
-// Mipmap is the member mipmap, inside u.
+// Mipmap is the member mipmap of the union, where it lies in u.
+//
+// For [CudaResourceTypeMipmappedArray].
 func (u *CudaResourceDesc_res) Mipmap() *CudaResourceDesc_res_mipmap {
 	return (*CudaResourceDesc_res_mipmap)(unsafe.Pointer(u))
 }
 
-// Linear is the member linear, inside u.
+// Linear is the member linear of the union, where it lies in u.
+//
+// For [CudaResourceTypeLinear].
 func (u *CudaResourceDesc_res) Linear() *CudaResourceDesc_res_linear {
 	return (*CudaResourceDesc_res_linear)(unsafe.Pointer(u))
 }
 
-// Pitch2D is the member pitch2D, inside u.
+// Pitch2D is the member pitch2D of the union, where it lies in u.
+//
+// For [CudaResourceTypePitch2D].
 func (u *CudaResourceDesc_res) Pitch2D() *CudaResourceDesc_res_pitch2D {
 	return (*CudaResourceDesc_res_pitch2D)(unsafe.Pointer(u))
 }
 
 // CudaResourceDesc_res_array is a struct inside CudaResourceDesc_res.
 type CudaResourceDesc_res_array struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The array.
 	Array CudaArray_t
 }
 
 // CudaResourceDesc_res_mipmap is a struct inside CudaResourceDesc_res.
 type CudaResourceDesc_res_mipmap struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// The array with its levels.
 	Mipmap CudaMipmappedArray_t
 }
 
 // CudaResourceDesc_res_linear is a struct inside CudaResourceDesc_res.
 type CudaResourceDesc_res_linear struct {
-	_           structs.HostLayout
-	DevPtr      unsafe.Pointer
-	Desc        CudaChannelFormatDesc
-	_           [4]byte
+	_ structs.HostLayout
+	// Its first byte, aligned to [CudaDevAttrTextureAlignment] bytes.
+	DevPtr unsafe.Pointer
+	// Channels of an element and their type.
+	Desc CudaChannelFormatDesc
+	_    [4]byte
+	// Its length; the number of elements is limited as [cuDeviceGetTexture1DLinearMaxWidth] tells.
+	//
+	// [cuDeviceGetTexture1DLinearMaxWidth]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetTexture1DLinearMaxWidth
 	SizeInBytes uint64
 }
 
 // CudaResourceDesc_res_pitch2D is a struct inside CudaResourceDesc_res.
 type CudaResourceDesc_res_pitch2D struct {
-	_            structs.HostLayout
-	DevPtr       unsafe.Pointer
-	Desc         CudaChannelFormatDesc
-	_            [4]byte
-	Width        uint64
-	Height       uint64
+	_ structs.HostLayout
+	// First byte of the first row, aligned in the same way.
+	DevPtr unsafe.Pointer
+	// Channels of a pixel and their type.
+	Desc CudaChannelFormatDesc
+	_    [4]byte
+	// Elements in a row.
+	Width uint64
+	// Rows.
+	Height uint64
+	// From row to row, a multiple of [CudaDevAttrTexturePitchAlignment].
 	PitchInBytes uint64
 }
 
-// CudaResourceViewDesc is the struct cudaResourceViewDesc.
+// CudaResourceViewDesc is another reading of an array's elements, or of a part of its levels and
+// layers, for a texture object.
+//
+// It works on arrays only. The new format must have the same bytes per element; a compressed format
+// reads 32-bit elements as its blocks, and then width and height are four times the array's.
 type CudaResourceViewDesc struct {
-	_                structs.HostLayout
-	Format           CudaResourceViewFormat
-	_                [4]byte
-	Width            uint64
-	Height           uint64
-	Depth            uint64
+	_ structs.HostLayout
+	// The new reading of an element.
+	Format CudaResourceViewFormat
+	_      [4]byte
+	// In elements of the new format.
+	Width uint64
+	// In elements of the new format.
+	Height uint64
+	// In elements of the new format.
+	Depth uint64
+	// Level that becomes level 0.
 	FirstMipmapLevel uint32
-	LastMipmapLevel  uint32
-	FirstLayer       uint32
-	LastLayer        uint32
+	// Last level that is seen.
+	LastMipmapLevel uint32
+	// Layer that becomes layer 0.
+	FirstLayer uint32
+	// Last layer that is seen.
+	LastLayer uint32
 }
 
 // CudaPointerAttributes is the struct cudaPointerAttributes.
@@ -763,39 +819,39 @@ type CudaPointerAttributes struct {
 // Asking loads the kernel, if that has not happened yet.
 type CudaFuncAttributes struct {
 	_ structs.HostLayout
-	// shared memory that the kernel declares
+	// Shared memory that the kernel declares.
 	SharedSizeBytes uint64
-	// constant memory that it uses
+	// Constant memory that it uses.
 	ConstSizeBytes uint64
-	// local memory of each thread; not 0 hints at spilled registers
+	// Local memory of each thread; not 0 hints at spilled registers.
 	LocalSizeBytes uint64
-	// the largest block that its registers permit
+	// The largest block that its registers permit.
 	MaxThreadsPerBlock int32
-	// registers of each thread
+	// Registers of each thread.
 	NumRegs int32
-	// virtual architecture of the PTX: 90 for compute_90
+	// Virtual architecture of the PTX: 90 for compute_90.
 	PtxVersion int32
-	// architecture of the machine code: 90 for sm_90
+	// Architecture of the machine code: 90 for sm_90.
 	BinaryVersion int32
-	// 1 if compiled to cache global reads in L1
+	// 1 if compiled to cache global reads in L1.
 	CacheModeCA int32
-	// what a launch may ask for at present; settable
+	// What a launch may ask for at present; settable.
 	MaxDynamicSharedSizeBytes int32
-	// wish for shared memory in percent; -1 is none
+	// Wish for shared memory in percent; -1 is none.
 	PreferredShmemCarveout int32
-	// 1 if a launch must give a cluster size
+	// 1 if a launch must give a cluster size.
 	ClusterDimMustBeSet int32
-	// blocks in x of the only permitted cluster, or 0
+	// Blocks in x of the only permitted cluster, or 0.
 	RequiredClusterWidth int32
-	// blocks in y of that cluster, or 0
+	// Blocks in y of that cluster, or 0.
 	RequiredClusterHeight int32
-	// blocks in z of that cluster, or 0
+	// Blocks in z of that cluster, or 0.
 	RequiredClusterDepth int32
-	// a [CudaClusterSchedulingPolicy]
+	// A [CudaClusterSchedulingPolicy].
 	ClusterSchedulingPolicyPreference int32
-	// 1 if clusters beyond 8 blocks are permitted
+	// 1 if clusters beyond 8 blocks are permitted.
 	NonPortableClusterSizeAllowed int32
-	// zero
+	// Zero.
 	Reserved [16]int32
 	_        [4]byte
 }
@@ -891,12 +947,12 @@ type CudaMemcpy3DOperand_op struct {
 	data [4]uint64
 }
 
-// Ptr is the member ptr, inside u.
+// Ptr is the member ptr of the union, where it lies in u.
 func (u *CudaMemcpy3DOperand_op) Ptr() *CudaMemcpy3DOperand_op_ptr {
 	return (*CudaMemcpy3DOperand_op_ptr)(unsafe.Pointer(u))
 }
 
-// Array is the member array, inside u.
+// Array is the member array of the union, where it lies in u.
 func (u *CudaMemcpy3DOperand_op) Array() *CudaMemcpy3DOperand_op_array {
 	return (*CudaMemcpy3DOperand_op_array)(unsafe.Pointer(u))
 }
@@ -933,207 +989,206 @@ type CudaMemcpy3DBatchOp struct {
 // It stays the same across processes, reboots and renumbering, which ordinals do not.
 type CUuuid_st struct {
 	_ structs.HostLayout
-	// the identity; char is signed in C, so convert each to byte before printing
+	// The identity; char is signed in C, so convert each to byte before printing.
 	Bytes [16]byte
 }
 
 // CudaDeviceProp is what [CudaGetDeviceProperties] tells about a device at once.
 //
-// Filling it costs far more than a few questions to [CudaDeviceGetAttribute]: milliseconds, mostly
-// for the fields about clocks and PCI. In 13.0 several fields were dropped, and the struct of 12
-// had grown before, so each major version has a layout of its own; the package knows the right one.
-// Fields that are yes or no hold 1 or 0.
+// Filling it can take milliseconds; for a few answers ask [CudaDeviceGetAttribute]. In 13.0 several
+// fields were dropped, and the struct of 12 had grown before, so each major version has a layout of
+// its own; the package knows the right one. Fields that are yes or no hold 1 or 0.
 type CudaDeviceProp struct {
 	_ structs.HostLayout
-	// the model, zero-terminated ASCII
+	// The model, zero-terminated ASCII.
 	Name [256]byte
-	// the identity of the device, or of the MIG instance, across processes and restarts
+	// The identity of the device, or of the MIG instance, across processes and restarts.
 	Uuid CudaUUID_t
-	// on Windows the identity that Direct3D uses as well; elsewhere without meaning
+	// On Windows the identity that Direct3D uses as well; elsewhere without meaning.
 	Luid [8]byte
-	// on Windows which node of a linked adapter it is; elsewhere without meaning
+	// On Windows which node of a linked adapter it is; elsewhere without meaning.
 	LuidDeviceNodeMask uint32
 	_                  [4]byte
-	// bytes of device memory; how much is free tells [CudaMemGetInfo]
+	// Bytes of device memory; how much is free tells [CudaMemGetInfo].
 	TotalGlobalMem uint64
-	// bytes of shared memory that a block gets without permission for more
+	// Bytes of shared memory that a block gets without permission for more.
 	SharedMemPerBlock uint64
-	// 32-bit registers for one block
+	// 32-bit registers for one block.
 	RegsPerBlock int32
-	// threads of a warp
+	// Threads of a warp.
 	WarpSize int32
-	// bytes between rows that copies accept
+	// Bytes between rows that copies accept.
 	MemPitch uint64
-	// threads of a block, all dimensions multiplied
+	// Threads of a block, all dimensions multiplied.
 	MaxThreadsPerBlock int32
-	// extents of a block in x, y and z
+	// Extents of a block in x, y and z.
 	MaxThreadsDim [3]int32
-	// extents of a grid in x, y and z
+	// Extents of a grid in x, y and z.
 	MaxGridSize [3]int32
-	// highest clock of the multiprocessors in kHz; since 13.0 only as [CudaDevAttrClockRate]
+	// Highest clock of the multiprocessors in kHz; since 13.0 only as [CudaDevAttrClockRate].
 	ClockRate int32
-	// bytes of constant memory
+	// Bytes of constant memory.
 	TotalConstMem uint64
-	// compute capability before the point
+	// Compute capability before the point.
 	Major int32
-	// compute capability behind the point
+	// Compute capability behind the point.
 	Minor int32
-	// bytes to which linear memory under a texture must be aligned
+	// Bytes to which linear memory under a texture must be aligned.
 	TextureAlignment uint64
-	// bytes of which the pitch of a texture on pitched memory must be a multiple
+	// Bytes of which the pitch of a texture on pitched memory must be a multiple.
 	TexturePitchAlignment uint64
-	// superseded by asyncEngineCount
+	// Superseded by asyncEngineCount.
 	DeviceOverlap int32
-	// multiprocessors
+	// Multiprocessors.
 	MultiProcessorCount int32
-	// whether a watchdog ends long kernels; since 13.0 only as [CudaDevAttrKernelExecTimeout]
+	// Whether a watchdog ends long kernels; since 13.0 only as [CudaDevAttrKernelExecTimeout].
 	KernelExecTimeoutEnabled int32
-	// whether the GPU shares the processor's memory
+	// Whether the GPU shares the processor's memory.
 	Integrated int32
-	// whether kernels can use pinned host memory in place
+	// Whether kernels can use pinned host memory in place.
 	CanMapHostMemory int32
-	// who may use the device, a [CudaComputeMode]; since 13.0 only as [CudaDevAttrComputeMode]
+	// Who may use the device, a [CudaComputeMode]; since 13.0 only as [CudaDevAttrComputeMode].
 	ComputeMode int32
-	// elements of a 1D texture
+	// Elements of a 1D texture.
 	MaxTexture1D int32
-	// elements of the largest level of a mipmapped 1D texture
+	// Elements of the largest level of a mipmapped 1D texture.
 	MaxTexture1DMipmap int32
-	// replaced by [CudaDeviceGetTexture1DLinearMaxWidth], since the limit depends on the element
+	// Replaced by [CudaDeviceGetTexture1DLinearMaxWidth], since the limit depends on the element.
 	MaxTexture1DLinear int32
-	// width and height of a 2D texture
+	// Width and height of a 2D texture.
 	MaxTexture2D [2]int32
-	// width and height of the largest level of a mipmapped 2D texture
+	// Width and height of the largest level of a mipmapped 2D texture.
 	MaxTexture2DMipmap [2]int32
-	// width and height in elements, then the pitch in bytes, of a 2D texture on pitched memory
+	// Width and height in elements, then the pitch in bytes, of a 2D texture on pitched memory.
 	MaxTexture2DLinear [3]int32
-	// width and height of a 2D texture made for gathering
+	// Width and height of a 2D texture made for gathering.
 	MaxTexture2DGather [2]int32
-	// width, height and depth of a 3D texture
+	// Width, height and depth of a 3D texture.
 	MaxTexture3D [3]int32
-	// the other permitted shape of a 3D texture, deeper and narrower
+	// The other permitted shape of a 3D texture, deeper and narrower.
 	MaxTexture3DAlt [3]int32
-	// edge of a cube map texture
+	// Edge of a cube map texture.
 	MaxTextureCubemap int32
-	// width and number of layers of a layered 1D texture
+	// Width and number of layers of a layered 1D texture.
 	MaxTexture1DLayered [2]int32
-	// width, height and number of layers of a layered 2D texture
+	// Width, height and number of layers of a layered 2D texture.
 	MaxTexture2DLayered [3]int32
-	// edge and number of layers of a layered cube map texture
+	// Edge and number of layers of a layered cube map texture.
 	MaxTextureCubemapLayered [2]int32
-	// elements of a 1D surface
+	// Elements of a 1D surface.
 	MaxSurface1D int32
-	// width and height of a 2D surface
+	// Width and height of a 2D surface.
 	MaxSurface2D [2]int32
-	// width, height and depth of a 3D surface
+	// Width, height and depth of a 3D surface.
 	MaxSurface3D [3]int32
-	// width and number of layers of a layered 1D surface
+	// Width and number of layers of a layered 1D surface.
 	MaxSurface1DLayered [2]int32
-	// width, height and number of layers of a layered 2D surface
+	// Width, height and number of layers of a layered 2D surface.
 	MaxSurface2DLayered [3]int32
-	// edge of a cube map surface
+	// Edge of a cube map surface.
 	MaxSurfaceCubemap int32
-	// edge and number of layers of a layered cube map surface
+	// Edge and number of layers of a layered cube map surface.
 	MaxSurfaceCubemapLayered [2]int32
-	// bytes to which surfaces must be aligned
+	// Bytes to which surfaces must be aligned.
 	SurfaceAlignment uint64
-	// whether kernels of different streams can overlap
+	// Whether kernels of different streams can overlap.
 	ConcurrentKernels int32
-	// whether memory errors are corrected
+	// Whether memory errors are corrected.
 	ECCEnabled int32
-	// bus of the PCI address
+	// Bus of the PCI address.
 	PciBusID int32
-	// slot of the PCI address, not the model
+	// Slot of the PCI address, not the model.
 	PciDeviceID int32
-	// domain of the PCI address
+	// Domain of the PCI address.
 	PciDomainID int32
-	// whether a Windows driver without graphics serves it
+	// Whether a Windows driver without graphics serves it.
 	TccDriver int32
-	// copy engines
+	// Copy engines.
 	AsyncEngineCount int32
-	// whether host and device share one address space
+	// Whether host and device share one address space.
 	UnifiedAddressing int32
-	// highest clock of the memory in kHz; since 13.0 only as [CudaDevAttrMemoryClockRate]
+	// Highest clock of the memory in kHz; since 13.0 only as [CudaDevAttrMemoryClockRate].
 	MemoryClockRate int32
-	// width of the memory bus in bits
+	// Width of the memory bus in bits.
 	MemoryBusWidth int32
-	// bytes of L2 cache
+	// Bytes of L2 cache.
 	L2CacheSize int32
-	// bytes of it that can be set aside for persisting lines
+	// Bytes of it that can be set aside for persisting lines.
 	PersistingL2CacheMaxSize int32
-	// threads resident on one multiprocessor
+	// Threads resident on one multiprocessor.
 	MaxThreadsPerMultiProcessor int32
-	// whether stream priorities have an effect
+	// Whether stream priorities have an effect.
 	StreamPrioritiesSupported int32
-	// whether global memory is cached in L1
+	// Whether global memory is cached in L1.
 	GlobalL1CacheSupported int32
-	// whether local memory is cached in L1
+	// Whether local memory is cached in L1.
 	LocalL1CacheSupported int32
-	// bytes of shared memory for all blocks of one multiprocessor
+	// Bytes of shared memory for all blocks of one multiprocessor.
 	SharedMemPerMultiprocessor uint64
-	// 32-bit registers for all blocks of one multiprocessor
+	// 32-bit registers for all blocks of one multiprocessor.
 	RegsPerMultiprocessor int32
-	// whether managed memory can be allocated
+	// Whether managed memory can be allocated.
 	ManagedMemory int32
-	// whether the board carries several GPUs
+	// Whether the board carries several GPUs.
 	IsMultiGpuBoard int32
-	// the same for all GPUs of such a board
+	// The same for all GPUs of such a board.
 	MultiGpuBoardGroupID int32
-	// whether the link to the host carries atomic operations
+	// Whether the link to the host carries atomic operations.
 	HostNativeAtomicSupported int32
-	// speed of single to double precision; since 13.0 only as
-	// [CudaDevAttrSingleToDoublePrecisionPerfRatio]
+	// Speed of single to double precision; since 13.0 only as
+	// [CudaDevAttrSingleToDoublePrecisionPerfRatio].
 	SingleToDoublePrecisionPerfRatio int32
-	// whether kernels may use ordinary host memory
+	// Whether kernels may use ordinary host memory.
 	PageableMemoryAccess int32
-	// whether the host may touch managed memory while kernels run
+	// Whether the host may touch managed memory while kernels run.
 	ConcurrentManagedAccess int32
-	// whether a running kernel can be interrupted and resumed
+	// Whether a running kernel can be interrupted and resumed.
 	ComputePreemptionSupported int32
-	// whether registered host memory keeps its address on the device
+	// Whether registered host memory keeps its address on the device.
 	CanUseHostPointerForRegisteredMem int32
-	// whether a grid may synchronize as a whole
+	// Whether a grid may synchronize as a whole.
 	CooperativeLaunch int32
-	// whether several devices could run one cooperative launch; that way was given up
+	// Whether several devices could run one cooperative launch; that way was given up.
 	CooperativeMultiDeviceLaunch int32
-	// bytes of shared memory of a block with permission
+	// Bytes of shared memory of a block with permission.
 	SharedMemPerBlockOptin uint64
-	// whether that access goes through the page tables of the CPU
+	// Whether that access goes through the page tables of the CPU.
 	PageableMemoryAccessUsesHostPageTables int32
-	// whether the CPU reaches managed memory on the device without moving it
+	// Whether the CPU reaches managed memory on the device without moving it.
 	DirectManagedMemAccessFromHost int32
-	// blocks resident on one multiprocessor
+	// Blocks resident on one multiprocessor.
 	MaxBlocksPerMultiProcessor int32
-	// bytes that an access policy window can cover
+	// Bytes that an access policy window can cover.
 	AccessPolicyMaxWindowSize int32
-	// bytes of shared memory that the system keeps of every block
+	// Bytes of shared memory that the system keeps of every block.
 	ReservedSharedMemPerBlock uint64
-	// whether host memory can be registered
+	// Whether host memory can be registered.
 	HostRegisterSupported int32
-	// whether arrays can be backed in part
+	// Whether arrays can be backed in part.
 	SparseCudaArraySupported int32
-	// whether memory that the process may only read can be registered
+	// Whether memory that the process may only read can be registered.
 	HostRegisterReadOnlySupported int32
-	// whether timeline semaphores can be imported
+	// Whether timeline semaphores can be imported.
 	TimelineSemaphoreInteropSupported int32
-	// whether stream-ordered allocation works
+	// Whether stream-ordered allocation works.
 	MemoryPoolsSupported int32
-	// whether other hardware can reach device memory
+	// Whether other hardware can reach device memory.
 	GpuDirectRDMASupported int32
-	// bits of [CudaFlushGPUDirectRDMAWritesOptions]
+	// Bits of [CudaFlushGPUDirectRDMAWritesOptions].
 	GpuDirectRDMAFlushWritesOptions uint32
-	// a [CudaGPUDirectRDMAWritesOrdering]
+	// A [CudaGPUDirectRDMAWritesOrdering].
 	GpuDirectRDMAWritesOrdering int32
-	// bits of [CudaMemAllocationHandleType]
+	// Bits of [CudaMemAllocationHandleType].
 	MemoryPoolSupportedHandleTypes uint32
-	// whether arrays can be made before their memory
+	// Whether arrays can be made before their memory.
 	DeferredMappingCudaArraySupported int32
-	// whether events can be shared between processes
+	// Whether events can be shared between processes.
 	IpcEventSupported int32
-	// whether blocks can form clusters
+	// Whether blocks can form clusters.
 	ClusterLaunch int32
-	// whether functions have one address for host and device
+	// Whether functions have one address for host and device.
 	UnifiedFunctionPointers int32
-	// zero
+	// Zero.
 	Reserved [63]int32
 }
 
@@ -1174,17 +1229,17 @@ type CudaExternalMemoryHandleDesc_handle struct {
 	data [2]uint64
 }
 
-// Fd is the member fd, inside u.
+// Fd is the member fd of the union, where it lies in u.
 func (u *CudaExternalMemoryHandleDesc_handle) Fd() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// Win32 is the member win32, inside u.
+// Win32 is the member win32 of the union, where it lies in u.
 func (u *CudaExternalMemoryHandleDesc_handle) Win32() *CudaExternalMemoryHandleDesc_handle_win32 {
 	return (*CudaExternalMemoryHandleDesc_handle_win32)(unsafe.Pointer(u))
 }
 
-// NvSciBufObject is the member nvSciBufObject, inside u.
+// NvSciBufObject is the member nvSciBufObject of the union, where it lies in u.
 func (u *CudaExternalMemoryHandleDesc_handle) NvSciBufObject() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
@@ -1234,17 +1289,17 @@ type CudaExternalSemaphoreHandleDesc_handle struct {
 	data [2]uint64
 }
 
-// Fd is the member fd, inside u.
+// Fd is the member fd of the union, where it lies in u.
 func (u *CudaExternalSemaphoreHandleDesc_handle) Fd() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// Win32 is the member win32, inside u.
+// Win32 is the member win32 of the union, where it lies in u.
 func (u *CudaExternalSemaphoreHandleDesc_handle) Win32() *CudaExternalSemaphoreHandleDesc_handle_win32 {
 	return (*CudaExternalSemaphoreHandleDesc_handle_win32)(unsafe.Pointer(u))
 }
 
-// NvSciSyncObj is the member nvSciSyncObj, inside u.
+// NvSciSyncObj is the member nvSciSyncObj of the union, where it lies in u.
 func (u *CudaExternalSemaphoreHandleDesc_handle) NvSciSyncObj() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
@@ -1290,12 +1345,12 @@ type CudaExternalSemaphoreSignalParams_v1_params_nvSciSync struct {
 	data [1]uint64
 }
 
-// Fence is the member fence, inside u.
+// Fence is the member fence of the union, where it lies in u.
 func (u *CudaExternalSemaphoreSignalParams_v1_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// Reserved is the member reserved, inside u.
+// Reserved is the member reserved of the union, where it lies in u.
 func (u *CudaExternalSemaphoreSignalParams_v1_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1340,12 +1395,12 @@ type CudaExternalSemaphoreWaitParams_v1_params_nvSciSync struct {
 	data [1]uint64
 }
 
-// Fence is the member fence, inside u.
+// Fence is the member fence of the union, where it lies in u.
 func (u *CudaExternalSemaphoreWaitParams_v1_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// Reserved is the member reserved, inside u.
+// Reserved is the member reserved of the union, where it lies in u.
 func (u *CudaExternalSemaphoreWaitParams_v1_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1393,12 +1448,12 @@ type CudaExternalSemaphoreSignalParams_params_nvSciSync struct {
 	data [1]uint64
 }
 
-// Fence is the member fence, inside u.
+// Fence is the member fence of the union, where it lies in u.
 func (u *CudaExternalSemaphoreSignalParams_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// Reserved is the member reserved, inside u.
+// Reserved is the member reserved of the union, where it lies in u.
 func (u *CudaExternalSemaphoreSignalParams_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1444,12 +1499,12 @@ type CudaExternalSemaphoreWaitParams_params_nvSciSync struct {
 	data [1]uint64
 }
 
-// Fence is the member fence, inside u.
+// Fence is the member fence of the union, where it lies in u.
 func (u *CudaExternalSemaphoreWaitParams_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// Reserved is the member reserved, inside u.
+// Reserved is the member reserved of the union, where it lies in u.
 func (u *CudaExternalSemaphoreWaitParams_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1469,13 +1524,13 @@ type CudaExternalSemaphoreWaitParams_params_keyedMutex struct {
 // It is made for code that compilers generate. NVIDIA documents nothing about the tables' contents.
 type CudalibraryHostUniversalFunctionAndDataTable struct {
 	_ structs.HostLayout
-	// the functions
+	// The functions.
 	FunctionTable unsafe.Pointer
-	// bytes of that table
+	// Bytes of that table.
 	FunctionWindowSize uint64
-	// the data
+	// The data.
 	DataTable unsafe.Pointer
-	// bytes of that table
+	// Bytes of that table.
 	DataWindowSize uint64
 }
 
@@ -1489,17 +1544,17 @@ type CudalibraryHostUniversalFunctionAndDataTable struct {
 // [cuLaunchCooperativeKernelMultiDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchCooperativeKernelMultiDevice
 type CudaLaunchParams struct {
 	_ structs.HostLayout
-	// the kernel, of the device at hand
+	// The kernel, of the device at hand.
 	Func unsafe.Pointer
-	// blocks, the same in every part
+	// Blocks, the same in every part.
 	GridDim Dim3
-	// threads of a block, the same in every part
+	// Threads of a block, the same in every part.
 	BlockDim Dim3
-	// pointers to the arguments, read during the call
+	// Pointers to the arguments, read during the call.
 	Args *unsafe.Pointer
-	// bytes of dynamic shared memory of a block
+	// Bytes of dynamic shared memory of a block.
 	SharedMem uint64
-	// a stream that was created; the default streams are refused
+	// A stream that was created; the default streams are refused.
 	Stream CudaStream_t
 }
 
@@ -1601,67 +1656,67 @@ type CudaGraphNodeParams struct {
 	Reserved2 int64
 }
 
-// Reserved1 is the member reserved1, inside u.
+// Reserved1 is the member reserved1 of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Kernel is the member kernel, inside u.
+// Kernel is the member kernel of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Kernel() *CudaKernelNodeParamsV2 {
 	return (*CudaKernelNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Memcpy is the member memcpy, inside u.
+// Memcpy is the member memcpy of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Memcpy() *CudaMemcpyNodeParams {
 	return (*CudaMemcpyNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Memset is the member memset, inside u.
+// Memset is the member memset of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Memset() *CudaMemsetParamsV2 {
 	return (*CudaMemsetParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Host is the member host, inside u.
+// Host is the member host of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Host() *CudaHostNodeParamsV2 {
 	return (*CudaHostNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Graph is the member graph, inside u.
+// Graph is the member graph of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Graph() *CudaChildGraphNodeParams {
 	return (*CudaChildGraphNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// EventWait is the member eventWait, inside u.
+// EventWait is the member eventWait of the union, where it lies in u.
 func (u *CudaGraphNodeParams) EventWait() *CudaEventWaitNodeParams {
 	return (*CudaEventWaitNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// EventRecord is the member eventRecord, inside u.
+// EventRecord is the member eventRecord of the union, where it lies in u.
 func (u *CudaGraphNodeParams) EventRecord() *CudaEventRecordNodeParams {
 	return (*CudaEventRecordNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// ExtSemSignal is the member extSemSignal, inside u.
+// ExtSemSignal is the member extSemSignal of the union, where it lies in u.
 func (u *CudaGraphNodeParams) ExtSemSignal() *CudaExternalSemaphoreSignalNodeParamsV2 {
 	return (*CudaExternalSemaphoreSignalNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// ExtSemWait is the member extSemWait, inside u.
+// ExtSemWait is the member extSemWait of the union, where it lies in u.
 func (u *CudaGraphNodeParams) ExtSemWait() *CudaExternalSemaphoreWaitNodeParamsV2 {
 	return (*CudaExternalSemaphoreWaitNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Alloc is the member alloc, inside u.
+// Alloc is the member alloc of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Alloc() *CudaMemAllocNodeParamsV2 {
 	return (*CudaMemAllocNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Free is the member free, inside u.
+// Free is the member free of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Free() *CudaMemFreeNodeParams {
 	return (*CudaMemFreeNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Conditional is the member conditional, inside u.
+// Conditional is the member conditional of the union, where it lies in u.
 func (u *CudaGraphNodeParams) Conditional() *CudaConditionalNodeParams {
 	return (*CudaConditionalNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -1674,67 +1729,67 @@ type CudaGraphNodeParams_anon2 struct {
 	data [29]uint64
 }
 
-// Reserved1 is the member reserved1, inside u.
+// Reserved1 is the member reserved1 of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Pointer(u))
 }
 
-// Kernel is the member kernel, inside u.
+// Kernel is the member kernel of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Kernel() *CudaKernelNodeParamsV2 {
 	return (*CudaKernelNodeParamsV2)(unsafe.Pointer(u))
 }
 
-// Memcpy is the member memcpy, inside u.
+// Memcpy is the member memcpy of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Memcpy() *CudaMemcpyNodeParams {
 	return (*CudaMemcpyNodeParams)(unsafe.Pointer(u))
 }
 
-// Memset is the member memset, inside u.
+// Memset is the member memset of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Memset() *CudaMemsetParamsV2 {
 	return (*CudaMemsetParamsV2)(unsafe.Pointer(u))
 }
 
-// Host is the member host, inside u.
+// Host is the member host of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Host() *CudaHostNodeParamsV2 {
 	return (*CudaHostNodeParamsV2)(unsafe.Pointer(u))
 }
 
-// Graph is the member graph, inside u.
+// Graph is the member graph of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Graph() *CudaChildGraphNodeParams {
 	return (*CudaChildGraphNodeParams)(unsafe.Pointer(u))
 }
 
-// EventWait is the member eventWait, inside u.
+// EventWait is the member eventWait of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) EventWait() *CudaEventWaitNodeParams {
 	return (*CudaEventWaitNodeParams)(unsafe.Pointer(u))
 }
 
-// EventRecord is the member eventRecord, inside u.
+// EventRecord is the member eventRecord of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) EventRecord() *CudaEventRecordNodeParams {
 	return (*CudaEventRecordNodeParams)(unsafe.Pointer(u))
 }
 
-// ExtSemSignal is the member extSemSignal, inside u.
+// ExtSemSignal is the member extSemSignal of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) ExtSemSignal() *CudaExternalSemaphoreSignalNodeParamsV2 {
 	return (*CudaExternalSemaphoreSignalNodeParamsV2)(unsafe.Pointer(u))
 }
 
-// ExtSemWait is the member extSemWait, inside u.
+// ExtSemWait is the member extSemWait of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) ExtSemWait() *CudaExternalSemaphoreWaitNodeParamsV2 {
 	return (*CudaExternalSemaphoreWaitNodeParamsV2)(unsafe.Pointer(u))
 }
 
-// Alloc is the member alloc, inside u.
+// Alloc is the member alloc of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Alloc() *CudaMemAllocNodeParamsV2 {
 	return (*CudaMemAllocNodeParamsV2)(unsafe.Pointer(u))
 }
 
-// Free is the member free, inside u.
+// Free is the member free of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Free() *CudaMemFreeNodeParams {
 	return (*CudaMemFreeNodeParams)(unsafe.Pointer(u))
 }
 
-// Conditional is the member conditional, inside u.
+// Conditional is the member conditional of the union, where it lies in u.
 func (u *CudaGraphNodeParams_anon2) Conditional() *CudaConditionalNodeParams {
 	return (*CudaConditionalNodeParams)(unsafe.Pointer(u))
 }
@@ -1784,17 +1839,17 @@ type CudaGraphKernelNodeUpdate_updateData struct {
 	data [3]uint64
 }
 
-// GridDim is the member gridDim, inside u.
+// GridDim is the member gridDim of the union, where it lies in u.
 func (u *CudaGraphKernelNodeUpdate_updateData) GridDim() *Dim3 {
 	return (*Dim3)(unsafe.Pointer(u))
 }
 
-// Param is the member param, inside u.
+// Param is the member param of the union, where it lies in u.
 func (u *CudaGraphKernelNodeUpdate_updateData) Param() *CudaGraphKernelNodeUpdate_updateData_param {
 	return (*CudaGraphKernelNodeUpdate_updateData_param)(unsafe.Pointer(u))
 }
 
-// IsEnabled is the member isEnabled, inside u.
+// IsEnabled is the member isEnabled of the union, where it lies in u.
 func (u *CudaGraphKernelNodeUpdate_updateData) IsEnabled() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
@@ -1815,9 +1870,9 @@ type CudaGraphKernelNodeUpdate_updateData_param struct {
 // 9.0 and 1 where there are no domains. Unset, the map is 0 and 1.
 type CudaLaunchMemSyncDomainMap struct {
 	_ structs.HostLayout
-	// hardware domain of the default one
+	// Hardware domain of the default one.
 	Default_ uint8
-	// hardware domain of the remote one
+	// Hardware domain of the remote one.
 	Remote uint8
 }
 
@@ -1833,80 +1888,108 @@ type CudaLaunchAttributeValue struct {
 	data [8]uint64
 }
 
-// the 64 bytes that every version of the union has
+// Pad is the member pad of the union, where it lies in u.
+//
+// The 64 bytes that every version of the union has.
 func (u *CudaLaunchAttributeValue) Pad() *[64]byte {
 	return (*[64]byte)(unsafe.Pointer(u))
 }
 
-// the window; all zero, or a length of 0, takes it away
+// AccessPolicyWindow is the member accessPolicyWindow of the union, where it lies in u.
+//
+// The window; all zero, or a length of 0, takes it away.
 func (u *CudaLaunchAttributeValue) AccessPolicyWindow() *CudaAccessPolicyWindow {
 	return (*CudaAccessPolicyWindow)(unsafe.Pointer(u))
 }
 
-// 1 for a cooperative launch
+// Cooperative is the member cooperative of the union, where it lies in u.
+//
+// 1 for a cooperative launch.
 func (u *CudaLaunchAttributeValue) Cooperative() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// the way of waiting
+// SyncPolicy is the member syncPolicy of the union, where it lies in u.
+//
+// The way of waiting.
 func (u *CudaLaunchAttributeValue) SyncPolicy() *CudaSynchronizationPolicy {
 	return (*CudaSynchronizationPolicy)(unsafe.Pointer(u))
 }
 
-// the size of a cluster in blocks; the product is at most 8 to be portable, 16 with permission on
-// some devices
+// ClusterDim is the member clusterDim of the union, where it lies in u.
+//
+// The size of a cluster in blocks; the product is at most 8 to be portable, 16 with permission on
+// some devices.
 func (u *CudaLaunchAttributeValue) ClusterDim() *CudaLaunchAttributeValue_clusterDim {
 	return (*CudaLaunchAttributeValue_clusterDim)(unsafe.Pointer(u))
 }
 
-// the wish, [CudaClusterSchedulingPolicy]
+// ClusterSchedulingPolicyPreference is the member clusterSchedulingPolicyPreference of the union, where it lies in u.
+//
+// The wish, [CudaClusterSchedulingPolicy].
 func (u *CudaLaunchAttributeValue) ClusterSchedulingPolicyPreference() *CudaClusterSchedulingPolicy {
 	return (*CudaClusterSchedulingPolicy)(unsafe.Pointer(u))
 }
 
-// 1 lets the kernel overlap with the end of the one before it
+// ProgrammaticStreamSerializationAllowed is the member programmaticStreamSerializationAllowed of the union, where it lies in u.
+//
+// 1 lets the kernel overlap with the end of the one before it.
 func (u *CudaLaunchAttributeValue) ProgrammaticStreamSerializationAllowed() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// the event that blocks trigger while they run
+// ProgrammaticEvent is the member programmaticEvent of the union, where it lies in u.
+//
+// The event that blocks trigger while they run.
 func (u *CudaLaunchAttributeValue) ProgrammaticEvent() *CudaLaunchAttributeValue_programmaticEvent {
 	return (*CudaLaunchAttributeValue_programmaticEvent)(unsafe.Pointer(u))
 }
 
-// the number, within the range of [cuCtxGetStreamPriorityRange]; lower means sooner
+// Priority is the member priority of the union, where it lies in u.
 //
-// [cuCtxGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetStreamPriorityRange
+// The number, within the range of [CudaDeviceGetStreamPriorityRange]; lower means sooner.
 func (u *CudaLaunchAttributeValue) Priority() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// the two hardware domains
+// MemSyncDomainMap is the member memSyncDomainMap of the union, where it lies in u.
+//
+// The two hardware domains.
 func (u *CudaLaunchAttributeValue) MemSyncDomainMap() *CudaLaunchMemSyncDomainMap {
 	return (*CudaLaunchMemSyncDomainMap)(unsafe.Pointer(u))
 }
 
-// which of the two logical domains
+// MemSyncDomain is the member memSyncDomain of the union, where it lies in u.
+//
+// Which of the two logical domains.
 func (u *CudaLaunchAttributeValue) MemSyncDomain() *CudaLaunchMemSyncDomain {
 	return (*CudaLaunchMemSyncDomain)(unsafe.Pointer(u))
 }
 
-// the larger cluster, a multiple of clusterDim in x and y
+// PreferredClusterDim is the member preferredClusterDim of the union, where it lies in u.
+//
+// The larger cluster, a multiple of clusterDim in x and y.
 func (u *CudaLaunchAttributeValue) PreferredClusterDim() *CudaLaunchAttributeValue_preferredClusterDim {
 	return (*CudaLaunchAttributeValue_preferredClusterDim)(unsafe.Pointer(u))
 }
 
-// the event that fires when the blocks have begun
+// LaunchCompletionEvent is the member launchCompletionEvent of the union, where it lies in u.
+//
+// The event that fires when the blocks have begun.
 func (u *CudaLaunchAttributeValue) LaunchCompletionEvent() *CudaLaunchAttributeValue_launchCompletionEvent {
 	return (*CudaLaunchAttributeValue_launchCompletionEvent)(unsafe.Pointer(u))
 }
 
-// both a wish and an answer
+// DeviceUpdatableKernelNode is the member deviceUpdatableKernelNode of the union, where it lies in u.
+//
+// Both a wish and an answer.
 func (u *CudaLaunchAttributeValue) DeviceUpdatableKernelNode() *CudaLaunchAttributeValue_deviceUpdatableKernelNode {
 	return (*CudaLaunchAttributeValue_deviceUpdatableKernelNode)(unsafe.Pointer(u))
 }
 
-// percent of the common memory, 0 to 100
+// SharedMemCarveout is the member sharedMemCarveout of the union, where it lies in u.
+//
+// Percent of the common memory, 0 to 100.
 func (u *CudaLaunchAttributeValue) SharedMemCarveout() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
@@ -1914,44 +1997,44 @@ func (u *CudaLaunchAttributeValue) SharedMemCarveout() *uint32 {
 // CudaLaunchAttributeValue_clusterDim is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_clusterDim struct {
 	_ structs.HostLayout
-	// blocks in x, a divisor of the grid's extent in x
+	// Blocks in x, a divisor of the grid's extent in x.
 	X uint32
-	// blocks in y, a divisor of the grid's extent in y
+	// Blocks in y, a divisor of the grid's extent in y.
 	Y uint32
-	// blocks in z, a divisor of the grid's extent in z
+	// Blocks in z, a divisor of the grid's extent in z.
 	Z uint32
 }
 
 // CudaLaunchAttributeValue_programmaticEvent is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_programmaticEvent struct {
 	_ structs.HostLayout
-	// an event of this process, without timing
+	// An event of this process, without timing.
 	Event CudaEvent_t
-	// as for [cuEventRecordWithFlags], the external flag excepted
+	// As for [cuEventRecordWithFlags], the external flag excepted.
 	//
 	// [cuEventRecordWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecordWithFlags
 	Flags int32
-	// 1 has each block trigger it as it begins, without code in the kernel
+	// 1 has each block trigger it as it begins, without code in the kernel.
 	TriggerAtBlockStart int32
 }
 
 // CudaLaunchAttributeValue_preferredClusterDim is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_preferredClusterDim struct {
 	_ structs.HostLayout
-	// blocks in x, which must divide the grid too
+	// Blocks in x, which must divide the grid too.
 	X uint32
-	// blocks in y, which must divide the grid too
+	// Blocks in y, which must divide the grid too.
 	Y uint32
-	// the same as clusterDim's
+	// The same as clusterDim's.
 	Z uint32
 }
 
 // CudaLaunchAttributeValue_launchCompletionEvent is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_launchCompletionEvent struct {
 	_ structs.HostLayout
-	// an event of this process, without timing
+	// An event of this process, without timing.
 	Event CudaEvent_t
-	// record flags; the external one is not accepted
+	// Record flags; the external one is not accepted.
 	Flags int32
 	_     [4]byte
 }
@@ -1959,21 +2042,21 @@ type CudaLaunchAttributeValue_launchCompletionEvent struct {
 // CudaLaunchAttributeValue_deviceUpdatableKernelNode is a struct inside [CudaLaunchAttributeValue].
 type CudaLaunchAttributeValue_deviceUpdatableKernelNode struct {
 	_ structs.HostLayout
-	// 1 to ask for it; 0 is refused once it was granted
+	// 1 to ask for it; 0 is refused once it was granted.
 	DeviceUpdatable int32
 	_               [4]byte
-	// receives the handle that device code updates the node by
+	// Receives the handle that device code updates the node by.
 	DevNode CudaGraphDeviceNode_t
 }
 
 // CudaLaunchAttribute is one entry of a launch's list of attributes: a name and its value.
 type CudaLaunchAttribute struct {
 	_ structs.HostLayout
-	// which property, and so which member of the value is read
+	// Which property, and so which member of the value is read.
 	Id CudaLaunchAttributeID
-	// fills up to the value, which begins at byte 8
+	// Fills up to the value, which begins at byte 8.
 	Pad [4]byte
-	// the property's value. After the call it may hold an answer, as for a device-updatable node
+	// The property's value. After the call it may hold an answer, as for a device-updatable node.
 	Val CudaLaunchAttributeValue
 }
 
@@ -1986,18 +2069,18 @@ type CudaLaunchAttribute struct {
 // until the call returns; nothing is kept longer.
 type CudaLaunchConfig_t struct {
 	_ structs.HostLayout
-	// blocks in each dimension: at most 2147483647, 65535 and 65535
+	// Blocks in each dimension: at most 2147483647, 65535 and 65535.
 	GridDim Dim3
-	// threads of a block in each dimension: at most 1024, 1024 and 64, and 1024 in all
+	// Threads of a block in each dimension: at most 1024, 1024 and 64, and 1024 in all.
 	BlockDim Dim3
-	// bytes of shared memory that each block gets on top of its static ones; above 48 KiB only after
-	// [CudaFuncSetAttribute]
+	// Bytes of shared memory that each block gets on top of its static ones; above 48 KiB only after
+	// [CudaFuncSetAttribute].
 	DynamicSmemBytes uint64
-	// 0, or the stream that takes the launch
+	// 0, or the stream that takes the launch.
 	Stream CudaStream_t
-	// list of attributes, or nil
+	// List of attributes, or nil.
 	Attrs *CudaLaunchAttribute
-	// length of the list
+	// Length of the list.
 	NumAttrs uint32
 	_        [4]byte
 }
@@ -2006,10 +2089,10 @@ type CudaLaunchConfig_t struct {
 // callback returns.
 type CudaAsyncNotificationInfo_t struct {
 	_ structs.HostLayout
-	// which notification it is, and so which member of info counts
+	// Which notification it is, and so which member of info counts.
 	Type CudaAsyncNotificationType
 	_    [4]byte
-	// the details
+	// The details.
 	Info CudaAsyncNotificationInfo_t_info
 }
 
@@ -2021,7 +2104,9 @@ type CudaAsyncNotificationInfo_t_info struct {
 	data [1]uint64
 }
 
-// for [CudaAsyncNotificationTypeOverBudget]
+// OverBudget is the member overBudget of the union, where it lies in u.
+//
+// For [CudaAsyncNotificationTypeOverBudget].
 func (u *CudaAsyncNotificationInfo_t_info) OverBudget() *CudaAsyncNotificationInfo_t_info_overBudget {
 	return (*CudaAsyncNotificationInfo_t_info_overBudget)(unsafe.Pointer(u))
 }
@@ -2030,24 +2115,42 @@ func (u *CudaAsyncNotificationInfo_t_info) OverBudget() *CudaAsyncNotificationIn
 // [CudaAsyncNotificationInfo_t_info].
 type CudaAsyncNotificationInfo_t_info_overBudget struct {
 	_ structs.HostLayout
-	// how many bytes the allocations are beyond the budget
+	// How many bytes the allocations are beyond the budget.
 	BytesOverBudget uint64
 }
 
-// CudaTextureDesc is the struct cudaTextureDesc.
+// CudaTextureDesc is how kernels see the memory of a texture object: the treatment of coordinates
+// and of the values read.
+//
+// Its zero value returns the nearest element unconverted, for coordinates that count elements. The
+// zero of addressMode is wrapping, which acts as clamping unless coordinates are normalized.
 type CudaTextureDesc struct {
-	_                            structs.HostLayout
-	AddressMode                  [3]CudaTextureAddressMode
-	FilterMode                   CudaTextureFilterMode
-	ReadMode                     CudaTextureReadMode
-	SRGB                         int32
-	BorderColor                  [4]float32
-	NormalizedCoords             int32
-	MaxAnisotropy                uint32
-	MipmapFilterMode             CudaTextureFilterMode
-	MipmapLevelBias              float32
-	MinMipmapLevelClamp          float32
-	MaxMipmapLevelClamp          float32
+	_ structs.HostLayout
+	// Behaviour outside of the texture, for each dimension.
+	AddressMode [3]CudaTextureAddressMode
+	// Nearest element, or a blend of neighbours; a blend needs values that are floating-point or read
+	// as such.
+	FilterMode CudaTextureFilterMode
+	// Whether integers come as they are or as fractions.
+	ReadMode CudaTextureReadMode
+	// Not 0: 8-bit values are taken as sRGB and made linear on reading.
+	SRGB int32
+	// What lies outside in border mode.
+	BorderColor [4]float32
+	// Not 0: the texture extends from 0 to 1 in each dimension, whatever its size.
+	NormalizedCoords int32
+	// 1 to 16.
+	MaxAnisotropy uint32
+	// Between mipmap levels.
+	MipmapFilterMode CudaTextureFilterMode
+	// Offset to the level.
+	MipmapLevelBias float32
+	// No level below this.
+	MinMipmapLevelClamp float32
+	// No level above this.
+	MaxMipmapLevelClamp float32
+	// Not 0: always the full computation between levels.
 	DisableTrilinearOptimization int32
-	SeamlessCubemap              int32
+	// Not 0: filtering crosses the edges between the faces of a cube.
+	SeamlessCubemap int32
 }

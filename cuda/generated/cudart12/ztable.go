@@ -795,3 +795,6 @@ var symbols = [...]struct {
 	symCudaGetDriverEntryPointByVersion:                       {"cudaGetDriverEntryPointByVersion", "12.5"},
 	symCudaGetDeviceProperties_v1:                             {"cudaGetDeviceProperties", "11.8"},
 }
+
+// Functions is how many functions of the library this package binds.
+const Functions = 392

@@ -4,9 +4,14 @@ package cudart12
 
 import "unsafe"
 
-// CudaThreadExit calls cudaThreadExit.
+// CudaThreadExit destroys what the process has on the current device; despite the name it is about
+// no thread.
 //
 //	cudaError_t cudaThreadExit(void)
+//
+// [CudaDeviceReset] is the same call under its present name.
+//
+// From Go: the current device belongs to the OS thread.
 //
 // See also [CudaDeviceReset].
 //
@@ -24,9 +29,21 @@ func CudaThreadExit() error {
 	return status(args.ret)
 }
 
-// CudaThreadSynchronize calls cudaThreadSynchronize.
+// CudaThreadSynchronize waits for all work on the current device, not only for that of the calling
+// thread as the name says.
 //
 //	cudaError_t cudaThreadSynchronize(void)
+//
+// [CudaDeviceSynchronize] has replaced it and does the same.
+//
+// Ordering: a wait of the host for every stream of the device.
+//
+// Capture: refused while a stream of the device captures, and the capture is invalidated.
+//
+// From Go: holds its OS thread until all is done.
+//
+// Errors:
+//   - [CudaErrorStreamCaptureUnsupported]: a stream captures; that capture is lost
 //
 // See also [CudaDeviceSynchronize].
 //
@@ -44,9 +61,15 @@ func CudaThreadSynchronize() error {
 	return status(args.ret)
 }
 
-// CudaThreadSetLimit calls cudaThreadSetLimit.
+// CudaThreadSetLimit sets a limit of the current device for all threads of the process.
 //
 //	cudaError_t cudaThreadSetLimit(enum cudaLimit limit, size_t value)
+//
+// The name is from CUDA 3, when each thread had its own context; use [CudaDeviceSetLimit].
+//
+// Parameters:
+//   - limit: which one
+//   - value: bytes, or a number
 //
 // Returns nil, [CudaErrorUnsupportedLimit], [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -68,9 +91,14 @@ func CudaThreadSetLimit(limit CudaLimit, value uint64) error {
 	return status(args.ret)
 }
 
-// CudaThreadGetLimit calls cudaThreadGetLimit.
+// CudaThreadGetLimit reads a limit of the current device, the same that [CudaDeviceGetLimit] reads,
+// which replaces it.
 //
 //	cudaError_t cudaThreadGetLimit(size_t *pValue, enum cudaLimit limit)
+//
+// Parameters:
+//   - pValue: receives bytes, or a number
+//   - limit: which one
 //
 // Returns nil, [CudaErrorUnsupportedLimit], [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -92,9 +120,13 @@ func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
 	return status(args.ret)
 }
 
-// CudaThreadGetCacheConfig calls cudaThreadGetCacheConfig.
+// CudaThreadGetCacheConfig reads the current device's preference between L1 and shared memory, a
+// matter of the device and not of the thread: [CudaDeviceGetCacheConfig] is its present name.
 //
 //	cudaError_t cudaThreadGetCacheConfig(enum cudaFuncCache *pCacheConfig)
+//
+// Parameters:
+//   - pCacheConfig: receives the preference
 //
 // See also [CudaDeviceGetCacheConfig].
 //
@@ -113,9 +145,13 @@ func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	return status(args.ret)
 }
 
-// CudaThreadSetCacheConfig calls cudaThreadSetCacheConfig.
+// CudaThreadSetCacheConfig states the preference between L1 and shared memory for the current
+// device and all threads that use it. Replaced by [CudaDeviceSetCacheConfig].
 //
 //	cudaError_t cudaThreadSetCacheConfig(enum cudaFuncCache cacheConfig)
+//
+// Parameters:
+//   - cacheConfig: the preference
 //
 // See also [CudaDeviceSetCacheConfig].
 //

@@ -42,15 +42,13 @@ type CudaHostFn_t uintptr
 // and 2 the calling thread's own default stream. They are never destroyed.
 //
 // A stream belongs to the context of the device on which it was created. Copying the handle copies
-// nothing, and CUDA does not notice a handle that is used after [cuStreamDestroy]: the number may
+// nothing, and CUDA does not notice a handle that is used after [CudaStreamDestroy]: the number may
 // belong to another stream by then.
 //
 // From Go: any goroutine may use a stream, several at a time; the order of their work is then the
 // order in which the calls happen to enter the driver. The handle 2 means another stream on each OS
 // thread, so it is for goroutines that are locked to theirs. A handle keeps nothing alive: pinned
 // memory, buffers and callbacks that pending work uses must outlive the work by the program's care.
-//
-// [cuStreamDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamDestroy
 type CudaStream_t uintptr
 
 // CudaEvent_t is a marker that is placed in a stream and becomes done when the work before it is
@@ -71,7 +69,12 @@ type CudaStream_t uintptr
 // [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
 type CudaEvent_t uintptr
 
-// CudaGraphicsResource_t is a handle of CUDA's, cudaGraphicsResource_t in C; 0 is none.
+// CudaGraphicsResource_t is a buffer or texture of a graphics API that was registered for use by
+// CUDA.
+//
+// Between map and unmap it belongs to CUDA, and graphics calls that use it are undefined; at other
+// times CUDA must not touch it. Addresses and arrays obtained while it is mapped end with the
+// unmapping. Unregister it before the graphics API deletes the object.
 type CudaGraphicsResource_t uintptr
 
 // CudaExternalMemory_t is a handle of CUDA's, cudaExternalMemory_t in C; 0 is none.
@@ -108,10 +111,8 @@ type CudaKernel_t uintptr
 // CudaLibrary_t is code that was loaded once for all contexts; it is brought into a context when a
 // kernel of it is first used there, or at once without lazy loading.
 //
-// Loading needs no current context. [cuLibraryUnload] invalidates its kernels everywhere, so work
+// Loading needs no current context. [CudaLibraryUnload] invalidates its kernels everywhere, so work
 // that uses them must be done before.
-//
-// [cuLibraryUnload]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryUnload
 type CudaLibrary_t uintptr
 
 // CudaMemPool_t is a handle of CUDA's, cudaMemPool_t in C; 0 is none.
@@ -124,9 +125,7 @@ type CudaGraphExec_t uintptr
 type CudaGraphDeviceNode_t uintptr
 
 // CudaAsyncCallbackHandle_t is the receipt for a registered notification callback, to be given back
-// with [cuDeviceUnregisterAsyncNotification] and good for nothing else.
-//
-// [cuDeviceUnregisterAsyncNotification]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceUnregisterAsyncNotification
+// with [CudaDeviceUnregisterAsyncNotification] and good for nothing else.
 type CudaAsyncCallbackHandle_t uintptr
 
 // CudaAsyncCallback is a function that CUDA calls about events of a device, such as a memory budget
@@ -145,13 +144,21 @@ type CudaAsyncCallbackHandle_t uintptr
 // must not be a Go function exported to C, and must not call one.
 type CudaAsyncCallback uintptr
 
-// CudaSurfaceObject_t is cudaSurfaceObject_t in C, a number of 8 bytes.
+// CudaSurfaceObject_t is an array that kernels may read and write by coordinates, as one 64-bit
+// number that they take as an argument.
+//
+// Unlike a texture it neither filters nor converts, and x counts in bytes. The array must have been
+// made for it. 0 is none.
 type CudaSurfaceObject_t uint64
 
-// CudaTextureObject_t is cudaTextureObject_t in C, a number of 8 bytes.
+// CudaTextureObject_t is a texture: memory together with a way of reading it, as one 64-bit number
+// that is passed to kernels as an argument.
+//
+// It does not own the memory. Destroy it when the kernels that use it are done, before the array is
+// freed. 0 is none. It is valid in the context that made it.
 type CudaTextureObject_t uint64
 
-// CudaStreamCallback_t is a function that [cuStreamAddCallback] has called once a stream has done
+// CudaStreamCallback_t is a function that [CudaStreamAddCallback] has called once a stream has done
 // its earlier work, with the stream's status.
 //
 // It receives the stream as it was given (0 for the default stream), success or the error that the
@@ -166,8 +173,6 @@ type CudaTextureObject_t uint64
 //
 // It holds the address of a C function, or 0. CUDA calls it on a thread of the driver's own. It may
 // be a Go function exported to C.
-//
-// [cuStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAddCallback
 type CudaStreamCallback_t uintptr
 
 // CUuuid is another name of [CUuuid_st].

@@ -2544,3 +2544,8 @@ int cudabind_a97880316c75_version(void *fn, int *version)
 {
 	return ((int (*)(int *))fn)(version);
 }
+
+int cudabind_a97880316c75_carries(void *lib, const char *symbol, const char *version)
+{
+	return dlvsym(lib, symbol, version) != 0;
+}

@@ -3,64 +3,138 @@
 package cudart13
 
 const (
-	CUDART_VERSION                                                                 = 13050
-	CudaHostAllocDefault                                                           = 0
-	CudaHostAllocPortable                                                          = 1
-	CudaHostAllocMapped                                                            = 2
-	CudaHostAllocWriteCombined                                                     = 4
-	CudaHostRegisterDefault                                                        = 0
-	CudaHostRegisterPortable                                                       = 1
-	CudaHostRegisterMapped                                                         = 2
-	CudaHostRegisterIoMemory                                                       = 4
-	CudaHostRegisterReadOnly                                                       = 8
-	CudaPeerAccessDefault                                                          = 0
-	CudaStreamDefault                                                              = 0
-	CudaStreamNonBlocking                                                          = 1
-	CudaStreamLegacy                                         CudaStream_t          = 1
-	CudaStreamPerThread                                      CudaStream_t          = 2
-	CudaEventDefault                                                               = 0
-	CudaEventBlockingSync                                                          = 1
-	CudaEventDisableTiming                                                         = 2
-	CudaEventInterprocess                                                          = 4
-	CudaEventRecordDefault                                                         = 0
-	CudaEventRecordExternal                                                        = 1
-	CudaEventWaitDefault                                                           = 0
-	CudaEventWaitExternal                                                          = 1
-	CudaDeviceScheduleAuto                                                         = 0
-	CudaDeviceScheduleSpin                                                         = 1
-	CudaDeviceScheduleYield                                                        = 2
-	CudaDeviceScheduleBlockingSync                                                 = 4
-	CudaDeviceBlockingSync                                                         = 4
-	CudaDeviceScheduleMask                                                         = 7
-	CudaDeviceMapHost                                                              = 8
-	CudaDeviceLmemResizeToMax                                                      = 16
-	CudaDeviceSyncMemops                                                           = 128
-	CudaDeviceMask                                                                 = 255
-	CudaArrayDefault                                                               = 0
-	CudaArrayLayered                                                               = 1
-	CudaArraySurfaceLoadStore                                                      = 2
-	CudaArrayCubemap                                                               = 4
-	CudaArrayTextureGather                                                         = 8
-	CudaArrayColorAttachment                                                       = 32
-	CudaArraySparse                                                                = 64
-	CudaArrayDeferredMapping                                                       = 128
-	CudaIpcMemLazyEnablePeerAccess                                                 = 1
-	CudaMemAttachGlobal                                                            = 1
-	CudaMemAttachHost                                                              = 2
-	CudaMemAttachSingle                                                            = 4
-	CudaOccupancyDefault                                                           = 0
-	CudaOccupancyDisableCachingOverride                                            = 1
-	CudaCpuDeviceId                                                                = -1
-	CudaInvalidDeviceId                                                            = -2
-	CudaInitDeviceFlagsAreValid                                                    = 1
-	CudaArraySparsePropertiesSingleMipTail                                         = 1
-	CudaMemPoolCreateUsageHwDecompress                                             = 2
-	CUDA_IPC_HANDLE_SIZE                                                           = 64
-	CudaExternalMemoryDedicated                                                    = 1
-	CudaExternalSemaphoreSignalSkipNvSciBufMemSync                                 = 1
-	CudaExternalSemaphoreWaitSkipNvSciBufMemSync                                   = 2
-	CudaNvSciSyncAttrSignal                                                        = 1
-	CudaNvSciSyncAttrWait                                                          = 2
+	// CUDART_VERSION is the CUDA version of the headers from which this package was generated, 1000
+	// times the major plus 10 times the minor version.
+	//
+	// It says nothing about the machine: [CudaDriverGetVersion] does.
+	CUDART_VERSION             = 13050
+	CudaHostAllocDefault       = 0
+	CudaHostAllocPortable      = 1
+	CudaHostAllocMapped        = 2
+	CudaHostAllocWriteCombined = 4
+	CudaHostRegisterDefault    = 0
+	CudaHostRegisterPortable   = 1
+	CudaHostRegisterMapped     = 2
+	CudaHostRegisterIoMemory   = 4
+	CudaHostRegisterReadOnly   = 8
+	// CudaPeerAccessDefault is 0, the only flags value of [CudaDeviceEnablePeerAccess].
+	CudaPeerAccessDefault = 0
+	// CudaStreamDefault is the flag value 0 for a new stream: work in it is ordered with the legacy
+	// default stream.
+	//
+	// That order holds in both directions and for the whole context, so a single launch on stream 0
+	// holds up every stream that was made this way.
+	CudaStreamDefault = 0
+	// CudaStreamNonBlocking is the flag for a new stream that has no implicit order with the legacy
+	// default stream.
+	//
+	// It is what concurrent programs want. Synchronous copies from ordinary host memory run on the
+	// default stream and do not wait for such a stream.
+	CudaStreamNonBlocking = 1
+	// CudaStreamLegacy is the legacy default stream of the current context, whatever the called
+	// function takes 0 for.
+	//
+	// Work in it and in all streams made without [CudaStreamNonBlocking] runs one after another.
+	CudaStreamLegacy CudaStream_t = 1
+	// CudaStreamPerThread is the default stream of the calling OS thread: each thread has one in each
+	// context, made on first use and destroyed with the thread.
+	//
+	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
+	// only.
+	CudaStreamPerThread CudaStream_t = 2
+	// CudaEventDefault is the flag value 0 for a new event: it takes the time at each record, and waits
+	// follow the device's scheduling flags.
+	CudaEventDefault = 0
+	// CudaEventBlockingSync is the event flag that makes a host thread sleep in [CudaEventSynchronize]
+	// instead of polling.
+	//
+	// It costs a wake-up of some tens of microseconds. Streams that wait for the event are not
+	// affected.
+	CudaEventBlockingSync = 1
+	// CudaEventDisableTiming is the event flag that leaves out the time stamp: cheaper records and
+	// waits, and no [CudaEventElapsedTime].
+	CudaEventDisableTiming = 2
+	// CudaEventInterprocess is the event flag for handing the event to another process; only together
+	// with [CudaEventDisableTiming], else the creation fails.
+	CudaEventInterprocess = 4
+	// CudaEventRecordDefault is the flag value 0 for a record: during capture it notes a place inside
+	// the graph and makes no node.
+	CudaEventRecordDefault = 0
+	// CudaEventRecordExternal is the flag that makes a captured record a node, which records the real
+	// event at each replay; outside of a capture the call fails.
+	CudaEventRecordExternal = 1
+	// CudaEventWaitDefault is the flag value 0 for a stream's wait: during capture it joins what the
+	// event marked in the same capture.
+	CudaEventWaitDefault = 0
+	// CudaEventWaitExternal is the flag that makes a captured wait a node, which waits at each replay
+	// for the real event; outside of a capture the call fails.
+	CudaEventWaitExternal = 1
+	// CudaDeviceScheduleAuto is the device flag value 0: waiting threads spin while the process has no
+	// more active contexts than processors, else they yield.
+	CudaDeviceScheduleAuto = 0
+	// CudaDeviceScheduleSpin is the device flag that lets waiting threads poll at full speed: the
+	// shortest delay, a core each.
+	CudaDeviceScheduleSpin = 1
+	// CudaDeviceScheduleYield is the device flag that lets waiting threads poll and give way to other
+	// threads between polls.
+	CudaDeviceScheduleYield = 2
+	// CudaDeviceScheduleBlockingSync is the device flag that lets waiting threads sleep until the
+	// device interrupts.
+	//
+	// From Go it is the one to take when many goroutines wait: each wait holds an OS thread anyway, and
+	// a sleeping one costs no core.
+	CudaDeviceScheduleBlockingSync = 4
+	// CudaDeviceBlockingSync is an older name of [CudaDeviceScheduleBlockingSync].
+	CudaDeviceBlockingSync = 4
+	// CudaDeviceScheduleMask is the mask of the bits that say how threads wait.
+	CudaDeviceScheduleMask = 7
+	// CudaDeviceMapHost is a device flag without effect today: mapped host memory always works where
+	// the hardware can do it.
+	CudaDeviceMapHost = 8
+	// CudaDeviceLmemResizeToMax is the device flag that keeps local memory at the largest size a kernel
+	// has needed, instead of shrinking it after the launch, which would synchronize.
+	CudaDeviceLmemResizeToMax = 16
+	// CudaDeviceSyncMemops is the device flag that makes synchronous memory operations really
+	// synchronous in the cases where they may return early, such as copies within a device.
+	CudaDeviceSyncMemops = 128
+	// CudaDeviceMask is the mask of all device flags.
+	CudaDeviceMask                 = 255
+	CudaArrayDefault               = 0
+	CudaArrayLayered               = 1
+	CudaArraySurfaceLoadStore      = 2
+	CudaArrayCubemap               = 4
+	CudaArrayTextureGather         = 8
+	CudaArrayColorAttachment       = 32
+	CudaArraySparse                = 64
+	CudaArrayDeferredMapping       = 128
+	CudaIpcMemLazyEnablePeerAccess = 1
+	CudaMemAttachGlobal            = 1
+	CudaMemAttachHost              = 2
+	CudaMemAttachSingle            = 4
+	// CudaOccupancyDefault is the flag value 0 of the occupancy functions.
+	CudaOccupancyDefault = 0
+	// CudaOccupancyDisableCachingOverride is the occupancy flag that takes caching of global memory in
+	// L1 as given, instead of letting the driver turn it off; of old devices only.
+	CudaOccupancyDisableCachingOverride = 1
+	// CudaCpuDeviceId is the number -1, which stands for the host where the older memory advice and
+	// prefetch functions expect a device.
+	CudaCpuDeviceId = -1
+	// CudaInvalidDeviceId is the number -2, the answer where a memory range or a pool has no single
+	// device.
+	CudaInvalidDeviceId = -2
+	// CudaInitDeviceFlagsAreValid is the flag that tells [CudaInitDevice] to use its deviceFlags
+	// argument; without it the argument is ignored.
+	CudaInitDeviceFlagsAreValid                    = 1
+	CudaArraySparsePropertiesSingleMipTail         = 1
+	CudaMemPoolCreateUsageHwDecompress             = 2
+	CUDA_IPC_HANDLE_SIZE                           = 64
+	CudaExternalMemoryDedicated                    = 1
+	CudaExternalSemaphoreSignalSkipNvSciBufMemSync = 1
+	CudaExternalSemaphoreWaitSkipNvSciBufMemSync   = 2
+	CudaNvSciSyncAttrSignal                        = 1
+	CudaNvSciSyncAttrWait                          = 2
+	// CudaDevSmResourceGroupLocalityDomainIdAny is the number for a group whose multiprocessors may lie
+	// in several locality domains, but not outside of all.
 	CudaDevSmResourceGroupLocalityDomainIdAny                                      = 4294967295
 	CudaGraphKernelNodePortDefault                                                 = 0
 	CudaGraphKernelNodePortProgrammatic                                            = 1
@@ -80,18 +154,37 @@ const (
 	CudaKernelNodeAttributePreferredSharedMemoryCarveout     CudaLaunchAttributeID = CudaLaunchAttributePreferredSharedMemoryCarveout
 	CudaKernelNodeAttributeDeviceUpdatableKernelNode         CudaLaunchAttributeID = CudaLaunchAttributeDeviceUpdatableKernelNode
 	CudaKernelNodeAttributeNvlinkUtilCentricScheduling       CudaLaunchAttributeID = CudaLaunchAttributeNvlinkUtilCentricScheduling
-	CudaSurfaceType1D                                                              = 1
-	CudaSurfaceType2D                                                              = 2
-	CudaSurfaceType3D                                                              = 3
-	CudaSurfaceTypeCubemap                                                         = 12
-	CudaSurfaceType1DLayered                                                       = 241
-	CudaSurfaceType2DLayered                                                       = 242
-	CudaSurfaceTypeCubemapLayered                                                  = 252
-	CudaTextureType1D                                                              = 1
-	CudaTextureType2D                                                              = 2
-	CudaTextureType3D                                                              = 3
-	CudaTextureTypeCubemap                                                         = 12
-	CudaTextureType1DLayered                                                       = 241
-	CudaTextureType2DLayered                                                       = 242
-	CudaTextureTypeCubemapLayered                                                  = 252
+	// CudaSurfaceType1D is a 1D surface in the numbering of shapes that device code uses.
+	CudaSurfaceType1D = 1
+	// CudaSurfaceType2D is a 2D surface in the numbering of shapes; x counts in bytes.
+	CudaSurfaceType2D = 2
+	// CudaSurfaceType3D is a 3D surface in the numbering of shapes, a writable volume.
+	CudaSurfaceType3D = 3
+	// CudaSurfaceTypeCubemap is a cube map surface in the numbering of shapes: six writable faces.
+	CudaSurfaceTypeCubemap = 12
+	// CudaSurfaceType1DLayered is a stack of writable rows in the numbering of surface shapes; the
+	// layer is an index.
+	CudaSurfaceType1DLayered = 241
+	// CudaSurfaceType2DLayered is a stack of writable images in the numbering of surface shapes, each
+	// of the same width and height.
+	CudaSurfaceType2DLayered = 242
+	// CudaSurfaceTypeCubemapLayered is a stack of writable cube maps in the numbering of surface
+	// shapes.
+	CudaSurfaceTypeCubemapLayered = 252
+	// CudaTextureType1D is a 1D texture, where device code and old bindings ask for a shape.
+	CudaTextureType1D = 1
+	// CudaTextureType2D is a 2D texture in that numbering, two dimensions wide.
+	CudaTextureType2D = 2
+	// CudaTextureType3D is a 3D texture in that numbering, a volume.
+	CudaTextureType3D = 3
+	// CudaTextureTypeCubemap is a cube map in the numbering of texture shapes: six square faces.
+	CudaTextureTypeCubemap = 12
+	// CudaTextureType1DLayered is a stack of 1D layers in the numbering of texture shapes, without
+	// filtering between them.
+	CudaTextureType1DLayered = 241
+	// CudaTextureType2DLayered is a stack of 2D layers in the numbering of texture shapes; a layer is
+	// chosen by number.
+	CudaTextureType2DLayered = 242
+	// CudaTextureTypeCubemapLayered is a stack of cube maps in the numbering of texture shapes.
+	CudaTextureTypeCubemapLayered = 252
 )

@@ -4,9 +4,22 @@ package cudart13
 
 import "unsafe"
 
-// CudaDeviceReset calls cudaDeviceReset.
+// CudaDeviceReset destroys the primary context of the current device with all that the process has
+// on it.
 //
 //	cudaError_t cudaDeviceReset(void)
+//
+// Memory, streams, events, modules and textures of every package of the process are gone; memory of
+// pools stays until it is freed. The next call that needs the device creates a new context, under
+// the same handle. The usual reason to call it at exit, complete output of profilers, is one of old
+// tools.
+//
+// From Go: no other goroutine may be inside CUDA on this device. Which device is current depends on
+// the OS thread: [CudaSetDevice] under runtime.LockOSThread.
+//
+// Errors:
+//   - [CudaErrorIllegalAddress]: like other fatal codes: a broken process stays broken even after a
+//     reset (measured through the driver API); start a new one
 //
 // See also [CudaDeviceSynchronize].
 //
@@ -22,11 +35,29 @@ func CudaDeviceReset() error {
 	return status(args.ret)
 }
 
-// CudaDeviceSynchronize calls cudaDeviceSynchronize.
+// CudaDeviceSynchronize blocks the calling thread until everything that was put into the current
+// device so far has finished.
 //
 //	cudaError_t cudaDeviceSynchronize(void)
 //
-// Returns nil, [CudaErrorStreamCaptureUnsupported], or the error of earlier work.
+// That is the work of all its streams, whoever enqueued it, and of the green contexts made from it.
+// It is the bluntest wait there is: to wait for one's own work, synchronize its stream or an event.
+//
+// Ordering: the host sees all results when it returns. Work that other goroutines enqueue meanwhile
+// may or may not be waited for.
+//
+// Capture: refused while a stream of the context captures, and the capture is invalidated by it,
+// even if this thread has exchanged its mode to relaxed (measured).
+//
+// From Go: it holds an OS thread for as long as it takes, and burns its core unless the context
+// waits with [CudaDeviceScheduleBlockingSync]. Which device it means depends on the OS thread: lock
+// the goroutine. Output of printf in kernels appears on the process's stdout here at the latest.
+//
+// Errors:
+//   - [CudaErrorStreamCaptureUnsupported]: a stream of the context captures; that capture is lost
+//   - [CudaErrorDevicesUnavailable]: there was no context yet, and none can be created now
+//   - [CudaErrorLaunchFailure]: like every other fatal code: work that was enqueued earlier failed,
+//     perhaps by another goroutine, and the process has to be restarted
 //
 // See also [CudaDeviceReset]; in the driver API [cuCtxSynchronize].
 //
@@ -44,12 +75,41 @@ func CudaDeviceSynchronize() error {
 	return status(args.ret)
 }
 
-// CudaDeviceSetLimit calls cudaDeviceSetLimit.
+// CudaDeviceSetLimit asks for another size of something that kernels of the current device use:
+// stack, heap, printf buffer, persisting cache.
 //
 //	cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value)
 //
-// Returns nil, [CudaErrorUnsupportedLimit], [CudaErrorInvalidValue], [CudaErrorMemoryAllocation],
-// or the error of earlier work.
+// The driver rounds and clamps as the hardware needs; [CudaDeviceGetLimit] tells what came of it.
+// Measured: 1 MiB asked of the persisting cache gave 3.75 MiB.
+//
+//   - [CudaLimitStackSize]: bytes of stack for each GPU thread, 1024 at first. The driver raises it
+//     by itself for kernels whose need is known; recursion and calls through pointers need it set.
+//     Memory is reserved for every thread that fits on the device at once.
+//   - [CudaLimitPrintfFifoSize]: bytes for output of printf that is not yet shown; when it is full
+//     the oldest is overwritten.
+//   - [CudaLimitMallocHeapSize]: bytes for malloc and new in kernels, 8 MiB at first.
+//   - [CudaLimitDevRuntimePendingLaunchCount]: launches from kernels that may be outstanding, 2048
+//     at first.
+//   - [CudaLimitPersistingL2CacheSize]: bytes of L2 that access policy windows may claim.
+//   - [CudaLimitMaxL2FetchGranularity]: 0 to 128 bytes, a hint.
+//
+// Parameters:
+//   - limit: which one
+//   - value: bytes, or a number
+//
+// Capture: while another thread captures in global mode it is refused with
+// [CudaErrorStreamCaptureUnsupported] and spoils that capture (measured); a changed stack size may
+// also wait for the device.
+//
+// From Go: it is the OS thread's current device that changes, for all who use it.
+//
+// Errors:
+//   - [CudaErrorUnsupportedLimit]: this device does not have it, as the synchronization depth since
+//     compute capability 9.0
+//   - [CudaErrorInvalidValue]: too late: for the printf buffer and the heap, a kernel that uses
+//     them has been launched in the context
+//   - [CudaErrorMemoryAllocation]: no room to reserve so much
 //
 // See also [CudaDeviceGetLimit]; in the driver API [cuCtxSetLimit].
 //
@@ -69,11 +129,21 @@ func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetLimit calls cudaDeviceGetLimit.
+// CudaDeviceGetLimit tells how large a limit of the current device is after the driver's rounding.
 //
 //	cudaError_t cudaDeviceGetLimit(size_t *pValue, enum cudaLimit limit)
 //
-// Returns nil, [CudaErrorUnsupportedLimit], [CudaErrorInvalidValue], or the error of earlier work.
+// Never set, it is the driver's own choice: measured on an H200, 1024 bytes of stack, 8.25 MiB for
+// printf, 8 MiB of heap, 2048 pending launches, 64 bytes of fetch granularity.
+//
+// Parameters:
+//   - pValue: receives bytes, or a number
+//   - limit: which one
+//
+// Errors:
+//   - [CudaErrorUnsupportedLimit]: this device does not have it
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaDeviceSetLimit]; in the driver API [cuCtxGetLimit].
 //
@@ -124,9 +194,15 @@ func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *C
 	return status(args.ret)
 }
 
-// CudaDeviceGetCacheConfig calls cudaDeviceGetCacheConfig.
+// CudaDeviceGetCacheConfig tells which split between L1 cache and shared memory is preferred for
+// kernels that say nothing.
 //
 //	cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *pCacheConfig)
+//
+// Where the hardware has no such choice it says "no preference".
+//
+// Parameters:
+//   - pCacheConfig: receives the preference
 //
 // See also [CudaDeviceSetCacheConfig].
 //
@@ -143,9 +219,29 @@ func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetStreamPriorityRange calls cudaDeviceGetStreamPriorityRange.
+// CudaDeviceGetStreamPriorityRange tells the least and the greatest priority that streams of the
+// current device can have.
 //
 //	cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+//
+// Lower numbers are preferred, so the greatest priority is the smaller number: an H200 gives 0 and
+// -5. The range that means something goes from greatestPriority to leastPriority, both included;
+// the driver moves others to the nearer end without a word. A device without priorities gives 0
+// twice.
+//
+// Parameters:
+//   - leastPriority: receives the number of the least priority, in practice 0; nil if not wanted
+//   - greatestPriority: receives that of the most preferred one, 0 or negative; nil if not wanted
+//
+// Ordering: a look at the device's properties; synchronous, and it waits for nothing.
+//
+// Capture: may be called during captures of any mode (measured).
+//
+// From Go: the device of the OS thread decides: lock the thread if the machine has different GPUs.
+// The range of one device does not change, so ask once.
+//
+// Errors:
+//   - [CudaErrorDeviceUninitialized]: the thread's context cannot be used
 //
 // See also [CudaStreamCreateWithPriority], [CudaStreamGetPriority]; in the driver API
 // [cuCtxGetStreamPriorityRange].
@@ -166,9 +262,18 @@ func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *in
 	return status(args.ret)
 }
 
-// CudaDeviceSetCacheConfig calls cudaDeviceSetCacheConfig.
+// CudaDeviceSetCacheConfig prefers more L1 cache or more shared memory, for kernels that have no
+// preference of their own.
 //
 //	cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache cacheConfig)
+//
+// A wish only, and one from the time of Fermi and Kepler: since Volta the driver takes the split
+// from what the kernel uses, and a kernel states its wish better as a carveout
+// ([CudaFuncAttributePreferredSharedMemoryCarveout]). A kernel with another preference than the one
+// before it may have to wait until the device is idle.
+//
+// Parameters:
+//   - cacheConfig: the preference
 //
 // See also [CudaDeviceGetCacheConfig].
 //
@@ -185,11 +290,26 @@ func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetByPCIBusId calls cudaDeviceGetByPCIBusId.
+// CudaDeviceGetByPCIBusId finds the device that sits at a PCI address.
 //
 //	cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+// That address, unlike the ordinal, does not depend on CUDA_VISIBLE_DEVICES or on the order of
+// enumeration, and it is what nvidia-smi and the kernel print. It says nothing about partitions: on
+// a multi-instance GPU all of them share it, so tell those apart by their UUID.
+//
+// Parameters:
+//   - device: receives the device
+//   - pciBusId: text that ends in a zero byte, in hexadecimal, domain first and function last as in
+//     0000:3b:00.0; domain and function may be left out
+//
+// From Go: build the zero-terminated bytes yourself, for example append([]byte(id), 0), and pass
+// the address of the first; they need to live during the call only.
+//
+// Errors:
+//   - [CudaErrorInvalidDevice]: no visible device is there
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaDeviceGetPCIBusId]; in the driver API [cuDeviceGetByPCIBusId].
 //
@@ -209,11 +329,23 @@ func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetPCIBusId calls cudaDeviceGetPCIBusId.
+// CudaDeviceGetPCIBusId writes a device's PCI address as text: domain, bus, device and function in
+// hexadecimal.
 //
 //	cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+// Parameters:
+//   - pciBusId: receives the text with a closing zero byte
+//   - len: bytes there; 13 are needed (measured: 12 fail)
+//   - device: the device
+//
+// From Go: pass a buffer of 16 bytes and cut it at the zero. Linux names the same device in lower
+// case below /sys/bus/pci/devices, so compare without regard to case.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the buffer is too short, or nil
+//
+// Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
 // See also [CudaDeviceGetByPCIBusId]; in the driver API [cuDeviceGetPCIBusId].
 //
@@ -409,15 +541,36 @@ func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarge
 	return status(args.ret)
 }
 
-// CudaDeviceRegisterAsyncNotification calls cudaDeviceRegisterAsyncNotification.
+// CudaDeviceRegisterAsyncNotification asks to be told when this process holds more of a device's
+// memory than it is meant to.
 //
 //	cudaError_t cudaDeviceRegisterAsyncNotification(int device, cudaAsyncCallback callbackFunc, void *userData, cudaAsyncCallbackHandle_t *callback)
+//
+// Such a budget exists where several processes share the GPU's memory under a manager, mostly on
+// Windows; the notice is a request to free something before the system starts paging. On a Linux
+// server registration succeeds (measured) and the function may never be called. Several functions
+// may be registered, also one several times; their order is open.
+//
+// Parameters:
+//   - device: the device to watch
+//   - callbackFunc: the function to call; it should return within milliseconds and must not
+//     register or unregister
+//   - userData: handed to the function as it is
+//   - callback: receives the registration, which ends it again and is handed to the function
+//
+// From Go: CUDA promises no particular thread, so the function has to be C code that stores the
+// news where Go finds it, an atomic counter for instance. What userData points to must be C memory,
+// or be pinned, until the registration ended.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on a thread that CUDA does not
 // name: it must not be a Go function exported to C, and must not call one, or the process dies.
 //
-// Returns nil, [CudaErrorNotSupported], [CudaErrorInvalidDevice], [CudaErrorInvalidValue],
-// [CudaErrorNotPermitted], [CudaErrorUnknown], or the error of earlier work.
+// Errors:
+//   - [CudaErrorNotPermitted]: called from inside such a function
+//   - [CudaErrorNotSupported]: this system has no such notices
+//
+// Also [CudaErrorInvalidDevice], [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of
+// earlier work.
 //
 // See also [CudaDeviceUnregisterAsyncNotification].
 //
@@ -437,12 +590,23 @@ func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCal
 	return status(args.ret)
 }
 
-// CudaDeviceUnregisterAsyncNotification calls cudaDeviceUnregisterAsyncNotification.
+// CudaDeviceUnregisterAsyncNotification ends a registration of
+// [CudaDeviceRegisterAsyncNotification].
 //
 //	cudaError_t cudaDeviceUnregisterAsyncNotification(int device, cudaAsyncCallbackHandle_t callback)
 //
-// Returns nil, [CudaErrorNotSupported], [CudaErrorInvalidDevice], [CudaErrorInvalidValue],
-// [CudaErrorNotPermitted], [CudaErrorUnknown], or the error of earlier work.
+// Parameters:
+//   - device: the device it was made for
+//   - callback: the registration; invalid afterwards
+//
+// From Go: a notice that is under way on another thread may still arrive while this runs. Release
+// what userData leads to after it returned.
+//
+// Errors:
+//   - [CudaErrorNotPermitted]: called from inside a notification function
+//
+// Also [CudaErrorNotSupported], [CudaErrorInvalidDevice], [CudaErrorInvalidValue],
+// [CudaErrorUnknown], or the error of earlier work.
 //
 // See also [CudaDeviceRegisterAsyncNotification].
 //
@@ -472,7 +636,7 @@ func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallb
 //   - count: receives the number
 //
 // Errors:
-//   - [CudaErrorNoDevice]: there is none, and count is set to 0
+//   - [CudaErrorNoDevice]: there is none, and count is 0
 //   - [CudaErrorInsufficientDriver]: there is no driver, or one that is older than the runtime
 //
 // See also [CudaGetDevice], [CudaSetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
@@ -770,11 +934,22 @@ func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device i
 	return status(args.ret)
 }
 
-// CudaDeviceGetP2PAttribute calls cudaDeviceGetP2PAttribute.
+// CudaDeviceGetP2PAttribute reads one property of the link from a device to another: access,
+// atomics, arrays, relative speed.
 //
 //	cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int srcDevice, int dstDevice)
 //
-// Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - value: receives 1 or 0, or a rank of performance, in which 0 is the fastest kind of link of
+//     this machine
+//   - attr: which property
+//   - srcDevice: the device that accesses
+//   - dstDevice: the device whose memory it is
+//
+// Errors:
+//   - [CudaErrorInvalidDevice]: no such device, or twice the same (measured)
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaDeviceEnablePeerAccess], [CudaDeviceDisablePeerAccess], [CudaDeviceCanAccessPeer],
 // [CudaDeviceGetP2PAtomicCapabilities]; in the driver API [cuDeviceGetP2PAttribute].
@@ -797,11 +972,25 @@ func CudaDeviceGetP2PAttribute(value *int32, attr CudaDeviceP2PAttr, srcDevice i
 	return status(args.ret)
 }
 
-// CudaDeviceGetP2PAtomicCapabilities calls cudaDeviceGetP2PAtomicCapabilities.
+// CudaDeviceGetP2PAtomicCapabilities tells which atomic operations on another device's memory are
+// done by the link itself, size by size.
 //
 //	cudaError_t cudaDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const enum cudaAtomicOperation *operations, unsigned int count, int srcDevice, int dstDevice)
 //
-// Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidValue], or the error of earlier work.
+// It says in detail what the attribute for partly native atomics only hints at. Where both devices
+// change the same word, rely on no other operation.
+//
+// Parameters:
+//   - capabilities: receives count sets of [CudaAtomicOperationCapability] bits
+//   - operations: count operations to ask about
+//   - count: the length of both arrays, at least 1
+//   - srcDevice: the device that runs the operation
+//   - dstDevice: another device, whose memory it changes
+//
+// Errors:
+//   - [CudaErrorInvalidDevice]: also when both are the same device
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaDeviceGetP2PAttribute]; in the driver API [cuDeviceGetP2PAttribute],
 // [cuDeviceGetP2PAtomicCapabilities].

@@ -4,9 +4,24 @@ package cudart13
 
 import "unsafe"
 
-// CudaGetFuncBySymbol calls cudaGetFuncBySymbol.
+// CudaGetFuncBySymbol gives the driver's function for a kernel that nvcc compiled into the program,
+// on the current device.
 //
 //	cudaError_t cudaGetFuncBySymbol(cudaFunction_t *functionPtr, const void *symbolPtr)
+//
+// The symbol is the address of the host function that nvcc puts in the kernel's place, so only C
+// and C++ code linked into the process has one.
+//
+// Parameters:
+//   - functionPtr: receives the function, which the driver API calls a [CudaFunction_t]
+//   - symbolPtr: the address of the kernel's host function
+//
+// From Go: kernels that a Go program loads itself come from [CudaLibraryLoadData] and need no
+// symbol.
+//
+// Errors:
+//   - [CudaErrorInvalidDeviceFunction]: the address is no registered kernel, or the kernel has no
+//     code for this device
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER.html.
@@ -22,9 +37,23 @@ func CudaGetFuncBySymbol(functionPtr *CudaFunction_t, symbolPtr unsafe.Pointer) 
 	return status(args.ret)
 }
 
-// CudaGetKernel calls cudaGetKernel.
+// CudaGetKernel gives the kernel, good on every device, for the host function that nvcc puts in its
+// place.
 //
 //	cudaError_t cudaGetKernel(cudaKernel_t *kernelPtr, const void *entryFuncAddr)
+//
+// If several parts of the process have a kernel at the same address, which one is found depends on
+// the order in which they were loaded.
+//
+// Parameters:
+//   - kernelPtr: receives the kernel
+//   - entryFuncAddr: the address of the kernel's host function
+//
+// From Go: of use only for kernels in C or C++ code that is linked into the process with this very
+// runtime library; a statically linked runtime registers with itself.
+//
+// Errors:
+//   - [CudaErrorInvalidDeviceFunction]: the address is no registered kernel
 //
 // Since CUDA 12.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER.html.

@@ -4,11 +4,35 @@ package cudart13
 
 import "unsafe"
 
-// CudaGraphCreate calls cudaGraphCreate.
+// CudaGraphCreate makes an empty graph, to be filled with nodes by hand.
 //
 //	cudaError_t cudaGraphCreate(cudaGraph_t *pGraph, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// A graph is a plan in host memory: nodes ([CudaGraphNode_t]) and the edges between them. Nothing
+// runs until [CudaGraphInstantiateWithFlags] makes an executable of it and [CudaGraphLaunch]
+// launches that. The other way to a graph is to capture a stream, [cuStreamBeginCapture], which
+// makes the graph itself; both can be mixed by [cuStreamBeginCaptureToGraph].
+//
+// A graph is bound to no device and no context; its nodes are. It is freed by [CudaGraphDestroy];
+// executables that were made of it live on without it.
+//
+// Parameters:
+//   - pGraph: receives the graph; the caller owns it
+//   - flags: 0; there are no flags
+//
+// Ordering: done when the call returns; no stream and no GPU work is involved
+//
+// Capture: allowed in every capture mode, on every thread
+//
+// From Go: works on any thread and needs no current context. A graph is not safe for concurrent
+// use: one goroutine at a time may build, read, clone, instantiate or destroy it, and a stream that
+// captures into it counts as a user as well. Guard it with a mutex. Different graphs are
+// independent.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: flags is not 0, or the pointer is nil
+//
+// Also [CudaErrorMemoryAllocation], or the error of earlier work.
 //
 // See also [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode],
@@ -17,6 +41,9 @@ import "unsafe"
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuStreamBeginCapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamBeginCapture
+// [cuStreamBeginCaptureToGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamBeginCaptureToGraph
 func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 	args := &struct {
 		pGraph *CudaGraph_t
@@ -1070,17 +1097,39 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 	return status(args.ret)
 }
 
-// CudaDeviceGraphMemTrim calls cudaDeviceGraphMemTrim.
+// CudaDeviceGraphMemTrim gives memory that the device keeps cached for graphs back to the system.
 //
 //	cudaError_t cudaDeviceGraphMemTrim(int device)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Memory of allocation nodes does not come from a memory pool of the program but from one that all
+// graphs of a device share. It stays there when graphs are done with it, so that the next launch
+// need not map memory again, and neither [CudaGraphExecDestroy] nor [cuMemPoolTrimTo] shrinks it:
+// only this call does. Executables that are idle but were launched or uploaded lose their cached
+// memory as well; their next launch takes it anew and is slower.
+//
+// Parameters:
+//   - device: the device, an ordinal
+//
+// Ordering: synchronous, and it waits for nothing: what a running or queued launch uses is simply
+// left (measured: no delay beside a running graph)
+//
+// Capture: allowed in every mode, unlike the trim of a pool, which kills GLOBAL captures
+//
+// From Go: any thread, no context needed. Call it after a phase that used large graphs, or before
+// an allocation is tried again after [CudaErrorMemoryAllocation].
+//
+// Errors:
+//   - [CudaErrorInvalidDevice]: there is no such device
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode], [CudaDeviceGetGraphMemAttribute],
 // [CudaDeviceSetGraphMemAttribute], [CudaMallocAsync], [CudaFreeAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuMemPoolTrimTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolTrimTo
 func CudaDeviceGraphMemTrim(device int32) error {
 	args := &struct {
 		device int32
@@ -1092,11 +1141,30 @@ func CudaDeviceGraphMemTrim(device int32) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetGraphMemAttribute calls cudaDeviceGetGraphMemAttribute.
+// CudaDeviceGetGraphMemAttribute reads how much memory of a device graphs use or keep reserved for
+// their allocation nodes.
 //
 //	cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value)
 //
-// Returns nil, [CudaErrorInvalidDevice], or the error of earlier work.
+// Used is what executables have mapped; reserved is that plus what is cached for the next ones.
+// Memory that was freed after a launch still counted as used until [CudaDeviceGraphMemTrim] when
+// measured, so used is no measure of live allocations. The figures cover all contexts of this
+// process on the device, and nothing but graph memory.
+//
+// Parameters:
+//   - device: the device, an ordinal
+//   - attr: what to read, one of [CudaGraphMemAttributeType]
+//   - value: receives a 64-bit unsigned number of bytes; not nil
+//
+// Ordering: a snapshot of the host's books; nothing is synchronized
+//
+// Capture: allowed in every mode
+//
+// From Go: pass unsafe.Pointer of a uint64 variable. Any thread, no context.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: unknown attribute, or value is nil
+//   - [CudaErrorInvalidDevice]: there is no such device
 //
 // See also [CudaDeviceSetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
@@ -1116,11 +1184,28 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 	return status(args.ret)
 }
 
-// CudaDeviceSetGraphMemAttribute calls cudaDeviceSetGraphMemAttribute.
+// CudaDeviceSetGraphMemAttribute resets one of the two high-water marks of a device's graph memory.
 //
 //	cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value)
 //
-// Returns nil, [CudaErrorInvalidDevice], or the error of earlier work.
+// Only the marks can be set, and only to 0: the next reading is then the highest value since this
+// call. It frees nothing and limits nothing.
+//
+// Parameters:
+//   - device: the device, an ordinal
+//   - attr: [CudaGraphMemAttrUsedMemHigh] or [CudaGraphMemAttrReservedMemHigh]
+//   - value: points to a 64-bit 0, which is read during the call
+//
+// Ordering: takes effect at once, not ordered with any stream
+//
+// Capture: allowed in every mode
+//
+// From Go: pass unsafe.Pointer of a uint64 variable that is 0. Any thread; the marks belong to the
+// process, so a library should leave them alone.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: another attribute, or a value other than 0
+//   - [CudaErrorInvalidDevice]: there is no such device
 //
 // See also [CudaDeviceGetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
@@ -1140,16 +1225,41 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 	return status(args.ret)
 }
 
-// CudaGraphClone calls cudaGraphClone.
+// CudaGraphClone makes an independent copy of a graph: its nodes with their parameters, its edges,
+// and the graphs inside its child nodes.
 //
 //	cudaError_t cudaGraphClone(cudaGraph_t *pGraphClone, cudaGraph_t originalGraph)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// What nodes merely refer to is shared, not copied: device memory, events, modules, the user data
+// of host nodes. The clone takes its own references to the user objects of the original, so what
+// [cuGraphRetainUserObject] keeps alive stays alive until both are gone. Node handles of the
+// original do not work in the clone: translate them with [cuGraphNodeFindInClone].
+//
+// Parameters:
+//   - pGraphClone: receives the copy; destroy it by [CudaGraphDestroy]
+//   - originalGraph: what to copy; it is left as it was, and may be changed or destroyed afterwards
+//
+// Ordering: done when the call returns; nothing of the GPU is touched
+//
+// Capture: allowed everywhere, but not while a stream captures into originalGraph
+//
+// From Go: no context needed. No other goroutine may touch originalGraph during the call; cloning
+// is the way to hand a plan to several goroutines, each with a copy of its own.
+//
+// Errors:
+//   - [CudaErrorNotSupported]: the graph has an allocation, free, conditional or device-updatable
+//     node; these exist once only. Build a second graph instead
+//   - [CudaErrorMemoryAllocation]: no host memory for the copy
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaGraphCreate], [CudaGraphNodeFindInClone].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuGraphNodeFindInClone]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphNodeFindInClone
+// [cuGraphRetainUserObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphRetainUserObject
 func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphClone   *CudaGraph_t
@@ -1523,17 +1633,59 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphInstantiate calls cudaGraphInstantiate.
+// CudaGraphInstantiate makes an executable of a graph: checks it, and prepares everything so that a
+// launch costs next to nothing.
 //
 //	cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The executable is a snapshot. Later changes of the graph do not reach it until
+// [CudaGraphExecUpdate]; the graph may be instantiated again, and the executables run independently
+// of each other, also at the same time. A graph that has allocation, free, conditional or
+// device-updatable nodes allows one executable at a time.
+//
+// It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
+// The upload to the device happens at the first launch unless [CudaGraphUpload] does it earlier.
+// [CudaGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
+//
+// The names with and without WithFlags are the same function.
+//
+// Parameters:
+//   - pGraphExec: receives the executable; destroy it by [CudaGraphExecDestroy]
+//   - graph: what to instantiate. An empty graph is allowed, and launching it is a no-op. A graph
+//     inside a child or conditional node cannot be instantiated by itself
+//   - flags: 0, or values of [CudaGraphInstantiateFlags] joined by |, except
+//     [CudaGraphInstantiateFlagUpload], which needs the stream that only the form with params has
+//
+// Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
+// and graphs: no delay)
+//
+// Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
+// THREAD_LOCAL mode, it fails with [CudaErrorStreamCaptureUnsupported] and that capture is lost.
+// Put the thread in RELAXED mode with [cuThreadExchangeStreamCaptureMode] around the call, or end
+// the capture first
+//
+// From Go: uses the OS thread's current device, [CudaSetDevice]: lock the goroutine to its thread
+// around both. It may take milliseconds for large graphs and holds the thread that long. One
+// goroutine at a time may use the graph. The executable takes references of its own to the graph's
+// user objects, but nothing keeps Go memory alive for it.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the edges form a cycle (nothing finds one earlier), an unknown or
+//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
+//     that is not allowed there
+//   - [CudaErrorNotSupported]: a second executable where only one may exist, or a graph owned by a
+//     node
+//   - [CudaErrorDeviceUninitialized]: no context is current
+//   - [CudaErrorMemoryAllocation]: not enough device or host memory for the prepared form. Memory
+//     of allocation nodes is not taken yet: its lack shows at upload or launch
 //
 // See also [CudaGraphInstantiateWithFlags], [CudaGraphCreate], [CudaGraphUpload],
 // [CudaGraphLaunch], [CudaGraphExecDestroy].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
 func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
 		pGraphExec *CudaGraphExec_t
@@ -1547,17 +1699,59 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 	return status(args.ret)
 }
 
-// CudaGraphInstantiateWithFlags calls cudaGraphInstantiateWithFlags.
+// CudaGraphInstantiateWithFlags makes an executable of a graph: checks it, and prepares everything
+// so that a launch costs next to nothing.
 //
 //	cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The executable is a snapshot. Later changes of the graph do not reach it until
+// [CudaGraphExecUpdate]; the graph may be instantiated again, and the executables run independently
+// of each other, also at the same time. A graph that has allocation, free, conditional or
+// device-updatable nodes allows one executable at a time.
+//
+// It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
+// The upload to the device happens at the first launch unless [CudaGraphUpload] does it earlier.
+// [CudaGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
+//
+// The names with and without WithFlags are the same function.
+//
+// Parameters:
+//   - pGraphExec: receives the executable; destroy it by [CudaGraphExecDestroy]
+//   - graph: what to instantiate. An empty graph is allowed, and launching it is a no-op. A graph
+//     inside a child or conditional node cannot be instantiated by itself
+//   - flags: 0, or values of [CudaGraphInstantiateFlags] joined by |, except
+//     [CudaGraphInstantiateFlagUpload], which needs the stream that only the form with params has
+//
+// Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
+// and graphs: no delay)
+//
+// Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
+// THREAD_LOCAL mode, it fails with [CudaErrorStreamCaptureUnsupported] and that capture is lost.
+// Put the thread in RELAXED mode with [cuThreadExchangeStreamCaptureMode] around the call, or end
+// the capture first
+//
+// From Go: uses the OS thread's current device, [CudaSetDevice]: lock the goroutine to its thread
+// around both. It may take milliseconds for large graphs and holds the thread that long. One
+// goroutine at a time may use the graph. The executable takes references of its own to the graph's
+// user objects, but nothing keeps Go memory alive for it.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the edges form a cycle (nothing finds one earlier), an unknown or
+//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
+//     that is not allowed there
+//   - [CudaErrorNotSupported]: a second executable where only one may exist, or a graph owned by a
+//     node
+//   - [CudaErrorDeviceUninitialized]: no context is current
+//   - [CudaErrorMemoryAllocation]: not enough device or host memory for the prepared form. Memory
+//     of allocation nodes is not taken yet: its lack shows at upload or launch
 //
 // See also [CudaGraphInstantiate], [CudaGraphCreate], [CudaGraphUpload], [CudaGraphLaunch],
 // [CudaGraphExecDestroy].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
 func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
 		pGraphExec *CudaGraphExec_t
@@ -1571,7 +1765,9 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 	return status(args.ret)
 }
 
-// CudaGraphInstantiateWithParams_ptsz calls cudaGraphInstantiateWithParams_ptsz.
+// CudaGraphInstantiateWithParams_ptsz makes an executable of a graph as
+// [CudaGraphInstantiateWithFlags] does, reports why it failed, and can upload the result to the
+// device at once.
 //
 //	cudaError_t cudaGraphInstantiateWithParams_ptsz(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *instantiateParams)
 //
@@ -1593,11 +1789,28 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 	return status(args.ret)
 }
 
-// CudaGraphExecGetFlags calls cudaGraphExecGetFlags.
+// CudaGraphExecGetFlags tells with which flags an executable was instantiated, as far as the driver
+// keeps them.
 //
 //	cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t graphExec, unsigned long long *flags)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The auto-free and device-launch flags are told. [CudaGraphInstantiateFlagUpload] is never told,
+// since it changes nothing in the executable. [CudaGraphInstantiateFlagUseNodePriority] was not
+// told either when measured, although it had been given: do not conclude from its absence.
+//
+// Parameters:
+//   - graphExec: the executable
+//   - flags: receives values of [CudaGraphInstantiateFlags] joined by |; not nil
+//
+// Ordering: reads host state, involves no stream
+//
+// Capture: harmless in every capture mode
+//
+// From Go: any thread, no context; not beside another goroutine that updates or destroys the
+// executable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: flags is nil or the executable was destroyed
 //
 // See also [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphInstantiateWithParams].
@@ -2035,16 +2248,73 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 	return status(args.ret)
 }
 
-// CudaGraphExecUpdate calls cudaGraphExecUpdate.
+// CudaGraphExecUpdate puts the node parameters of a graph into an existing executable, without a
+// new instantiation.
 //
 //	cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph, cudaGraphExecUpdateResultInfo *resultInfo)
 //
-// Returns nil, [CudaErrorGraphExecUpdateFailure], or the error of earlier work.
+// The graph must look like the one that the executable was made of: the same number of nodes of the
+// same types, joined in the same way, and added or captured in the same order (nodes without edges
+// are paired by that order: swapping two of different types was refused). Capturing the same code
+// again and updating is the common use. It takes a tenth of the time of an instantiation (measured,
+// kernel nodes).
+//
+// Either all changes are made or none (measured with a bad second node): after a failure the
+// executable runs as before, so the usual reaction is to instantiate the new graph and to destroy
+// the old executable.
+//
+// What may change, by node type:
+//
+//   - Kernel: arguments, grid, block, shared memory, and the function, if it belongs to the same
+//     context. Not: to a function that launches kernels or graphs on the device or updates nodes
+//     there when the old one did not; cooperative or not; with node priorities the priority
+//   - Memcpy: addresses and lengths of one-dimensional copies. Not: the kind of memory at either
+//     end, or the device or context it belongs to
+//   - Memset: address and value; for one row the width as well, within what was prepared. Not: the
+//     number of rows
+//   - Host function, event, external semaphores: freely, but not the number of semaphores
+//   - Child and conditional nodes: what lies in their graphs, by the same rules; for a condition
+//     also the default value and flags of the handle
+//
+// The enabled state set by [cuGraphNodeSetEnabled] survives. The executable drops its references to
+// user objects and takes those of the new graph, so what the old parameters needed may be freed:
+// their destructors run on a thread of the driver, after the launches that are still running.
+//
+// In CUDA 11 the function took two pointers instead of the struct. The executable does not become
+// one of the new graph: for [cuGraphExecKernelNodeSetParams] and its relatives the nodes of the
+// original graph remain the names.
+//
+// Parameters:
+//   - hGraphExec: the executable to change
+//   - hGraph: supplies the parameters; it is only read, and not needed afterwards. It may be the
+//     original graph after changes to its nodes. A graph with device-updatable nodes is refused, as
+//     is one that was moved into a child node
+//   - resultInfo: receives the reason and the node at fault; nil is accepted by current drivers
+//
+// Ordering: does not wait for anything (measured: 20 microseconds while a launch ran). It affects
+// launches made after it; queued and running ones keep what they had. If the executable is launched
+// from the device, upload it again
+//
+// Capture: allowed in every capture mode, on any thread; hGraph must not be a graph that a stream
+// is still capturing into
+//
+// From Go: no context is needed for an update from a graph that is there. Lock both the executable
+// and the graph against other goroutines. The old parameters' Go-side companions (pinned buffers,
+// cgo.Handles) may go only when the last launch from before the update is done.
+//
+// Errors:
+//   - [CudaErrorGraphExecUpdateFailure]: the graph differs in something that cannot be updated;
+//     read the result, then instantiate anew
+//   - [CudaErrorNotSupported]: device-updatable nodes; the result struct is not meaningful
+//   - [CudaErrorInvalidValue]: a handle is nil or was destroyed
 //
 // See also [CudaGraphInstantiate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuGraphExecKernelNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecKernelNodeSetParams
+// [cuGraphNodeSetEnabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphNodeSetEnabled
 func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultInfo *CudaGraphExecUpdateResultInfo) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -2058,7 +2328,8 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 	return status(args.ret)
 }
 
-// CudaGraphUpload_ptsz calls cudaGraphUpload_ptsz.
+// CudaGraphUpload_ptsz brings an executable to the device without running it, so that its first
+// launch is as fast as later ones.
 //
 //	cudaError_t cudaGraphUpload_ptsz(cudaGraphExec_t graphExec, cudaStream_t stream)
 //
@@ -2079,7 +2350,7 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	return status(args.ret)
 }
 
-// CudaGraphLaunch_ptsz calls cudaGraphLaunch_ptsz.
+// CudaGraphLaunch_ptsz enqueues one run of an executable in a stream.
 //
 //	cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t graphExec, cudaStream_t stream)
 //
@@ -2100,16 +2371,46 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	return status(args.ret)
 }
 
-// CudaGraphExecDestroy calls cudaGraphExecDestroy.
+// CudaGraphExecDestroy gives up an executable; what runs of it runs to its end.
 //
 //	cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The call does not wait, also not for a launch that is running or queued (measured: 40
+// microseconds while one ran): the driver frees the parts when the last launch is done. So it
+// cancels nothing, and the memory, events and callbacks that the launch uses must stay valid until
+// then: wait for the stream or an event if they are to be freed.
+//
+// Memory that its allocation nodes took and nobody freed stays allocated, even with the auto-free
+// flag: free it by [CudaFree] or [cuMemFreeAsync], or it is lost.
+//
+// Parameters:
+//   - graphExec: the executable; not used again afterwards
+//
+// Ordering: not ordered with any stream, and it does not synchronize
+//
+// Capture: unsafe like a free: while a thread captures in GLOBAL mode, or this one in THREAD_LOCAL
+// mode, it fails with [CudaErrorStreamCaptureUnsupported], invalidates that capture and destroys
+// nothing. Cleanup code should run with the thread in RELAXED mode
+// ([cuThreadExchangeStreamCaptureMode])
+//
+// From Go: no context needed, succeeds after a fatal error too. Not while another goroutine
+// launches or updates the executable. User objects that it alone holds are released: if it was
+// never launched their destructors run inside this call on the calling thread, otherwise a little
+// later on a thread of the driver. Both must be prepared for, see [cuUserObjectCreate].
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: nil, or destroyed before; the handle is checked
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see below. The executable then
+//     still exists: destroy it again later
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphLaunch].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuMemFreeAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeAsync
+// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
+// [cuUserObjectCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuUserObjectCreate
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
@@ -2121,16 +2422,46 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphDestroy calls cudaGraphDestroy.
+// CudaGraphDestroy frees a graph and all its nodes, child graphs included.
 //
 //	cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Executables made of the graph are not affected: they can still be launched and, by
+// [CudaGraphExecUpdate], updated from another graph. What goes is the way to name their nodes:
+// afterwards [cuGraphExecKernelNodeSetParams] and its relatives fail with [CudaErrorInvalidValue]
+// since the old node handles mean nothing. Keep the graph for as long as its executables are to be
+// changed node by node.
+//
+// Memory that an allocation node of a launched executable left allocated is not freed by this; see
+// [cuGraphAddMemAllocNode]. Handles of graphs, unlike those of nodes, are checked: a second destroy
+// gives an error and does no harm, unless the address was used again for a new graph meanwhile.
+//
+// Parameters:
+//   - graph: the graph; neither a graph inside a child or conditional node nor one that a stream
+//     captures into
+//
+// Ordering: does not wait for the GPU; launches of its executables go on
+//
+// Capture: allowed in every mode on every thread
+//
+// From Go: needs no context, and succeeds even after a fatal error of the process. If the graph
+// holds the last reference of a user object, the destructor runs inside this call, on the calling
+// thread: it must be a C function, see [cuUserObjectCreate].
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: nil, destroyed already, or owned by a node of another graph, which
+//     also owns what [cuGraphChildGraphNodeGetGraph] returns. After a capture into the graph was
+//     invalidated CUDA has destroyed it itself, and this comes too
 //
 // See also [CudaGraphCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuGraphAddMemAllocNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddMemAllocNode
+// [cuGraphChildGraphNodeGetGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphChildGraphNodeGetGraph
+// [cuGraphExecKernelNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecKernelNodeSetParams
+// [cuUserObjectCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuUserObjectCreate
 func CudaGraphDestroy(graph CudaGraph_t) error {
 	args := &struct {
 		graph CudaGraph_t
@@ -2142,11 +2473,32 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphDebugDotPrint calls cudaGraphDebugDotPrint.
+// CudaGraphDebugDotPrint writes a picture of a graph to a file, in the DOT language of Graphviz.
 //
 //	cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorOperatingSystem], or the error of earlier work.
+// Turn it into an image with a tool such as dot -Tsvg. Each graph becomes a cluster with its
+// number, each node a box with its number and type, kernels with their names; flags add parameters.
+// An existing file is overwritten. The text is for people: its form changes between drivers, so do
+// not parse it. An executable cannot be printed, but its graph can.
+//
+// Parameters:
+//   - graph: the graph
+//   - path: name of the file, a C string that ends in a zero byte; not nil
+//   - flags: 0, or values of [CudaGraphDebugDotFlags] joined by |; unknown bits are ignored
+//
+// Ordering: the file is complete when the call returns; the GPU has no part in it
+//
+// Capture: allowed in every mode, also for looking at a graph between captures
+//
+// From Go: path is a *byte: append a zero byte to the string's bytes and pass the address of the
+// first. A relative path is taken from the process's working directory. Lock the graph. The call
+// writes a file and may block its thread for a while.
+//
+// Errors:
+//   - [CudaErrorOperatingSystem]: the file could not be written: no such folder, a folder itself,
+//     no permission
+//   - [CudaErrorInvalidValue]: path is nil, or the graph is none
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -2385,9 +2737,41 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 	return status(args.ret)
 }
 
-// CudaGraphConditionalHandleCreate calls cudaGraphConditionalHandleCreate.
+// CudaGraphConditionalHandleCreate makes the variable that a conditional node of a graph will read:
+// an unsigned 32-bit number on the device.
 //
 //	cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHandle_out, cudaGraph_t graph, unsigned int defaultLaunchValue, unsigned int flags)
+//
+// Create the handle first, then the node with [cuGraphAddNode]; each node needs a handle of its
+// own. A kernel changes the value: it takes the handle as an argument and calls the device function
+// cudaGraphSetConditional. The kernel must run before the node reads the value, so put it upstream
+// of the node, or at the end of a loop's body. Two kernels that set the same handle at the same
+// time race.
+//
+// There is no call to destroy a handle, it goes with the graph. One that no conditional node uses
+// makes instantiation fail.
+//
+// Parameters:
+//   - pHandle_out: receives the handle, a plain 64-bit number
+//   - graph: the graph that holds the node, or a graph around it
+//   - defaultLaunchValue: the value at the start of each launch, if flags say so
+//   - flags: [CudaGraphCondAssignDefault] to set the default at each launch; with 0 the value at
+//     the start of a launch is not defined, so a kernel has to set it
+//
+// Ordering: done when the call returns. On the device, the value is set at the start of a launch
+// before any node runs, and read by the conditional node after everything that it depends on
+//
+// Capture: allowed in every mode; to use it with a capture, take the capturing graph from
+// [cuStreamGetCaptureInfo]
+//
+// From Go: it takes the OS thread's current device: lock the goroutine to its thread around
+// [CudaSetDevice] and this. To hand it to the setting kernel, let a kernel argument point to the
+// handle variable. One goroutine at a time per graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: other flags, or no such graph
+//   - [CudaErrorNotSupported]: driver or device cannot do conditional nodes
+//   - [CudaErrorDeviceUninitialized]: the thread has no usable device
 //
 // See also, in the driver API, [cuGraphAddNode].
 //
@@ -2395,6 +2779,7 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphAddNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddNode
+// [cuStreamGetCaptureInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetCaptureInfo
 func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, defaultLaunchValue uint32, flags uint32) error {
 	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle
@@ -2409,14 +2794,43 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 	return status(args.ret)
 }
 
-// CudaGraphConditionalHandleCreate_v2 calls cudaGraphConditionalHandleCreate_v2.
+// CudaGraphConditionalHandleCreate_v2 makes the variable of a conditional node for an execution
+// context that is named instead of the current device.
 //
 //	cudaError_t cudaGraphConditionalHandleCreate_v2(cudaGraphConditionalHandle *pHandle_out, cudaGraph_t graph, cudaExecutionContext_t ctx, unsigned int defaultLaunchValue, unsigned int flags)
 //
-// It is another form of [CudaGraphConditionalHandleCreate], where the rest is said.
+// Otherwise it is [CudaGraphConditionalHandleCreate]: one handle a node, set on the device by
+// cudaGraphSetConditional, gone with the graph, and an error at instantiation if no node uses it.
+// The node's parameters must name the same execution context.
+//
+// Parameters:
+//   - pHandle_out: receives the handle, a 64-bit number to be put into the node's parameters and
+//     handed to kernels by value
+//   - graph: the graph of the node, or one around it
+//   - ctx: the execution context in which the node and the kernels that set the value run; 0 takes
+//     the thread's current one
+//   - defaultLaunchValue: what each launch starts with, if the flag says so
+//   - flags: [CudaGraphCondAssignDefault] or 0; with 0 some kernel must set the value before the
+//     node reads it
+//
+// Ordering: takes effect at once on the host; the value itself exists on the device during each
+// launch
+//
+// Capture: does not disturb captures; works on a graph that a stream captures into, on the thread
+// that captures
+//
+// From Go: with a ctx no thread need be locked; with 0 the current device of the OS thread counts.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: unknown flags
+//   - [CudaErrorNotSupported]: this driver or device has no conditional nodes
+//
+// See also, in the driver API, [cuGraphAddNode].
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuGraphAddNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddNode
 func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, ctx CudaExecutionContext_t, defaultLaunchValue uint32, flags uint32) error {
 	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle
@@ -2432,11 +2846,40 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 	return status(args.ret)
 }
 
-// CudaGraphInstantiateWithParams calls cudaGraphInstantiateWithParams.
+// CudaGraphInstantiateWithParams makes an executable of a graph as [CudaGraphInstantiateWithFlags]
+// does, reports why it failed, and can upload the result to the device at once.
 //
 //	cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *instantiateParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The params struct goes in and out: set the flags, and the upload stream if wanted; read result
+// and node after a failure. They are filled on success too (success and no node).
+//
+// Parameters:
+//   - pGraphExec: receives the executable; unchanged or 0 after a failure
+//   - graph: the graph; the same limits as without params, among them one executable at a time for
+//     graphs with allocation, free, conditional or device-updatable nodes
+//   - instantiateParams: flags and upload stream in, result and offending node out; not nil. The
+//     node is a handle of graph, so look at it before the graph goes
+//
+// Ordering: the instantiation is done when the call returns. An upload is only enqueued: into the
+// upload stream, behind its earlier work, 0 being the default stream. A launch in any stream waits
+// for it by itself
+//
+// Capture: as unsafe as without params: [CudaErrorStreamCaptureUnsupported] and a lost capture,
+// except for threads in RELAXED mode. The upload stream must not be capturing
+//
+// From Go: the struct is read and written during the call only, so it may lie in Go memory. Lock
+// the OS thread, a current device is needed. Do not touch the graph from another goroutine
+// meanwhile.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: read the result: [CudaGraphInstantiateInvalidStructure] is a cycle,
+//     [CudaGraphInstantiateNodeOperationNotSupported] a node that a device launch or a conditional
+//     body does not allow, [CudaGraphInstantiateConditionalHandleUnused] a handle that no
+//     conditional node uses, [CudaGraphInstantiateError] with no node a bad argument, such as
+//     unknown flags or the two flags that exclude each other
+//   - [CudaErrorNotSupported]: a second executable of a graph that allows one
+//   - [CudaErrorDeviceUninitialized]: no current context; the result tells nothing then
 //
 // See also [CudaGraphCreate], [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphExecDestroy].
@@ -2456,11 +2899,42 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphUpload calls cudaGraphUpload.
+// CudaGraphUpload brings an executable to the device without running it, so that its first launch
+// is as fast as later ones.
 //
 //	cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Instantiation prepares host data; the device's part is written at the first launch, or here. It
+// pays for large graphs: with 10,000 kernel nodes the first launch kept the host busy for 9.5 ms,
+// later ones and the first one after an upload for 0.06 ms (measured). Memory for allocation nodes
+// is taken now, from what the device caches for graphs.
+//
+// For an executable that is launched from the device ([CudaGraphInstantiateFlagDeviceLaunch]) the
+// upload is required: before the first such launch, and again after every update from the host. The
+// same goes for graphs that update their own device-updatable nodes.
+//
+// Parameters:
+//   - graphExec: the executable
+//   - stream: the stream in which the upload happens; any stream of the device, it need not be the
+//     one of the launch
+//
+// Ordering: asynchronous: behind the stream's earlier work and behind earlier launches and uploads
+// of the same executable, in whatever stream these are. 0 is the default stream, legacy or per
+// thread as the variant says; 1 and 2 name them explicitly
+//
+// Capture: refused on a capturing stream in every mode: [CudaErrorStreamCaptureUnsupported], and
+// the capture is lost. On another stream it is harmless, whoever captures
+//
+// From Go: returns at once; no memory of the program is used. With a stream that the program
+// created any thread will do, the default streams need the right current device and
+// runtime.LockOSThread. The executable needs a lock of its own: no launch, update or destroy from
+// another goroutine at the same moment.
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: not enough device memory for the graph or for its allocation
+//     nodes; trim with [CudaDeviceGraphMemTrim] and try again
+//   - [CudaErrorInvalidValue]: the executable was destroyed, or is nil
+//   - [CudaErrorDeviceUninitialized]: the stream is 0, 1 or 2 and no context is current
 //
 // See also [CudaGraphInstantiate], [CudaGraphLaunch], [CudaGraphExecDestroy].
 //
@@ -2478,16 +2952,62 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphLaunch calls cudaGraphLaunch.
+// CudaGraphLaunch enqueues one run of an executable in a stream.
 //
 //	cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// For the stream the run is one piece of work: it starts when everything before it is done, and
+// what is enqueued later waits until all its nodes are done. Inside, only the edges order: nodes
+// without a path between them may run at the same time, on hardware queues of the driver's
+// choosing. The stream does not lend its identity otherwise: nodes run in the context they were
+// made for, and host nodes run on the driver's thread for host functions.
+//
+// Runs of the same executable never overlap: a launch waits for the previous launch also when that
+// one is in another stream (measured). For overlap instantiate the graph several times. The
+// priority is the stream's, unless [CudaGraphInstantiateFlagUseNodePriority] was given.
+//
+// A launch costs the host a few microseconds, and hardly more for a thousand nodes; the first one
+// uploads as well, see [CudaGraphUpload].
+//
+// Parameters:
+//   - graphExec: the executable
+//   - stream: where to enqueue it
+//
+// Ordering: asynchronous. 0 is the legacy default stream, or the thread's own in the variant for
+// it; 1 and 2 say it explicitly. A graph on the legacy stream waits for earlier work of all
+// blocking streams of the context, and they wait for it (measured), just as with a kernel. Each run
+// also waits for the executable's previous run, wherever that is
+//
+// Capture: a launch into a capturing stream is not recorded as a child graph, as is often believed:
+// it fails with [CudaErrorStreamCaptureUnsupported] in every mode and the capture is lost; add a
+// child graph node with [cuGraphAddChildGraphNode] instead. On a stream that does not capture it is
+// allowed even while others capture in GLOBAL mode, except on the legacy stream while a blocking
+// stream captures: [CudaErrorStreamCaptureImplicit] and a lost capture
+//
+// From Go: returns before the work runs, but blocks its OS thread when about a thousand launches
+// are queued (measured: the 1022nd waited for a place). Everything that nodes point to (device and
+// pinned memory, the cgo.Handle of a host node) must live until the run is done: the call keeps
+// nothing alive. Two goroutines must not launch the same executable at the same moment: lock it.
+// With streams of the program no current context is needed.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the executable is nil or was destroyed; or it has allocation nodes,
+//     the memory of its previous run has not been freed, and it was made without
+//     [CudaGraphInstantiateFlagAutoFreeOnLaunch]. In the latter case free the memory, then launch
+//     again
+//   - [CudaErrorMemoryAllocation]: the allocation nodes or the upload do not fit; nothing was
+//     enqueued
+//   - [CudaErrorDeviceUninitialized]: one of the default streams and no current context
+//   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
+//   - [CudaErrorLaunchFailure]: or another sticky code: earlier work failed, not this launch.
+//     Errors of the graph's own nodes come from later calls too
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphExecDestroy].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuGraphAddChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddChildGraphNode
 func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t

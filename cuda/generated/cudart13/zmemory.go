@@ -29,18 +29,53 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 	return status(args.ret)
 }
 
-// CudaMalloc calls cudaMalloc.
+// CudaMalloc allocates device memory on the calling thread's current device and gives its address.
 //
 //	cudaError_t cudaMalloc(void **devPtr, size_t size)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], [CudaErrorExternalDevice], or
-// the error of earlier work.
+// The address begins at a multiple of 256 bytes at least and is unique among the GPUs and the host
+// of the process, so a pointer alone tells where it leads ([cuPointerGetAttribute] in the driver
+// API). The content is whatever was there before; nothing is cleared. Large blocks are made of 2
+// MiB pages, small ones share a page, and reading past the end of a small block is therefore rarely
+// caught. The memory lives until it is freed or the device is reset.
+//
+// If there is not enough room, the driver first takes back what memory pools of the device hold
+// without using it (measured). It does not move or evict other memory.
+//
+// Parameters:
+//   - devPtr: receives the address, which the host cannot follow
+//   - size: bytes; 0 succeeds and gives nil
+//
+// Ordering: usable by every stream as soon as the call returns. It does not wait for running work
+// (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
+// behind a slow host function an allocation and its release took 350 ms. [cuMemAllocAsync] is
+// cheaper by far for memory that comes and goes.
+//
+// Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
+// thread of default mode while a capture in GLOBAL mode is open anywhere, gets
+// [CudaErrorStreamCaptureUnsupported], and the capture is lost.
+//
+// From Go: the current device belongs to the OS thread; use a locked goroutine, or another one may
+// find the thread with a device that it does not expect. Hold the pointer as long as it is needed
+// and free it exactly once. No finalizer does so, and memory that is only forgotten is lost until
+// the process ends.
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: not enough memory in one piece. The call may be made again once
+//     something was freed; Go's garbage collector knows nothing of device memory and frees none
+//   - [CudaErrorInvalidValue]: devPtr is nil
+//   - [CudaErrorDeviceUninitialized]: the device could not be initialised for this thread
+//
+// Also [CudaErrorExternalDevice], or the error of earlier work.
 //
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
 // [CudaMalloc3DArray].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
+// [cuPointerGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuPointerGetAttribute
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -77,16 +112,38 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	return status(args.ret)
 }
 
-// CudaMallocPitch calls cudaMallocPitch.
+// CudaMallocPitch allocates device memory for a picture, rows padded so that each one starts well
+// aligned.
 //
 //	cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// It is [cuMemAllocPitch] without the choice of an element size. The pitch that it gives, in bytes,
+// takes the place of the width in all address arithmetic and in [CudaMemcpy2D].
+//
+// Parameters:
+//   - devPtr: receives the address of the first row, or nil where width or height is 0
+//   - pitch: receives the distance of two rows in bytes
+//   - width: bytes of a row that are used
+//   - height: rows
+//
+// Ordering: done when it returns; every stream may use the memory.
+//
+// Capture: like [CudaMalloc], it fails while captures are open that forbid it, and ruins them.
+//
+// From Go: the memory is on the device selected for this OS thread: lock the goroutine. Free it by
+// [CudaFree].
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: height times the padded row is not free in one piece
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMalloc], [CudaFree], [CudaMallocArray], [CudaFreeArray].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMemAllocPitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocPitch
 func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -126,17 +183,48 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 	return status(args.ret)
 }
 
-// CudaFree calls cudaFree.
+// CudaFree gives memory back that came from cudaMalloc, cudaMallocPitch, cudaMalloc3D,
+// cudaMallocManaged or a pool.
 //
 //	cudaError_t cudaFree(void *devPtr)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// For ordinary and managed memory the call first waits until the context's work is done, also work
+// of streams that have nothing to do with the memory and of non-blocking ones (measured). A busy
+// program that frees this way serialises itself; [cuMemFreeAsync] does not.
+//
+// Memory of a pool ([cuMemAllocAsync]) is taken at its word: measured, the call returns at once
+// while kernels are still running, and the block may be handed out again. Synchronize with its
+// users first, or free it in stream order.
+//
+// Parameters:
+//   - devPtr: the address that the allocation gave, not one inside the block; nil is accepted and
+//     does nothing
+//
+// Ordering: synchronous. When it returns, no work of the context still uses the memory, pools
+// excepted.
+//
+// Capture: never recorded. It breaks a capture that another thread has open in GLOBAL mode, with
+// [CudaErrorStreamCaptureUnsupported]. Freeing what a captured graph uses is not noticed: the next
+// replay faults.
+//
+// From Go: works on every thread. It can block for as long as the device is busy, and the OS thread
+// with it: do not call it from a finalizer or a cleanup, of which Go runs one at a time.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not the beginning of a live allocation of this kind: an inner
+//     address, one that was freed already, or host memory, for which there is [cuMemFreeHost]
+//   - [CudaErrorIllegalAddress]: earlier work crashed, and this call only reports it. The process
+//     cannot use CUDA any more; the memory is gone with it
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocManaged], [CudaMallocArray],
 // [CudaFreeArray], [CudaMallocAsync], [CudaMallocFromPoolAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
+// [cuMemFreeAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeAsync
+// [cuMemFreeHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeHost
 func CudaFree(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -336,11 +424,30 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaMalloc3D calls cudaMalloc3D.
+// CudaMalloc3D allocates device memory for a box of bytes, padded as hardware prefers, and
+// describes it in one struct.
 //
 //	cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent extent)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// The struct is what [CudaMemcpy3D] and [CudaMemset3D] take. Rows are pitch bytes apart, slices
+// pitch times height. Use it for volumes that kernels address themselves; what textures filter
+// belongs into an array of [CudaMalloc3DArray].
+//
+// Parameters:
+//   - pitchedDevPtr: receives address and pitch, and width and height as they were asked for
+//   - extent: width in bytes, height in rows, depth in slices; a 0 anywhere gives a nil address
+//
+// Ordering: usable by all streams at once.
+//
+// Capture: forbidden where [CudaMalloc] is.
+//
+// From Go: pass the extent by value. The address inside the struct is freed by [CudaFree]; the
+// struct itself is ordinary Go memory.
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: the padded box does not fit
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMallocPitch], [CudaFree], [CudaMemcpy3D], [CudaMemset3D], [CudaMalloc3DArray],
 // [CudaMallocArray], [CudaFreeArray].
@@ -432,7 +539,8 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 	return status(args.ret)
 }
 
-// CudaMemcpy3D_ptds calls cudaMemcpy3D_ptds.
+// CudaMemcpy3D_ptds copies a box: width, height and depth, between linear memory and arrays in any
+// combination.
 //
 //	cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p)
 //
@@ -452,7 +560,7 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DPeer_ptds calls cudaMemcpy3DPeer_ptds.
+// CudaMemcpy3DPeer_ptds copies a box between the memories of two devices.
 //
 //	cudaError_t cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p)
 //
@@ -472,7 +580,7 @@ func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DAsync_ptsz calls cudaMemcpy3DAsync_ptsz.
+// CudaMemcpy3DAsync_ptsz enqueues the copy of a box in a stream.
 //
 //	cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
 //
@@ -493,7 +601,7 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DPeerAsync_ptsz calls cudaMemcpy3DPeerAsync_ptsz.
+// CudaMemcpy3DPeerAsync_ptsz enqueues the copy of a box between two devices.
 //
 //	cudaError_t cudaMemcpy3DPeerAsync_ptsz(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream)
 //
@@ -514,11 +622,35 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 	return status(args.ret)
 }
 
-// CudaMemGetInfo calls cudaMemGetInfo.
+// CudaMemGetInfo tells how much memory of the calling thread's current device is free, and how much
+// it has.
 //
 //	cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorLaunchFailure], or the error of earlier work.
+// Both numbers are bytes of the whole device, shared by all processes, so the free amount changes
+// without this program doing anything, and an allocation of that size may still fail: memory is
+// handed out in large pages, and one request needs room of its own. What a memory pool keeps in
+// reserve counts as used here although the pool would give it up. On a GPU with multi-instance
+// partitions the numbers are those of the partition.
+//
+// Parameters:
+//   - free: receives the free bytes. The driver accepts nil
+//   - total: receives the bytes that there are; what the driver itself needs is taken off
+//
+// Ordering: waits for nothing that runs on the device and is not ordered with any stream; the
+// answer describes the moment of the call.
+//
+// Capture: harmless: measured, it does not disturb a capture of another thread, GLOBAL mode
+// included.
+//
+// From Go: the answer is about the device that is selected for the OS thread, so call it on a
+// goroutine that is locked to its thread and has chosen the device there. Do not use it to decide
+// how much may be allocated; allocate and look at the error.
+//
+// Errors:
+//   - [CudaErrorDeviceUninitialized]: the device could not be initialised for this thread
+//
+// Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], or the error of earlier work.
 //
 // See also, in the driver API, [cuMemGetInfo].
 //
@@ -685,7 +817,8 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 	return status(args.ret)
 }
 
-// CudaMemcpy_ptds calls cudaMemcpy_ptds.
+// CudaMemcpy_ptds copies bytes between host and device, or within either, and waits where the host
+// is involved.
 //
 //	cudaError_t cudaMemcpy_ptds(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
@@ -708,11 +841,34 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 	return status(args.ret)
 }
 
-// CudaMemcpyPeer calls cudaMemcpyPeer.
+// CudaMemcpyPeer copies from the memory of one device to that of another.
 //
 //	cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+// Where all addresses are unique, as on every 64-bit system, [CudaMemcpy] does the same and asks
+// for less. The copy is direct if peer access is enabled, otherwise the driver sends it through
+// host memory.
+//
+// Parameters:
+//   - dst: where to
+//   - dstDevice: the ordinal of the device to which that memory belongs
+//   - src: where from
+//   - srcDevice: the ordinal of the device of the source
+//   - count: bytes
+//
+// Ordering: starts after all earlier work of both devices and finishes before their later work
+// begins; the host does not wait for it, except where the detour through host memory makes it.
+//
+// Capture: runs on the legacy stream, so it is fatal to the capture of a blocking stream.
+//
+// From Go: nothing needs to be pinned. The two devices are arguments, and the thread's current one
+// does not matter to where the bytes go.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an address that is not of the device named with it
+//   - [CudaErrorDeviceUninitialized]: a device could not be initialised
+//
+// Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpyAsync], [CudaMemcpyPeerAsync], [CudaMemcpy3DPeerAsync]; in the
 // driver API [cuMemcpyPeer].
@@ -736,7 +892,8 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 	return status(args.ret)
 }
 
-// CudaMemcpy2D_ptds calls cudaMemcpy2D_ptds.
+// CudaMemcpy2D_ptds copies rows between two places with different distances between rows, and waits
+// where the host takes part.
 //
 //	cudaError_t cudaMemcpy2D_ptds(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
@@ -762,7 +919,7 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 	return status(args.ret)
 }
 
-// CudaMemcpy2DToArray_ptds calls cudaMemcpy2DToArray_ptds.
+// CudaMemcpy2DToArray_ptds copies rows of linear memory into a rectangle of an array.
 //
 //	cudaError_t cudaMemcpy2DToArray_ptds(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
@@ -789,7 +946,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 	return status(args.ret)
 }
 
-// CudaMemcpy2DFromArray_ptds calls cudaMemcpy2DFromArray_ptds.
+// CudaMemcpy2DFromArray_ptds copies a rectangle of an array into rows of linear memory.
 //
 //	cudaError_t cudaMemcpy2DFromArray_ptds(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
@@ -816,7 +973,8 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 	return status(args.ret)
 }
 
-// CudaMemcpy2DArrayToArray_ptds calls cudaMemcpy2DArrayToArray_ptds.
+// CudaMemcpy2DArrayToArray_ptds copies a rectangle from one array to another of the same element
+// size.
 //
 //	cudaError_t cudaMemcpy2DArrayToArray_ptds(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
@@ -844,7 +1002,8 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 	return status(args.ret)
 }
 
-// CudaMemcpyToSymbol_ptds calls cudaMemcpyToSymbol_ptds.
+// CudaMemcpyToSymbol_ptds copies into a __device__ or __constant__ variable that was compiled into
+// this program by nvcc.
 //
 //	cudaError_t cudaMemcpyToSymbol_ptds(const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
@@ -868,7 +1027,8 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 	return status(args.ret)
 }
 
-// CudaMemcpyFromSymbol_ptds calls cudaMemcpyFromSymbol_ptds.
+// CudaMemcpyFromSymbol_ptds copies out of a __device__ or __constant__ variable of this program's
+// nvcc-compiled code.
 //
 //	cudaError_t cudaMemcpyFromSymbol_ptds(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
@@ -892,7 +1052,8 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 	return status(args.ret)
 }
 
-// CudaMemcpyAsync_ptsz calls cudaMemcpyAsync_ptsz.
+// CudaMemcpyAsync_ptsz enqueues a copy in a stream; the direction is given, or found from the
+// addresses.
 //
 //	cudaError_t cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -916,11 +1077,33 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 	return status(args.ret)
 }
 
-// CudaMemcpyPeerAsync calls cudaMemcpyPeerAsync.
+// CudaMemcpyPeerAsync enqueues a copy from one device's memory to another's.
 //
 //	cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+// The stream may be of either side; one on the source's device usually is faster. It is the old
+// form of [CudaMemcpyAsync], which needs no ordinals and can be captured.
+//
+// Parameters:
+//   - dst: where to
+//   - dstDevice: the device that owns it
+//   - src: where from
+//   - srcDevice: the device that owns that
+//   - count: bytes
+//   - stream: the stream
+//
+// Ordering: with the stream only. The other side's streams have to be told by an event.
+//
+// Capture: refused, and the capture is lost (measured with source and destination in one context).
+//
+// From Go: asynchronous as soon as both ends are device memory: keep both until the stream has
+// passed.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: address and device do not belong together
+//   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
+//
+// Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync]; in the
 // driver API [cuMemcpyPeerAsync].
@@ -945,7 +1128,8 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 	return status(args.ret)
 }
 
-// CudaMemcpyBatchAsync_ptsz calls cudaMemcpyBatchAsync_ptsz.
+// CudaMemcpyBatchAsync_ptsz enqueues many copies by one call, each with attributes, as one piece of
+// work in a stream.
 //
 //	cudaError_t cudaMemcpyBatchAsync_ptsz(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count, struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream)
 //
@@ -972,7 +1156,7 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 	return status(args.ret)
 }
 
-// CudaMemcpy3DBatchAsync_ptsz calls cudaMemcpy3DBatchAsync_ptsz.
+// CudaMemcpy3DBatchAsync_ptsz enqueues many copies of boxes by one call, pointers and arrays mixed.
 //
 //	cudaError_t cudaMemcpy3DBatchAsync_ptsz(size_t numOps, struct cudaMemcpy3DBatchOp *opList, unsigned long long flags, cudaStream_t stream)
 //
@@ -995,7 +1179,8 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fla
 	return status(args.ret)
 }
 
-// CudaMemcpyWithAttributesAsync_ptsz calls cudaMemcpyWithAttributesAsync_ptsz.
+// CudaMemcpyWithAttributesAsync_ptsz enqueues one copy with the attributes that a batch gives its
+// copies.
 //
 //	cudaError_t cudaMemcpyWithAttributesAsync_ptsz(void *dst, const void *src, size_t size, struct cudaMemcpyAttributes *attr, cudaStream_t stream)
 //
@@ -1019,7 +1204,8 @@ func CudaMemcpyWithAttributesAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, 
 	return status(args.ret)
 }
 
-// CudaMemcpy3DWithAttributesAsync_ptsz calls cudaMemcpy3DWithAttributesAsync_ptsz.
+// CudaMemcpy3DWithAttributesAsync_ptsz enqueues one copy of a box in the form in which a batch
+// describes it.
 //
 //	cudaError_t cudaMemcpy3DWithAttributesAsync_ptsz(struct cudaMemcpy3DBatchOp *op, unsigned long long flags, cudaStream_t stream)
 //
@@ -1041,7 +1227,7 @@ func CudaMemcpy3DWithAttributesAsync_ptsz(op *CudaMemcpy3DBatchOp, flags uint64,
 	return status(args.ret)
 }
 
-// CudaMemcpy2DAsync_ptsz calls cudaMemcpy2DAsync_ptsz.
+// CudaMemcpy2DAsync_ptsz enqueues a copy of rows between two pitches in a stream.
 //
 //	cudaError_t cudaMemcpy2DAsync_ptsz(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1068,7 +1254,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 	return status(args.ret)
 }
 
-// CudaMemcpy2DToArrayAsync_ptsz calls cudaMemcpy2DToArrayAsync_ptsz.
+// CudaMemcpy2DToArrayAsync_ptsz enqueues the copy of rows into a rectangle of an array.
 //
 //	cudaError_t cudaMemcpy2DToArrayAsync_ptsz(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1096,7 +1282,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 	return status(args.ret)
 }
 
-// CudaMemcpy2DFromArrayAsync_ptsz calls cudaMemcpy2DFromArrayAsync_ptsz.
+// CudaMemcpy2DFromArrayAsync_ptsz enqueues the copy of a rectangle of an array to linear memory.
 //
 //	cudaError_t cudaMemcpy2DFromArrayAsync_ptsz(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1124,7 +1310,8 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 	return status(args.ret)
 }
 
-// CudaMemcpyToSymbolAsync_ptsz calls cudaMemcpyToSymbolAsync_ptsz.
+// CudaMemcpyToSymbolAsync_ptsz enqueues a copy into a variable of nvcc-compiled code of this
+// program.
 //
 //	cudaError_t cudaMemcpyToSymbolAsync_ptsz(const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1149,7 +1336,7 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 	return status(args.ret)
 }
 
-// CudaMemcpyFromSymbolAsync_ptsz calls cudaMemcpyFromSymbolAsync_ptsz.
+// CudaMemcpyFromSymbolAsync_ptsz enqueues a copy out of a variable of nvcc-compiled code.
 //
 //	cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1313,12 +1500,23 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 	return status(args.ret)
 }
 
-// CudaGetSymbolAddress calls cudaGetSymbolAddress.
+// CudaGetSymbolAddress finds the device address of a variable that nvcc compiled into this program.
 //
 //	cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)
 //
-// Returns nil, [CudaErrorInvalidSymbol], [CudaErrorNoKernelImageForDevice], or the error of earlier
-// work.
+// The address is that of the current device's copy: each device has its own.
+//
+// Parameters:
+//   - devPtr: receives the address
+//   - symbol: the variable's host-side stand-in, not its name
+//
+// From Go: for code that is loaded at run time, as Go programs do, [CudaLibraryGetGlobal] takes the
+// name.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: nothing is registered there
+//
+// Also [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -1334,12 +1532,20 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaGetSymbolSize calls cudaGetSymbolSize.
+// CudaGetSymbolSize tells how many bytes a variable has that nvcc compiled into this program.
 //
 //	cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
 //
-// Returns nil, [CudaErrorInvalidSymbol], [CudaErrorNoKernelImageForDevice], or the error of earlier
-// work.
+// Parameters:
+//   - size: receives the bytes, without padding behind the variable
+//   - symbol: the host-side stand-in
+//
+// From Go: [CudaLibraryGetGlobal] gives address and size of a variable by its name.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: symbol is no stand-in of this program
+//
+// Also [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -1565,12 +1771,35 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 	return status(args.ret)
 }
 
-// CudaMemcpy calls cudaMemcpy.
+// CudaMemcpy copies bytes between host and device, or within either, and waits where the host is
+// involved.
 //
 //	cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
-// work.
+// With [CudaMemcpyDefault] the addresses decide the direction. That is the safe choice, the other
+// kinds are left from times before addresses were unique. The ranges must not overlap.
+//
+// Parameters:
+//   - dst: where to: device memory, pinned or ordinary host memory
+//   - src: where from
+//   - count: bytes; with 0 nothing happens
+//   - kind: the direction as seen from the host, or [CudaMemcpyDefault]
+//
+// Ordering: as the work of the legacy default stream; in the _ptds function, of the thread's own
+// stream. From host memory that is not pinned it returns once the bytes are read, to the host once
+// they have arrived; device to device it comes back while the copy waits its turn.
+//
+// Capture: executed at once and never recorded, unless a blocking stream of the device captures:
+// then it fails and takes the capture with it.
+//
+// From Go: unsafe.SliceData(b) may be passed as it is, the slice stays in place during the call.
+// The device is the one selected on this OS thread: with several devices lock the goroutine,
+// because a device-to-device copy runs on that device's default stream.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: leaves an allocation, or a kind that the addresses contradict
+//   - [CudaErrorInvalidMemcpyDirection]: kind is none of the enumerators
+//   - [CudaErrorStreamCaptureImplicit]: a blocking stream of the device is capturing
 //
 // See also [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -1599,13 +1828,33 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 	return status(args.ret)
 }
 
-// CudaMemcpyToSymbol calls cudaMemcpyToSymbol.
+// CudaMemcpyToSymbol copies into a __device__ or __constant__ variable that was compiled into this
+// program by nvcc.
 //
 //	cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidSymbol],
-// [CudaErrorInvalidMemcpyDirection], [CudaErrorNoKernelImageForDevice], or the error of earlier
-// work.
+// Parameters:
+//   - symbol: address of the host-side stand-in that nvcc makes for the variable; not its name,
+//     which only releases before 5.0 took
+//   - src: where from
+//   - count: bytes
+//   - offset: bytes into the variable
+//   - kind: host to device, device to device, or [CudaMemcpyDefault]
+//
+// Ordering: on the default stream, which waits for the blocking streams: kernels that still read
+// the variable there finish first.
+//
+// Capture: not recorded, and the death of a blocking stream's capture.
+//
+// From Go: a Go program has no such stand-ins; only linked C++ code compiled by nvcc could hand one
+// out. Ask [CudaLibraryGetGlobal], or cuModuleGetGlobal of the driver API, for the variable's
+// address and copy there by [CudaMemcpy].
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: nothing is registered under that address
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
+// [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -1633,13 +1882,30 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 	return status(args.ret)
 }
 
-// CudaMemcpyFromSymbol calls cudaMemcpyFromSymbol.
+// CudaMemcpyFromSymbol copies out of a __device__ or __constant__ variable of this program's
+// nvcc-compiled code.
 //
 //	cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidSymbol],
-// [CudaErrorInvalidMemcpyDirection], [CudaErrorNoKernelImageForDevice], or the error of earlier
-// work.
+// Parameters:
+//   - dst: where to
+//   - symbol: the variable's host-side stand-in
+//   - count: bytes
+//   - offset: first byte of the variable to copy
+//   - kind: device to host, device to device, or [CudaMemcpyDefault]
+//
+// Ordering: default stream, after all blocking streams; to the host it is complete on return.
+//
+// Capture: happens immediately; not allowed while a blocking stream captures.
+//
+// From Go: useful only beside C++ code that was linked in. [CudaMemcpy] from an address that
+// [CudaLibraryGetGlobal] gave does the same for code loaded at run time.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: no such variable is registered
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
+// [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -1667,12 +1933,32 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 	return status(args.ret)
 }
 
-// CudaMemcpy2D calls cudaMemcpy2D.
+// CudaMemcpy2D copies rows between two places with different distances between rows, and waits
+// where the host takes part.
 //
 //	cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidPitchValue],
-// [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// Parameters:
+//   - dst: first row of the destination
+//   - dpitch: bytes from one destination row to the next, at least width
+//   - src: first row of the source
+//   - spitch: bytes from one source row to the next, at least width
+//   - width: bytes of a row that are copied
+//   - height: rows; with a width or height of 0 nothing is done
+//   - kind: direction, or [CudaMemcpyDefault]
+//
+// Ordering: on the default stream, like [CudaMemcpy], which is the same for one row.
+//
+// Capture: takes place at once; kills the capture of a blocking stream of the device.
+//
+// From Go: a [][]T is not a picture; use one slice and a pitch. Slices may be passed, the call
+// keeps nothing.
+//
+// Errors:
+//   - [CudaErrorInvalidPitchValue]: a pitch smaller than width or larger than [CudaDevAttrMaxPitch]
+//   - [CudaErrorInvalidValue]: the last row leaves its allocation
+//
+// Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -1702,12 +1988,31 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 	return status(args.ret)
 }
 
-// CudaMemcpy2DToArray calls cudaMemcpy2DToArray.
+// CudaMemcpy2DToArray copies rows of linear memory into a rectangle of an array.
 //
 //	cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidPitchValue],
-// [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// Parameters:
+//   - dst: the array
+//   - wOffset: where the rectangle begins in a row, in bytes
+//   - hOffset: its first row
+//   - src: first row of the source
+//   - spitch: distance of its rows in bytes
+//   - width: bytes of a row, a multiple of the element size
+//   - height: rows
+//   - kind: where src lies: host to device, device to device, or [CudaMemcpyDefault]
+//
+// Ordering: default stream; done with host memory when it returns.
+//
+// Capture: none of it is recorded, and a blocking stream's capture does not survive it.
+//
+// From Go: offsets in bytes, not elements, are the usual mistake. src may be a slice's data.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the rectangle is not inside the array
+//   - [CudaErrorInvalidPitchValue]: spitch is less than width
+//
+// Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -1737,12 +2042,31 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 	return status(args.ret)
 }
 
-// CudaMemcpy2DFromArray calls cudaMemcpy2DFromArray.
+// CudaMemcpy2DFromArray copies a rectangle of an array into rows of linear memory.
 //
 //	cudaError_t cudaMemcpy2DFromArray(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidPitchValue],
-// [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// Parameters:
+//   - dst: first row of the destination
+//   - dpitch: distance of its rows in bytes
+//   - src: the array
+//   - wOffset: where the rectangle begins in a row of the array, in bytes
+//   - hOffset: its first row
+//   - width: bytes of a row
+//   - height: rows
+//   - kind: device to host, device to device, or [CudaMemcpyDefault]
+//
+// Ordering: on the default stream; to the host it returns when the picture is complete.
+//
+// Capture: unrecorded; an error and the end of the capture while a blocking stream captures.
+//
+// From Go: waits on the OS thread for all blocking streams of the device before it begins.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the array has no such rectangle
+//   - [CudaErrorInvalidPitchValue]: dpitch is less than width
+//
+// Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -1772,12 +2096,31 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 	return status(args.ret)
 }
 
-// CudaMemcpy2DArrayToArray calls cudaMemcpy2DArrayToArray.
+// CudaMemcpy2DArrayToArray copies a rectangle from one array to another of the same element size.
 //
 //	cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
-// work.
+// Parameters:
+//   - dst: the array to write
+//   - wOffsetDst: beginning of the rectangle there, in bytes from the row's start
+//   - hOffsetDst: first row there
+//   - src: the array to read
+//   - wOffsetSrc: beginning of the rectangle here, in bytes
+//   - hOffsetSrc: first row here
+//   - width: bytes of a row
+//   - height: rows
+//   - kind: [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
+//
+// Ordering: enqueued on the default stream without waiting for it.
+//
+// Capture: no node is made. For one there is [CudaMemcpy3DAsync], which takes arrays at both ends.
+//
+// From Go: neither array may be freed before the device was synchronized.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a rectangle leaves its array, or the elements differ in size
+//
+// Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -1808,12 +2151,33 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 	return status(args.ret)
 }
 
-// CudaMemcpy3D calls cudaMemcpy3D.
+// CudaMemcpy3D copies a box: width, height and depth, between linear memory and arrays in any
+// combination.
 //
 //	cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidPitchValue],
-// [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// The width of the extent is in elements if an array takes part, and in bytes otherwise, and so is
+// the x of a position. Linear memory is described by pitch and height, from which the distance of
+// two slices follows. Layers of layered arrays and faces of cube maps count as slices.
+//
+// Parameters:
+//   - p: describes the copy; clear it before filling it in, unused members must be 0
+//
+// Ordering: synchronous where the host takes part, otherwise only enqueued, on the legacy default
+// stream or the thread's own.
+//
+// Capture: not recorded, see [CudaMemcpy3DAsync]; ruins captures of blocking streams.
+//
+// From Go: Go memory that the struct points to has to be pinned during the call (runtime.Pinner),
+// since it is reached through a pointer inside the argument. The device is that of the thread.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: both or none of array and pointer are given for an end, a pitch is
+//     shorter than a row, or the box leaves its memory
+//   - [CudaErrorStreamCaptureImplicit]: a blocking stream captures
+//
+// Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
+// work.
 //
 // See also [CudaMalloc3D], [CudaMalloc3DArray], [CudaMemset3D], [CudaMemcpy3DAsync], [CudaMemcpy],
 // [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
@@ -1836,12 +2200,27 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DPeer calls cudaMemcpy3DPeer.
+// CudaMemcpy3DPeer copies a box between the memories of two devices.
 //
 //	cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or
-// the error of earlier work.
+// It is the three-dimensional [CudaMemcpyPeer]. With unique addresses it is needed only for arrays,
+// whose handles do not tell the driver the device in the way an address does.
+//
+// Parameters:
+//   - p: describes both ends, each with its device
+//
+// Ordering: behind all earlier work of both sides, and before what they get later. It returns
+// without waiting if neither end is on the host.
+//
+// Capture: an operation of the legacy default stream, with the usual danger to captures.
+//
+// From Go: pin host memory named in the struct for the call.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an end does not belong to the device given for it
+//
+// Also [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync],
 // [CudaMemcpy3DPeerAsync]; in the driver API [cuMemcpy3DPeer].
@@ -1861,11 +2240,46 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 	return status(args.ret)
 }
 
-// CudaMemcpyBatchAsync calls cudaMemcpyBatchAsync.
+// CudaMemcpyBatchAsync enqueues many copies by one call, each with attributes, as one piece of work
+// in a stream.
 //
 //	cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count, struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The copies of a batch have no order among themselves and may overlap in time, so none may depend
+// on another. It saves the cost of many calls and lets the driver spread small copies over several
+// engines. Entry k of attrs is for the copies from attrsIdxs k up to the next entry's index; the
+// first index is 0 and they increase. A stream is obligatory: 0 and the legacy handle are refused,
+// [CudaStreamPerThread] is accepted (measured).
+//
+// Parameters:
+//   - dsts: destinations, count of them
+//   - srcs: sources, count of them
+//   - sizes: bytes of each copy; measured, a single 0 makes the whole call fail
+//   - count: number of copies, at least 1
+//   - attrs: attributes, numAttrs of them; each needs a valid source order
+//   - attrsIdxs: index of the first copy that the entry of attrs is for
+//   - numAttrs: entries of attrs and attrsIdxs, from 1 to count
+//   - stream: the stream, not the legacy default stream
+//
+// Ordering: the batch as a whole takes its place in the stream: it starts after what was there and
+// later work waits for all of its copies. One exception is by request:
+// [CudaMemcpySrcAccessOrderAny] and [CudaMemcpySrcAccessOrderDuringApiCall] let the sources be read
+// before their turn.
+//
+// Capture: a driver of CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5 on
+// there is a node type for it.
+//
+// From Go: the arrays are read during the call and may be Go memory. Do not rely on the source
+// order "during the call" for Go memory: measured, sources of 128 KiB and more that were not pinned
+// were still read after the call had returned, and wrong bytes arrived. Pin the sources until the
+// stream has done the batch, or use pinned memory; pointers inside the arrays need a runtime.Pinner
+// in any case.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an attribute without source order, a stream that is not allowed, a
+//     bad range, a size or a count of 0; nothing was enqueued then
+//   - [CudaErrorStreamCaptureUnsupported]: the stream captures and the driver has no nodes for
+//     batches
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -1887,11 +2301,33 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 	return status(args.ret)
 }
 
-// CudaMemcpy3DBatchAsync calls cudaMemcpy3DBatchAsync.
+// CudaMemcpy3DBatchAsync enqueues many copies of boxes by one call, pointers and arrays mixed.
 //
 //	cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList, unsigned long long flags, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Each entry has two operands, an extent in elements and a source order. Between pointers an
+// element is a byte; with an array it is the array's. As in the linear batch there is no order
+// among the entries.
+//
+// Parameters:
+//   - numOps: number of copies
+//   - opList: the copies; a width, height or depth of 0 is not allowed, a flat copy has depth 1
+//   - flags: 0
+//   - stream: the stream; not the legacy default stream
+//
+// Ordering: one piece of work in the stream. Nothing is known of single entries, only of the batch.
+//
+// Capture: refused by a driver of CUDA 13.0 without harm to the capture; make single copies with
+// [CudaMemcpy3DAsync] instead.
+//
+// From Go: opList is read during the call. Its operands are unions: a Go pointer stored in one is
+// invisible to the collector, so pin the memory itself until the stream has passed, whatever the
+// source order says.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an empty extent, rows or layers shorter than the copy, elements of
+//     different size, no source order, or a stream that is not allowed
+//   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -1909,11 +2345,33 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, flags ui
 	return status(args.ret)
 }
 
-// CudaMemcpyWithAttributesAsync calls cudaMemcpyWithAttributesAsync.
+// CudaMemcpyWithAttributesAsync enqueues one copy with the attributes that a batch gives its
+// copies.
 //
 //	cudaError_t cudaMemcpyWithAttributesAsync(void *dst, const void *src, size_t size, struct cudaMemcpyAttributes *attr, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The attributes say when the source may be read, where managed memory is likely to be, and whether
+// the copy should keep off the multiprocessors.
+//
+// Parameters:
+//   - dst: where to
+//   - src: where from
+//   - size: bytes
+//   - attr: the attributes, with a valid source order; read during the call
+//   - stream: the stream
+//
+// Ordering: in the stream, apart from early reads of the source that the attributes allow.
+//
+// Capture: not measured; [CudaMemcpy3DAsync] and the plain asynchronous copies are recorded by
+// every driver.
+//
+// From Go: "during the call" does not free you from pinning: measured, 1 MiB of ordinary memory
+// that was overwritten right after the return arrived wrong. Pin, or use pinned memory, until an
+// event behind the copy is done.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no source order, or a range that leaves its memory
+//   - [CudaErrorInvalidResourceHandle]: the stream is not alive
 //
 // See also [CudaMemcpyBatchAsync].
 //
@@ -1934,11 +2392,27 @@ func CudaMemcpyWithAttributesAsync(dst unsafe.Pointer, src unsafe.Pointer, size 
 	return status(args.ret)
 }
 
-// CudaMemcpy3DWithAttributesAsync calls cudaMemcpy3DWithAttributesAsync.
+// CudaMemcpy3DWithAttributesAsync enqueues one copy of a box in the form in which a batch describes
+// it.
 //
 //	cudaError_t cudaMemcpy3DWithAttributesAsync(struct cudaMemcpy3DBatchOp *op, unsigned long long flags, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - op: the two operands, extent and source order; read during the call
+//   - flags: 0
+//   - stream: the stream
+//
+// Ordering: in stream order, unless the source order allows to read earlier.
+//
+// Capture: not measured; use [CudaMemcpy3DAsync] where a node is wanted.
+//
+// From Go: the operands' pointers lie in unions, out of the collector's sight. Pin Go memory
+// yourself and until the copy is over.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an extent with a 0, elements of unequal size, or an invalid source
+//     order
+//   - [CudaErrorInvalidResourceHandle]: an array or the stream is not alive
 //
 // See also [CudaMemcpy3DBatchAsync].
 //
@@ -2038,12 +2512,35 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 	return status(args.ret)
 }
 
-// CudaMemcpyAsync calls cudaMemcpyAsync.
+// CudaMemcpyAsync enqueues a copy in a stream; the direction is given, or found from the addresses.
 //
 //	cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
-// work.
+// It is asynchronous with pinned memory. From ordinary memory to the device the bytes are staged
+// first and the call may wait for room; to ordinary memory it returns only when they are there;
+// from host to host it waits, too.
+//
+// Parameters:
+//   - dst: where to
+//   - src: where from
+//   - count: bytes
+//   - kind: [CudaMemcpyDefault], or the direction, which the addresses must bear out
+//   - stream: the stream; 0 for the default stream
+//
+// Ordering: like all work of the stream. On the default stream it is ordered with every blocking
+// stream of the device.
+//
+// Capture: makes a copy node. Host memory is accessed at each replay and must live that long.
+//
+// From Go: a pointer into a slice is accepted, but it is seen by Go only until the call returns:
+// keep the slice pinned with runtime.Pinner until the stream is done, or copy from memory of
+// [CudaHostAlloc]. With a stream other than 0 the thread's selected device need not match the
+// stream's.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: wrong range, or a kind that does not fit
+//   - [CudaErrorInvalidMemcpyDirection]: kind is no enumerator
+//   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpy2DAsync],
@@ -2073,13 +2570,31 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 	return status(args.ret)
 }
 
-// CudaMemcpyToSymbolAsync calls cudaMemcpyToSymbolAsync.
+// CudaMemcpyToSymbolAsync enqueues a copy into a variable of nvcc-compiled code of this program.
 //
 //	cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidSymbol],
-// [CudaErrorInvalidMemcpyDirection], [CudaErrorNoKernelImageForDevice], or the error of earlier
-// work.
+// Parameters:
+//   - symbol: its host-side stand-in
+//   - src: where from
+//   - count: bytes
+//   - offset: bytes into the variable
+//   - kind: the direction
+//   - stream: the stream; the variable of the device of this stream is written
+//
+// Ordering: in the stream. Kernels in other streams may see the old, the new or a mixture.
+//
+// Capture: makes a copy node whose source is read at replay.
+//
+// From Go: without stand-ins there is nothing to call it with; copy to the address from
+// [CudaLibraryGetGlobal] by [CudaMemcpyAsync].
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: symbol is not registered
+//   - [CudaErrorInvalidResourceHandle]: there is no such stream
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
+// [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2109,13 +2624,31 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 	return status(args.ret)
 }
 
-// CudaMemcpyFromSymbolAsync calls cudaMemcpyFromSymbolAsync.
+// CudaMemcpyFromSymbolAsync enqueues a copy out of a variable of nvcc-compiled code.
 //
 //	cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidSymbol],
-// [CudaErrorInvalidMemcpyDirection], [CudaErrorNoKernelImageForDevice], or the error of earlier
-// work.
+// Parameters:
+//   - dst: where to
+//   - symbol: host-side stand-in
+//   - count: bytes
+//   - offset: bytes to skip
+//   - kind: the direction
+//   - stream: the stream
+//
+// Ordering: after the earlier kernels of the stream, so it sees what they stored.
+//
+// Capture: a node that writes dst at every replay.
+//
+// From Go: blocks if dst is not pinned memory. Programs in pure Go read by address instead, with
+// [CudaMemcpyAsync].
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: the stand-in is unknown
+//   - [CudaErrorInvalidResourceHandle]: the stream is gone
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
+// [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2145,12 +2678,32 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 	return status(args.ret)
 }
 
-// CudaMemcpy2DAsync calls cudaMemcpy2DAsync.
+// CudaMemcpy2DAsync enqueues a copy of rows between two pitches in a stream.
 //
 //	cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidPitchValue],
-// [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// Parameters:
+//   - dst: first row of the destination
+//   - dpitch: distance of its rows in bytes
+//   - src: first row of the source
+//   - spitch: distance of its rows in bytes
+//   - width: bytes of each row
+//   - height: number of rows
+//   - kind: the direction, or [CudaMemcpyDefault]
+//   - stream: the stream; 0 is the default one
+//
+// Ordering: in the stream. Rows have no order among themselves.
+//
+// Capture: becomes one copy node of two dimensions; host memory is touched at replay.
+//
+// From Go: pinned host memory, or pin the whole slice until the stream is done: to ordinary memory
+// the call blocks and from it the driver stages, but nobody promises it for every system.
+//
+// Errors:
+//   - [CudaErrorInvalidPitchValue]: a pitch is smaller than the row
+//   - [CudaErrorInvalidResourceHandle]: no such stream
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2179,12 +2732,34 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 	return status(args.ret)
 }
 
-// CudaMemcpy2DToArrayAsync calls cudaMemcpy2DToArrayAsync.
+// CudaMemcpy2DToArrayAsync enqueues the copy of rows into a rectangle of an array.
 //
 //	cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidPitchValue],
-// [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// Parameters:
+//   - dst: the array
+//   - wOffset: beginning in the row, in bytes
+//   - hOffset: first row
+//   - src: first row of the source
+//   - spitch: bytes from row to row of the source
+//   - width: bytes of a row
+//   - height: rows
+//   - kind: the direction, [CudaMemcpyDefault] finds it
+//   - stream: the stream
+//
+// Ordering: in stream order; a kernel behind it in the stream samples the new picture.
+//
+// Capture: becomes a copy node that reads src at each replay.
+//
+// From Go: keep src pinned, or in pinned memory, until the stream has taken it; the array must not
+// be freed before either.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: outside of the array
+//   - [CudaErrorInvalidResourceHandle]: stream or array is not alive
+//
+// Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
+// work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2214,12 +2789,34 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 	return status(args.ret)
 }
 
-// CudaMemcpy2DFromArrayAsync calls cudaMemcpy2DFromArrayAsync.
+// CudaMemcpy2DFromArrayAsync enqueues the copy of a rectangle of an array to linear memory.
 //
 //	cudaError_t cudaMemcpy2DFromArrayAsync(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidPitchValue],
-// [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// Parameters:
+//   - dst: first row of the destination
+//   - dpitch: bytes between its rows
+//   - src: the array
+//   - wOffset: bytes to skip in each row
+//   - hOffset: rows to skip
+//   - width: bytes of a row
+//   - height: rows
+//   - kind: the direction, or [CudaMemcpyDefault]
+//   - stream: the stream
+//
+// Ordering: behind the stream's earlier work, so after kernels that wrote the surface there.
+//
+// Capture: a copy node; dst must exist whenever the graph runs.
+//
+// From Go: into Go memory the call blocks until the stream is there, holding its OS thread; into
+// pinned memory it returns at once, and that must be kept.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: more than the array has
+//   - [CudaErrorInvalidResourceHandle]: the stream or the array was destroyed
+//
+// Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
+// work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2249,12 +2846,31 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 	return status(args.ret)
 }
 
-// CudaMemcpy3DAsync calls cudaMemcpy3DAsync.
+// CudaMemcpy3DAsync enqueues the copy of a box in a stream.
 //
 //	cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidPitchValue],
-// [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// One call moves a whole volume with its paddings, which the hardware does in one go; a loop over
+// slices costs a launch each. Host memory that is not pinned makes it block or stage as the linear
+// copies do.
+//
+// Parameters:
+//   - p: describes the copy; only read before the call returns
+//   - stream: the stream; 0 is the default one
+//
+// Ordering: in the order of the stream. Others see the result after an event behind it.
+//
+// Capture: becomes one copy node, to be changed later by [CudaGraphExecMemcpyNodeSetParams].
+//
+// From Go: memory behind the pointers in the struct must stay where it is until the copy is done:
+// pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the struct contradicts itself or the memory
+//   - [CudaErrorInvalidResourceHandle]: no such stream
+//
+// Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
+// work.
 //
 // See also [CudaMalloc3D], [CudaMalloc3DArray], [CudaMemset3D], [CudaMemcpy3D], [CudaMemcpy],
 // [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
@@ -2278,12 +2894,27 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DPeerAsync calls cudaMemcpy3DPeerAsync.
+// CudaMemcpy3DPeerAsync enqueues the copy of a box between two devices.
 //
 //	cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or
-// the error of earlier work.
+// Parameters:
+//   - p: describes the copy; may be reused when the call returns
+//   - stream: the stream to put it in; its device does the work
+//
+// Ordering: ordered with the stream alone; synchronize the other side by events.
+//
+// Capture: not possible: the call fails and the capture is invalidated. [CudaMemcpy3DAsync] can be
+// captured.
+//
+// From Go: as with every asynchronous copy, everything that the struct leads to has to outlive the
+// copy, while the struct itself need not.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the struct does not fit the memory
+//   - [CudaErrorStreamCaptureUnsupported]: the stream captures (measured)
+//
+// Also [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync]; in the driver
 // API [cuMemcpy3DPeerAsync].

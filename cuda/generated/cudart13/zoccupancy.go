@@ -4,18 +4,37 @@ package cudart13
 
 import "unsafe"
 
-// CudaOccupancyMaxActiveBlocksPerMultiprocessor calls
-// cudaOccupancyMaxActiveBlocksPerMultiprocessor.
+// CudaOccupancyMaxActiveBlocksPerMultiprocessor computes how many blocks of a kernel can be
+// resident on one multiprocessor at the same time.
 //
 //	cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, const void *func, int blockSize, size_t dynamicSMemSize)
 //
-// Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue],
-// [CudaErrorUnknown], or the error of earlier work.
+// Times the block size, divided by the threads a multiprocessor can hold, it is the occupancy;
+// times the number of multiprocessors, it is the largest grid of a cooperative launch. It is
+// arithmetic on registers, shared memory and block size: nothing runs. A configuration that cannot
+// be launched is no error but gives 0: measured for blocks of 2048 threads, and for 100000 bytes of
+// dynamic shared memory that the kernel had not been allowed by [cuFuncSetAttribute].
+//
+// Parameters:
+//   - numBlocks: receives the number, 0 if not even one fits
+//   - func_: the host function of a kernel, or a [CudaKernel_t] converted to a pointer
+//   - blockSize: threads in a block, at least 1
+//   - dynamicSMemSize: bytes of dynamic shared memory for each block
+//
+// Capture: it does not disturb a capture (measured).
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: blockSize is 0 or less
+//
+// Also [CudaErrorInvalidDevice], [CudaErrorInvalidDeviceFunction], [CudaErrorUnknown], or the error
+// of earlier work.
 //
 // See also [CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
+//
+// [cuFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetAttribute
 func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsafe.Pointer, blockSize int32, dynamicSMemSize uint64) error {
 	args := &struct {
 		numBlocks       *int32
@@ -30,9 +49,19 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 	return status(args.ret)
 }
 
-// CudaOccupancyAvailableDynamicSMemPerBlock calls cudaOccupancyAvailableDynamicSMemPerBlock.
+// CudaOccupancyAvailableDynamicSMemPerBlock computes how much dynamic shared memory each block may
+// use if a given number of blocks shall still fit on a multiprocessor.
 //
 //	cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func, int numBlocks, int blockSize)
+//
+// The kernel's own limit counts too: measured, 48 KiB as long as [cuFuncSetAttribute] has not
+// raised it, although the multiprocessor had far more for two blocks.
+//
+// Parameters:
+//   - dynamicSmemSize: receives bytes for each block
+//   - func_: the host function of a kernel, or a [CudaKernel_t] converted to a pointer
+//   - numBlocks: blocks that shall fit on a multiprocessor
+//   - blockSize: threads in a block
 //
 // Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue],
 // [CudaErrorUnknown], or the error of earlier work.
@@ -41,6 +70,8 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
+//
+// [cuFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetAttribute
 func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ unsafe.Pointer, numBlocks int32, blockSize int32) error {
 	args := &struct {
 		dynamicSmemSize *uint64
@@ -55,10 +86,22 @@ func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ un
 	return status(args.ret)
 }
 
-// CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags calls
-// cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
+// CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags computes how many blocks of a kernel can
+// be resident on one multiprocessor, and lets the caller say how to treat caching of global memory
+// in L1.
 //
 //	cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, const void *func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
+//
+// That matters on Maxwell alone, where caching could bring the number to 0. On everything later the
+// flag changes nothing.
+//
+// Parameters:
+//   - numBlocks: receives the number, 0 if not even one fits
+//   - func_: the host function of a kernel, or a [CudaKernel_t] converted to a pointer
+//   - blockSize: threads in a block, at least 1
+//   - dynamicSMemSize: bytes of dynamic shared memory for each block
+//   - flags: [CudaOccupancyDefault] or [CudaOccupancyDisableCachingOverride], which answers 0
+//     instead of assuming that caching is off
 //
 // Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue],
 // [CudaErrorUnknown], or the error of earlier work.
@@ -82,9 +125,22 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 	return status(args.ret)
 }
 
-// CudaOccupancyMaxPotentialClusterSize calls cudaOccupancyMaxPotentialClusterSize.
+// CudaOccupancyMaxPotentialClusterSize computes the largest cluster with which a kernel can be
+// launched, in blocks.
 //
 //	cudaError_t cudaOccupancyMaxPotentialClusterSize(int *clusterSize, const void *func, const cudaLaunchConfig_t *launchConfig)
+//
+// Up to 8 is what every device with clusters can do; more (16 on an H100) only if the kernel has
+// been allowed a size that is not portable. A size that was fixed in the code is the answer as it
+// stands.
+//
+// Parameters:
+//   - clusterSize: receives the number of blocks in a cluster
+//   - func_: the host function of a kernel, or a [CudaKernel_t] converted to a pointer
+//   - launchConfig: the launch as planned; its cluster dimensions are not looked at
+//
+// From Go: attributes in the struct are a pointer inside it: keep that memory in C or pinned for
+// the call.
 //
 // Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue], [CudaErrorUnknown], or
 // the error of earlier work.
@@ -106,12 +162,27 @@ func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Point
 	return status(args.ret)
 }
 
-// CudaOccupancyMaxActiveClusters calls cudaOccupancyMaxActiveClusters.
+// CudaOccupancyMaxActiveClusters computes how many clusters of a launch could be resident on the
+// device at the same time.
 //
 //	cudaError_t cudaOccupancyMaxActiveClusters(int *numClusters, const void *func, const cudaLaunchConfig_t *launchConfig)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue],
-// [CudaErrorInvalidClusterSize], [CudaErrorUnknown], or the error of earlier work.
+// Clusters need their blocks within one group of multiprocessors, so the number can be lower than
+// blocks alone suggest; 0 says that the launch cannot work. It is an upper bound that other work on
+// the device may spoil.
+//
+// Parameters:
+//   - numClusters: receives the number
+//   - func_: the host function of a kernel, or a [CudaKernel_t] converted to a pointer
+//   - launchConfig: the launch, with the cluster dimensions unless the code fixes them
+//
+// From Go: the struct's pointer to its attributes must be C memory or pinned for the call.
+//
+// Errors:
+//   - [CudaErrorInvalidClusterSize]: the cluster is larger than the device or the kernel allows
+//
+// Also [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue], [CudaErrorUnknown], or the error
+// of earlier work.
 //
 // See also [CudaFuncGetAttributes].
 //

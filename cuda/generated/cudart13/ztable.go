@@ -833,3 +833,6 @@ var symbols = [...]struct {
 	symCudaGetDriverEntryPoint:                                {"cudaGetDriverEntryPoint", "11.8"},
 	symCudaGetDriverEntryPointByVersion:                       {"cudaGetDriverEntryPointByVersion", "12.5"},
 }
+
+// Functions is how many functions of the library this package binds.
+const Functions = 411

@@ -2,10 +2,20 @@
 
 package cudart13
 
-// CudaDevResourceDesc_t is a handle of CUDA's, cudaDevResourceDesc_t in C; 0 is none.
+// CudaDevResourceDesc_t is a set of resources that was sealed for creating green contexts from it.
+//
+// [cuDevResourceGenerateDesc] makes it. There is no call that frees it: it stays valid until the
+// process ends.
+//
+// [cuDevResourceGenerateDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevResourceGenerateDesc
 type CudaDevResourceDesc_t uintptr
 
-// CudaExecutionContext_t is a handle of CUDA's, cudaExecutionContext_t in C; 0 is none.
+// CudaExecutionContext_t is where the runtime runs work: a device's primary context, or a green
+// context on part of its multiprocessors.
+//
+// The runtime owns the first, [CudaDeviceGetExecutionCtx]; the second comes from
+// [CudaGreenCtxCreate] and ends with [CudaExecutionCtxDestroy]. Its streams should be destroyed
+// before.
 type CudaExecutionContext_t uintptr
 
 // CudaArray_t is a handle of CUDA's, cudaArray_t in C; 0 is none.
@@ -48,15 +58,13 @@ type CudaHostFn_t uintptr
 // and 2 the calling thread's own default stream. They are never destroyed.
 //
 // A stream belongs to the context of the device on which it was created. Copying the handle copies
-// nothing, and CUDA does not notice a handle that is used after [cuStreamDestroy]: the number may
+// nothing, and CUDA does not notice a handle that is used after [CudaStreamDestroy]: the number may
 // belong to another stream by then.
 //
 // From Go: any goroutine may use a stream, several at a time; the order of their work is then the
 // order in which the calls happen to enter the driver. The handle 2 means another stream on each OS
 // thread, so it is for goroutines that are locked to theirs. A handle keeps nothing alive: pinned
 // memory, buffers and callbacks that pending work uses must outlive the work by the program's care.
-//
-// [cuStreamDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamDestroy
 type CudaStream_t uintptr
 
 // CudaEvent_t is a marker that is placed in a stream and becomes done when the work before it is
@@ -77,7 +85,12 @@ type CudaStream_t uintptr
 // [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
 type CudaEvent_t uintptr
 
-// CudaGraphicsResource_t is a handle of CUDA's, cudaGraphicsResource_t in C; 0 is none.
+// CudaGraphicsResource_t is a buffer or texture of a graphics API that was registered for use by
+// CUDA.
+//
+// Between map and unmap it belongs to CUDA, and graphics calls that use it are undefined; at other
+// times CUDA must not touch it. Addresses and arrays obtained while it is mapped end with the
+// unmapping. Unregister it before the graphics API deletes the object.
 type CudaGraphicsResource_t uintptr
 
 // CudaExternalMemory_t is a handle of CUDA's, cudaExternalMemory_t in C; 0 is none.
@@ -114,10 +127,8 @@ type CudaKernel_t uintptr
 // CudaLibrary_t is code that was loaded once for all contexts; it is brought into a context when a
 // kernel of it is first used there, or at once without lazy loading.
 //
-// Loading needs no current context. [cuLibraryUnload] invalidates its kernels everywhere, so work
+// Loading needs no current context. [CudaLibraryUnload] invalidates its kernels everywhere, so work
 // that uses them must be done before.
-//
-// [cuLibraryUnload]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryUnload
 type CudaLibrary_t uintptr
 
 // CudaMemPool_t is a handle of CUDA's, cudaMemPool_t in C; 0 is none.
@@ -130,9 +141,7 @@ type CudaGraphExec_t uintptr
 type CudaGraphDeviceNode_t uintptr
 
 // CudaAsyncCallbackHandle_t is the receipt for a registered notification callback, to be given back
-// with [cuDeviceUnregisterAsyncNotification] and good for nothing else.
-//
-// [cuDeviceUnregisterAsyncNotification]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceUnregisterAsyncNotification
+// with [CudaDeviceUnregisterAsyncNotification] and good for nothing else.
 type CudaAsyncCallbackHandle_t uintptr
 
 // CudaAsyncCallback is a function that CUDA calls about events of a device, such as a memory budget
@@ -151,19 +160,35 @@ type CudaAsyncCallbackHandle_t uintptr
 // must not be a Go function exported to C, and must not call one.
 type CudaAsyncCallback uintptr
 
-// CudaLogsCallbackHandle is a handle of CUDA's, cudaLogsCallbackHandle in C; 0 is none.
+// CudaLogsCallbackHandle is the receipt for a registered log callback, for
+// [cuLogsUnregisterCallback].
+//
+// [cuLogsUnregisterCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLogsUnregisterCallback
 type CudaLogsCallbackHandle uintptr
 
-// CudaLogIterator is cudaLogIterator in C, a number of 4 bytes.
+// CudaLogIterator is a place in the driver's log, from which messages can be read later.
+//
+// [cuLogsCurrent] gives the present end, and reading moves it on. The log has room for some 25 kB;
+// what is older than that is overwritten, with a note in the output that something is missing.
+//
+// [cuLogsCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLogsCurrent
 type CudaLogIterator uint32
 
-// CudaSurfaceObject_t is cudaSurfaceObject_t in C, a number of 8 bytes.
+// CudaSurfaceObject_t is an array that kernels may read and write by coordinates, as one 64-bit
+// number that they take as an argument.
+//
+// Unlike a texture it neither filters nor converts, and x counts in bytes. The array must have been
+// made for it. 0 is none.
 type CudaSurfaceObject_t uint64
 
-// CudaTextureObject_t is cudaTextureObject_t in C, a number of 8 bytes.
+// CudaTextureObject_t is a texture: memory together with a way of reading it, as one 64-bit number
+// that is passed to kernels as an argument.
+//
+// It does not own the memory. Destroy it when the kernels that use it are done, before the array is
+// freed. 0 is none. It is valid in the context that made it.
 type CudaTextureObject_t uint64
 
-// CudaStreamCallback_t is a function that [cuStreamAddCallback] has called once a stream has done
+// CudaStreamCallback_t is a function that [CudaStreamAddCallback] has called once a stream has done
 // its earlier work, with the stream's status.
 //
 // It receives the stream as it was given (0 for the default stream), success or the error that the
@@ -178,8 +203,6 @@ type CudaTextureObject_t uint64
 //
 // It holds the address of a C function, or 0. CUDA calls it on a thread of the driver's own. It may
 // be a Go function exported to C.
-//
-// [cuStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAddCallback
 type CudaStreamCallback_t uintptr
 
 // CudaGraphRecaptureCallback_t is the callback cudaGraphRecaptureCallback_t.
@@ -190,12 +213,23 @@ type CudaStreamCallback_t uintptr
 // inside that call. It must not be a Go function exported to C, and must not call one.
 type CudaGraphRecaptureCallback_t uintptr
 
-// CudaLogsCallback_t is the callback cudaLogsCallback_t.
+// CudaLogsCallback_t is a function that gets each message of the driver's log as it arises.
+//
+// It receives the data of its registration, the level, and the text with its length in bytes. The
+// text is gone when the function returns.
+//
+// Measured: it runs on the thread whose call fails, inside that call. It must make no CUDA call
+// that could fail itself.
+//
+// From Go: since it is called inside of a Go call, a Go function here kills the process. Poll with
+// [cuLogsDumpToMemory] instead.
 //
 //	void (*cudaLogsCallback_t)(void *data, cudaLogLevel logLevel, char *message, size_t length)
 //
 // It holds the address of a C function, or 0. CUDA calls it on the thread whose call failed, inside
 // that call. It must not be a Go function exported to C, and must not call one.
+//
+// [cuLogsDumpToMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLogsDumpToMemory
 type CudaLogsCallback_t uintptr
 
 // CUuuid is another name of [CUuuid_st].

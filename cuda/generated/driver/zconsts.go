@@ -3,9 +3,22 @@
 package driver
 
 const (
-	CUDA_VERSION                                                                      = 13050
-	CU_IPC_HANDLE_SIZE                                                                = 64
-	CU_STREAM_LEGACY                                              CUstream            = 1
+	// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
+	// the major plus 10 times the minor version.
+	//
+	// It says nothing about the machine: [CuDriverGetVersion] does.
+	CUDA_VERSION       = 13050
+	CU_IPC_HANDLE_SIZE = 64
+	// CU_STREAM_LEGACY is the legacy default stream of the current context, whatever the called
+	// function takes 0 for.
+	//
+	// Work in it and in all streams made without [CU_STREAM_NON_BLOCKING] runs one after another.
+	CU_STREAM_LEGACY CUstream = 1
+	// CU_STREAM_PER_THREAD is the default stream of the calling OS thread: each thread has one in each
+	// context, made on first use and destroyed with the thread.
+	//
+	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
+	// only.
 	CU_STREAM_PER_THREAD                                          CUstream            = 2
 	CU_COMPUTE_ACCELERATED_TARGET_BASE                                                = 65536
 	CU_COMPUTE_FAMILY_TARGET_BASE                                                     = 131072
@@ -36,43 +49,72 @@ const (
 	CU_MEMHOSTREGISTER_IOMEMORY                                                       = 4
 	CU_MEMHOSTREGISTER_READ_ONLY                                                      = 8
 	CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL                                         = 1
-	CU_TENSOR_MAP_NUM_QWORDS                                                          = 16
-	CUDA_EXTERNAL_MEMORY_DEDICATED                                                    = 1
-	CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC                              = 1
-	CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC                                = 2
-	CUDA_NVSCISYNC_ATTR_SIGNAL                                                        = 1
-	CUDA_NVSCISYNC_ATTR_WAIT                                                          = 2
-	CU_MEM_CREATE_USAGE_TILE_POOL                                                     = 1
-	CU_MEM_CREATE_USAGE_HW_DECOMPRESS                                                 = 2
-	CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE                                     = 4
-	CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS                                            = 2
-	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC                           = 1
-	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC                          = 2
-	CUDA_ARRAY3D_LAYERED                                                              = 1
-	CUDA_ARRAY3D_2DARRAY                                                              = 1
-	CUDA_ARRAY3D_SURFACE_LDST                                                         = 2
-	CUDA_ARRAY3D_CUBEMAP                                                              = 4
-	CUDA_ARRAY3D_TEXTURE_GATHER                                                       = 8
-	CUDA_ARRAY3D_DEPTH_TEXTURE                                                        = 16
-	CUDA_ARRAY3D_COLOR_ATTACHMENT                                                     = 32
-	CUDA_ARRAY3D_SPARSE                                                               = 64
-	CUDA_ARRAY3D_DEFERRED_MAPPING                                                     = 128
-	CUDA_ARRAY3D_VIDEO_ENCODE_DECODE                                                  = 256
-	CU_TRSA_OVERRIDE_FORMAT                                                           = 1
-	CU_TRSF_READ_AS_INTEGER                                                           = 1
-	CU_TRSF_NORMALIZED_COORDINATES                                                    = 2
-	CU_TRSF_SRGB                                                                      = 16
-	CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION                                            = 32
-	CU_TRSF_SEAMLESS_CUBEMAP                                                          = 64
-	CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM                                               = 1
-	CU_LAUNCH_PARAM_END_AS_INT                                                        = 0
-	CU_LAUNCH_PARAM_END                                           uintptr             = 0
-	CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT                                             = 1
-	CU_LAUNCH_PARAM_BUFFER_POINTER                                uintptr             = 1
-	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT                                                = 2
-	CU_LAUNCH_PARAM_BUFFER_SIZE                                   uintptr             = 2
-	CU_PARAM_TR_DEFAULT                                                               = -1
-	CU_DEVICE_CPU                                                 CUdevice            = -1
-	CU_DEVICE_INVALID                                             CUdevice            = -2
-	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY                                   = 4294967295
+	// CU_TENSOR_MAP_NUM_QWORDS is the length of a tensor map in 8-byte words.
+	CU_TENSOR_MAP_NUM_QWORDS                                 = 16
+	CUDA_EXTERNAL_MEMORY_DEDICATED                           = 1
+	CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC     = 1
+	CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC       = 2
+	CUDA_NVSCISYNC_ATTR_SIGNAL                               = 1
+	CUDA_NVSCISYNC_ATTR_WAIT                                 = 2
+	CU_MEM_CREATE_USAGE_TILE_POOL                            = 1
+	CU_MEM_CREATE_USAGE_HW_DECOMPRESS                        = 2
+	CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE            = 4
+	CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS                   = 2
+	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC  = 1
+	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC = 2
+	CUDA_ARRAY3D_LAYERED                                     = 1
+	CUDA_ARRAY3D_2DARRAY                                     = 1
+	CUDA_ARRAY3D_SURFACE_LDST                                = 2
+	CUDA_ARRAY3D_CUBEMAP                                     = 4
+	CUDA_ARRAY3D_TEXTURE_GATHER                              = 8
+	CUDA_ARRAY3D_DEPTH_TEXTURE                               = 16
+	CUDA_ARRAY3D_COLOR_ATTACHMENT                            = 32
+	CUDA_ARRAY3D_SPARSE                                      = 64
+	CUDA_ARRAY3D_DEFERRED_MAPPING                            = 128
+	CUDA_ARRAY3D_VIDEO_ENCODE_DECODE                         = 256
+	// CU_TRSA_OVERRIDE_FORMAT is the flag of the old texture references that makes their own format
+	// count, not the array's.
+	CU_TRSA_OVERRIDE_FORMAT = 1
+	// CU_TRSF_READ_AS_INTEGER is the texture flag for returning integers as such, instead of as floats
+	// from 0 to 1 (or -1 to 1).
+	//
+	// 32-bit integers are always returned as such.
+	CU_TRSF_READ_AS_INTEGER = 1
+	// CU_TRSF_NORMALIZED_COORDINATES is the texture flag for coordinates from 0 to 1, independent of
+	// the size.
+	CU_TRSF_NORMALIZED_COORDINATES = 2
+	// CU_TRSF_SRGB is the texture flag for reading 8-bit values as sRGB and returning them in linear
+	// light.
+	CU_TRSF_SRGB = 16
+	// CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION is the texture flag for always interpolating fully between
+	// mipmap levels.
+	CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION = 32
+	// CU_TRSF_SEAMLESS_CUBEMAP is the texture flag for filtering across the edges of a cube map.
+	CU_TRSF_SEAMLESS_CUBEMAP            = 64
+	CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM = 1
+	CU_LAUNCH_PARAM_END_AS_INT          = 0
+	// CU_LAUNCH_PARAM_END is what ends the list of extra launch parameters.
+	CU_LAUNCH_PARAM_END                   uintptr = 0
+	CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT         = 1
+	// CU_LAUNCH_PARAM_BUFFER_POINTER is the entry of the list of extra launch parameters that is
+	// followed by the address of a buffer with all arguments, laid out as the kernel expects them.
+	//
+	// Its value is 1 in the place of a pointer, so a list that holds it must not be of Go pointer type.
+	CU_LAUNCH_PARAM_BUFFER_POINTER     uintptr = 1
+	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT         = 2
+	// CU_LAUNCH_PARAM_BUFFER_SIZE is the entry of the list of extra launch parameters that is followed
+	// by the address of a size_t: the bytes in the argument buffer.
+	CU_LAUNCH_PARAM_BUFFER_SIZE uintptr = 2
+	// CU_PARAM_TR_DEFAULT is -1, the texture unit that the old parameter functions for texture
+	// references expect.
+	CU_PARAM_TR_DEFAULT = -1
+	// CU_DEVICE_CPU is the number -1, which stands for the host where the older memory advice and
+	// prefetch functions expect a device.
+	CU_DEVICE_CPU CUdevice = -1
+	// CU_DEVICE_INVALID is the number -2, the answer where a memory range or a pool has no single
+	// device.
+	CU_DEVICE_INVALID CUdevice = -2
+	// CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY is the number for a group whose multiprocessors
+	// may lie in several locality domains, but not outside of all.
+	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY = 4294967295
 )

@@ -4,13 +4,37 @@ package driver
 
 import "unsafe"
 
-// CuCtxCreate calls cuCtxCreate_v4.
+// CuCtxCreate creates a context of its own on a device and makes it current on the calling OS
+// thread.
 //
 //	CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_UNKNOWN], or the error of
+// It has its own memory, streams and modules and shares the device with other contexts by time
+// slices, so one context a process, the primary one, serves nearly every program better:
+// [CuDevicePrimaryCtxRetain]. What was current before lies under it on the thread's stack of
+// contexts and comes back with [CuCtxPopCurrent].
+//
+// Two special kinds come from ctxCreateParams: a context confined to a number of multiprocessors
+// (only under MPS; [CuGreenCtxCreate] is the general way), and one that shares the GPU with a D3D12
+// or Vulkan queue (CIG). Not both at once.
+//
+// Parameters:
+//   - pctx: receives the context; [CuCtxDestroy] frees it
+//   - ctxCreateParams: nil for an ordinary context
+//   - flags: bits of [CUctx_flags]: how threads wait, core dumps, synchronous copies that always
+//     wait
+//   - dev: the device
+//
+// From Go: call it under runtime.LockOSThread and pop the context before unlocking: it would stay
+// current on a thread that other goroutines use next.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: each context holds some hundred MiB of device memory
+//   - [CUDA_ERROR_DEVICE_UNAVAILABLE]: another process uses the device exclusively
+//   - [CUDA_ERROR_NOT_SUPPORTED]: ctxCreateParams asks for a kind that device or driver lacks
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
 // See also [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
@@ -24,7 +48,8 @@ func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint
 	return CuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)
 }
 
-// CuCtxCreate_v4 calls cuCtxCreate_v4.
+// CuCtxCreate_v4 creates a context of its own on a device and makes it current on the calling OS
+// thread.
 //
 //	CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 //
@@ -46,12 +71,28 @@ func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags u
 	return status(args.ret)
 }
 
-// CuCtxDestroy calls cuCtxDestroy_v2.
+// CuCtxDestroy destroys a context that [CuCtxCreate] made, with its memory, streams, events and
+// modules.
 //
 //	CUresult cuCtxDestroy_v2(CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Memory of [CuMemCreate] and of pools is not the context's and stays. No call may be inside the
+// context on another thread. If it is current on this thread it is popped; on other threads it
+// remains current, and calls there return [CUDA_ERROR_CONTEXT_IS_DESTROYED] until something else is
+// set. Allow for it taking tens of milliseconds.
+//
+// Parameters:
+//   - ctx: the context
+//
+// From Go: handles of what was in the context are numbers that may soon stand for something else;
+// forget them before.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: measured for a primary context, which is released and not
+//     destroyed, and for one that is destroyed already
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuCtxCreate], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
 // [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
@@ -63,7 +104,8 @@ func CuCtxDestroy(ctx CUcontext) error {
 	return CuCtxDestroy_v2(ctx)
 }
 
-// CuCtxDestroy_v2 calls cuCtxDestroy_v2.
+// CuCtxDestroy_v2 destroys a context that [CuCtxCreate] made, with its memory, streams, events and
+// modules.
 //
 //	CUresult cuCtxDestroy_v2(CUcontext ctx)
 //
@@ -82,9 +124,20 @@ func CuCtxDestroy_v2(ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxPushCurrent calls cuCtxPushCurrent_v2.
+// CuCtxPushCurrent puts a context on top of the calling OS thread's stack of contexts, which makes
+// it current.
 //
 //	CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+//
+// The same context may be pushed several times and be current on several threads at once. CUDA does
+// not look closely: a context that has been destroyed is pushed without an error (measured), and
+// the calls after it fail.
+//
+// Parameters:
+//   - ctx: the context
+//
+// From Go: push, work and [CuCtxPopCurrent] belong between runtime.LockOSThread and UnlockOSThread,
+// best with a defer. A pair of them costs about 35 ns.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -99,7 +152,8 @@ func CuCtxPushCurrent(ctx CUcontext) error {
 	return CuCtxPushCurrent_v2(ctx)
 }
 
-// CuCtxPushCurrent_v2 calls cuCtxPushCurrent_v2.
+// CuCtxPushCurrent_v2 puts a context on top of the calling OS thread's stack of contexts, which
+// makes it current.
 //
 //	CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 //
@@ -118,12 +172,20 @@ func CuCtxPushCurrent_v2(ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxPopCurrent calls cuCtxPopCurrent_v2.
+// CuCtxPopCurrent takes the top context off the calling OS thread's stack and makes the one below
+// current.
 //
 //	CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// Parameters:
+//   - pctx: receives the context that was taken off; it lives on
+//
+// From Go: must run on the thread that pushed, so the goroutine has to be locked to it since then.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the stack is empty
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
@@ -135,7 +197,8 @@ func CuCtxPopCurrent(pctx *CUcontext) error {
 	return CuCtxPopCurrent_v2(pctx)
 }
 
-// CuCtxPopCurrent_v2 calls cuCtxPopCurrent_v2.
+// CuCtxPopCurrent_v2 takes the top context off the calling OS thread's stack and makes the one
+// below current.
 //
 //	CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 //
@@ -154,12 +217,26 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxSetCurrent calls cuCtxSetCurrent.
+// CuCtxSetCurrent replaces the top of the calling OS thread's stack of contexts.
 //
 //	CUresult cuCtxSetCurrent(CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// Nothing is synchronized and no work is disturbed; other threads keep their own. 0 takes the top
+// off, so that the context below becomes current, or none if it was the last. A destroyed context
+// is accepted (measured); the calls after it fail.
+//
+// Parameters:
+//   - ctx: the context, or 0
+//
+// From Go: goroutines move between OS threads: call it under runtime.LockOSThread, and put back
+// what [CuCtxGetCurrent] gave before unlocking, also when that was none, or the runtime API's calls
+// of other goroutines go to the wrong device. Setting the context that is current costs about 20
+// ns.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_INITIALIZED]: [CuInit] has not been called
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
 //
 // See also [CuCtxGetCurrent], [CuCtxCreate], [CuCtxDestroy]; in the runtime API [cudaSetDevice].
 //
@@ -178,12 +255,23 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxGetCurrent calls cuCtxGetCurrent.
+// CuCtxGetCurrent tells which context is current on the calling OS thread.
 //
 //	CUresult cuCtxGetCurrent(CUcontext *pctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier
-// work.
+// It gives 0, and no error, on a thread that has none, and the handle as before when the context
+// has been destroyed meanwhile.
+//
+// Parameters:
+//   - pctx: receives the context or 0
+//
+// From Go: the answer holds for this OS thread; unless the goroutine is locked to it, it says
+// nothing about the next call. About 8 ns.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_INITIALIZED]: measured before [CuInit]
+//
+// Also [CUDA_ERROR_DEINITIALIZED], or the error of earlier work.
 //
 // See also [CuCtxSetCurrent], [CuCtxCreate], [CuCtxDestroy]; in the runtime API [cudaGetDevice].
 //
@@ -202,12 +290,20 @@ func CuCtxGetCurrent(pctx *CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxGetDevice calls cuCtxGetDevice.
+// CuCtxGetDevice tells which device the current context is on.
 //
 //	CUresult cuCtxGetDevice(CUdevice *device)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Measured: it answers for a destroyed context as well.
+//
+// Parameters:
+//   - device: receives the device
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this OS thread
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
@@ -228,11 +324,21 @@ func CuCtxGetDevice(device *CUdevice) error {
 	return status(args.ret)
 }
 
-// CuCtxGetDevice_v2 calls cuCtxGetDevice_v2.
+// CuCtxGetDevice_v2 tells which device a context is on, whether it is current or not.
 //
 //	CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 //
-// It is another form of [CuCtxGetDevice], where the rest is said.
+// Parameters:
+//   - device: receives the device
+//   - ctx: the context; 0 for the current one
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: ctx is 0 and this OS thread has no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
+//
+// See also [CuCtxGetCurrent], [CuCtxPopCurrent], [CuCtxPushCurrent].
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
@@ -248,12 +354,21 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxGetFlags calls cuCtxGetFlags.
+// CuCtxGetFlags tells how threads wait in the current context, and its other flags.
 //
 //	CUresult cuCtxGetFlags(unsigned int *flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// A primary context always has [CU_CTX_MAP_HOST] among them, although nobody asked for it
+// (measured).
+//
+// Parameters:
+//   - flags: receives bits of [CUctx_flags]
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this OS thread
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuCtxCreate], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetCurrent],
 // [CuCtxGetDevice], [CuCtxGetLimit], [CuCtxGetSharedMemConfig], [CuCtxGetStreamPriorityRange],
@@ -274,9 +389,17 @@ func CuCtxGetFlags(flags *uint32) error {
 	return status(args.ret)
 }
 
-// CuCtxSetFlags calls cuCtxSetFlags.
+// CuCtxSetFlags changes, in the current context, how threads wait from now on.
 //
 //	CUresult cuCtxSetFlags(unsigned int flags)
+//
+// Waits that are under way go on as they began. A primary context forgets the change when it is
+// destroyed; [CuDevicePrimaryCtxSetFlags] lasts.
+//
+// Parameters:
+//   - flags: bits of [CUctx_flags], which replace all that were set
+//
+// From Go: meant for the OS thread's current context: lock the goroutine and set that first.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -300,9 +423,16 @@ func CuCtxSetFlags(flags uint32) error {
 	return status(args.ret)
 }
 
-// CuCtxGetId calls cuCtxGetId.
+// CuCtxGetId gives a number that no other context of the process has had or will have.
 //
 //	CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+//
+// Handles are used again, numbers are not: compare this to notice that a primary context was
+// destroyed and created anew under the handle that one still holds.
+//
+// Parameters:
+//   - ctx: the context; 0 for the current one
+//   - ctxId: receives the number
 //
 // Returns nil, [CUDA_ERROR_CONTEXT_IS_DESTROYED], [CUDA_ERROR_DEINITIALIZED],
 // [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the
@@ -325,13 +455,32 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 	return status(args.ret)
 }
 
-// CuCtxSynchronize calls cuCtxSynchronize.
+// CuCtxSynchronize blocks the calling thread until everything that was put into the current context
+// so far has finished.
 //
 //	CUresult cuCtxSynchronize(void)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], or the error of earlier
-// work.
+// That is the work of all its streams, whoever enqueued it, and of the green contexts made from it.
+// It is the bluntest wait there is: to wait for one's own work, synchronize its stream or an event.
+//
+// Ordering: the host sees all results when it returns. Work that other goroutines enqueue meanwhile
+// may or may not be waited for.
+//
+// Capture: refused while a stream of the context captures, and the capture is invalidated by it,
+// even if this thread has exchanged its mode to relaxed (measured).
+//
+// From Go: it holds an OS thread for as long as it takes, and burns its core unless the context
+// waits with [CU_CTX_SCHED_BLOCKING_SYNC]. Which context it means depends on the OS thread: lock
+// the goroutine. Output of printf in kernels appears on the process's stdout here at the latest.
+//
+// Errors:
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context captures; that capture is
+//     lost
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this OS thread
+//   - [CUDA_ERROR_LAUNCH_FAILED]: like every other fatal code: work that was enqueued earlier
+//     failed, perhaps by another goroutine, and the process has to be restarted
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
@@ -351,14 +500,40 @@ func CuCtxSynchronize() error {
 	return status(args.ret)
 }
 
-// CuCtxSynchronize_v2 calls cuCtxSynchronize_v2.
+// CuCtxSynchronize_v2 blocks the calling thread until everything that was put into a given context
+// so far has finished.
 //
 //	CUresult cuCtxSynchronize_v2(CUcontext ctx)
 //
-// It is another form of [CuCtxSynchronize], where the rest is said.
+// No context need be current for it.
+//
+// Parameters:
+//   - ctx: the context; 0 for the current one
+//
+// Ordering: as [CuCtxSynchronize]: all streams of the context, and the green contexts made from it.
+//
+// Capture: refused while a stream of the context captures, whatever the calling thread's mode, and
+// the capture is lost.
+//
+// From Go: unlike [CuCtxSynchronize] it does not depend on the OS thread, which it holds while it
+// waits.
+//
+// Errors:
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context captures; that capture is
+//     lost
+//   - [CUDA_ERROR_LAUNCH_FAILED]: like every other fatal code: earlier work failed, and the process
+//     has to be restarted
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+//
+// See also [CuCtxGetCurrent], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuGreenCtxCreate],
+// [CuCtxFromGreenCtx]; in the runtime API [cudaDeviceSynchronize].
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [cudaDeviceSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSynchronize
 func CuCtxSynchronize_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
@@ -370,12 +545,43 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxSetLimit calls cuCtxSetLimit.
+// CuCtxSetLimit asks for another size of something that kernels of the current context use: stack,
+// heap, printf buffer, persisting cache.
 //
 //	CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNSUPPORTED_LIMIT],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// The driver rounds and clamps as the hardware needs; [CuCtxGetLimit] tells what came of it.
+// Measured: 1 MiB asked of the persisting cache gave 3.75 MiB.
+//
+//   - [CU_LIMIT_STACK_SIZE]: bytes of stack for each GPU thread, 1024 at first. The driver raises
+//     it by itself for kernels whose need is known; recursion and calls through pointers need it
+//     set. Memory is reserved for every thread that fits on the device at once.
+//   - [CU_LIMIT_PRINTF_FIFO_SIZE]: bytes for output of printf that is not yet shown; when it is
+//     full the oldest is overwritten.
+//   - [CU_LIMIT_MALLOC_HEAP_SIZE]: bytes for malloc and new in kernels, 8 MiB at first.
+//   - [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT]: launches from kernels that may be outstanding,
+//     2048 at first.
+//   - [CU_LIMIT_PERSISTING_L2_CACHE_SIZE]: bytes of L2 that access policy windows may claim.
+//   - [CU_LIMIT_MAX_L2_FETCH_GRANULARITY]: 0 to 128 bytes, a hint.
+//
+// Parameters:
+//   - limit: which one
+//   - value: bytes, or a number
+//
+// Capture: while another thread captures in global mode it is refused with
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and spoils that capture (measured); a changed stack size
+// may also wait for the device.
+//
+// From Go: it is the OS thread's current context that changes, for all who use it.
+//
+// Errors:
+//   - [CUDA_ERROR_UNSUPPORTED_LIMIT]: this device does not have it, as the synchronization depth
+//     since compute capability 9.0
+//   - [CUDA_ERROR_INVALID_VALUE]: too late: for the printf buffer and the heap, a kernel that uses
+//     them has been launched in the context
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no room to reserve so much
+//
+// Also [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
@@ -397,12 +603,21 @@ func CuCtxSetLimit(limit CUlimit, value uint64) error {
 	return status(args.ret)
 }
 
-// CuCtxGetLimit calls cuCtxGetLimit.
+// CuCtxGetLimit tells how large a limit of the current context is after the driver's rounding.
 //
 //	CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNSUPPORTED_LIMIT], or the error of earlier
-// work.
+// Never set, it is the driver's own choice: measured on an H200, 1024 bytes of stack, 8.25 MiB for
+// printf, 8 MiB of heap, 2048 pending launches, 64 bytes of fetch granularity.
+//
+// Parameters:
+//   - pvalue: receives bytes, or a number
+//   - limit: which one
+//
+// Errors:
+//   - [CUDA_ERROR_UNSUPPORTED_LIMIT]: this device does not have it
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
@@ -424,9 +639,15 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 	return status(args.ret)
 }
 
-// CuCtxGetCacheConfig calls cuCtxGetCacheConfig.
+// CuCtxGetCacheConfig tells which split between L1 cache and shared memory is preferred for kernels
+// that say nothing.
 //
 //	CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)
+//
+// Where the hardware has no such choice it says "no preference".
+//
+// Parameters:
+//   - pconfig: receives the preference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -450,9 +671,18 @@ func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 	return status(args.ret)
 }
 
-// CuCtxSetCacheConfig calls cuCtxSetCacheConfig.
+// CuCtxSetCacheConfig prefers more L1 cache or more shared memory, for kernels that have no
+// preference of their own.
 //
 //	CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+//
+// A wish only, and one from the time of Fermi and Kepler: since Volta the driver takes the split
+// from what the kernel uses, and a kernel states its wish better as a carveout
+// ([CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT]). A kernel with another preference than the
+// one before it may have to wait until the device is idle.
+//
+// Parameters:
+//   - config: the preference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -477,9 +707,17 @@ func CuCtxSetCacheConfig(config CUfunc_cache) error {
 	return status(args.ret)
 }
 
-// CuCtxGetApiVersion calls cuCtxGetApiVersion.
+// CuCtxGetApiVersion tells which generation of the driver API a context belongs to: 3020 for all
+// that are made today.
 //
 //	CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+//
+// It is no driver version and does not grow with it: 3010 stands for contexts of the API before
+// CUDA 3.2, with 32-bit addresses, which the runtime refuses to use.
+//
+// Parameters:
+//   - ctx: the context; 0 for the current one
+//   - version: receives the number
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
@@ -503,11 +741,31 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 	return status(args.ret)
 }
 
-// CuCtxGetStreamPriorityRange calls cuCtxGetStreamPriorityRange.
+// CuCtxGetStreamPriorityRange tells the least and the greatest priority that streams of the current
+// context's device can have.
 //
 //	CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Lower numbers are preferred, so the greatest priority is the smaller number: an H200 gives 0 and
+// -5. The range that means something goes from greatestPriority to leastPriority, both included;
+// the driver moves others to the nearer end without a word. A device without priorities gives 0
+// twice.
+//
+// Parameters:
+//   - leastPriority: receives the number of the least priority, in practice 0; nil if not wanted
+//   - greatestPriority: receives that of the most preferred one, 0 or negative; nil if not wanted
+//
+// Ordering: a look at the device's properties; synchronous, and it waits for nothing.
+//
+// Capture: may be called during captures of any mode (measured).
+//
+// From Go: the context of the OS thread decides: lock the thread if the machine has different GPUs.
+// The range of one device does not change, so ask once.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current to the thread
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuStreamCreateWithPriority], [CuStreamGetPriority], [CuCtxGetDevice], [CuCtxGetFlags],
 // [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaDeviceGetStreamPriorityRange].
@@ -528,11 +786,24 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 	return status(args.ret)
 }
 
-// CuCtxResetPersistingL2Cache calls cuCtxResetPersistingL2Cache.
+// CuCtxResetPersistingL2Cache gives every line of L2 that an access policy window marked as
+// persisting back to normal use.
 //
 //	CUresult cuCtxResetPersistingL2Cache(void)
 //
-// Returns nil, [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// Lines stay marked after the kernel that marked them, and what they hold crowds out other data
+// until they are reset, or for a long while. It takes effect before the call returns.
+//
+// Ordering: it is ordered with no stream: synchronize first, or kernels that still run mark lines
+// anew.
+//
+// Capture: it is not recorded and does not disturb a capture (measured).
+//
+// From Go: for the OS thread's current context; without one it fails with
+// [CUDA_ERROR_INVALID_CONTEXT] (measured).
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot set L2 aside (before compute capability 8.0)
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
@@ -546,13 +817,22 @@ func CuCtxResetPersistingL2Cache() error {
 	return status(args.ret)
 }
 
-// CuCtxGetExecAffinity calls cuCtxGetExecAffinity.
+// CuCtxGetExecAffinity tells how many multiprocessors the current context may use.
 //
 //	CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY],
-// or the error of earlier work.
+// The driver rounds up what was asked for at creation, so this is the number to compute grid sizes
+// from.
+//
+// Parameters:
+//   - pExecAffinity: receives the restriction
+//   - type_: [CU_EXEC_AFFINITY_TYPE_SM_COUNT], the only kind there is
+//
+// Errors:
+//   - [CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY]: the device cannot confine contexts
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
@@ -568,13 +848,34 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 	return status(args.ret)
 }
 
-// CuCtxRecordEvent calls cuCtxRecordEvent.
+// CuCtxRecordEvent records an event behind everything that a context was given so far, in all its
+// streams.
 //
 //	CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], or the error of earlier work.
+// The sum over all streams, the non-blocking ones included (measured), which no record in a single
+// stream gives. For the primary context that covers its green contexts too, for a context that
+// [CuCtxFromGreenCtx] made only that green context. What is enqueued afterwards does not count.
+//
+// Parameters:
+//   - hCtx: the context; 0 does not mean the current one (measured: [CUDA_ERROR_INVALID_CONTEXT])
+//   - hEvent: an event of the same context; its former record is replaced
+//
+// Ordering: asynchronous with the host; the event is done when all of it is done.
+//
+// Capture: returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and breaks every capture in the
+// context's streams, also those of other threads and whatever their modes (measured): in a process
+// where somebody may capture it is a hazard.
+//
+// From Go: no context need be current. Together with [CuEventQuery] it is a [CuCtxSynchronize] that
+// holds no thread. Needs a 12.5 driver.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: the event belongs to another context
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no such context
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context captures
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuCtxWaitEvent], [CuGreenCtxRecordEvent], [CuGreenCtxWaitEvent], [CuEventRecord].
 //
@@ -592,13 +893,35 @@ func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuCtxWaitEvent calls cuCtxWaitEvent.
+// CuCtxWaitEvent makes all work that a context is given from now on, in whatever stream, wait for
+// an event.
 //
 //	CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], or the error of earlier work.
+// It is a barrier on the device: existing work goes on, the calling thread does not wait. Measured,
+// it also holds non-blocking streams and streams created later. For the primary context it includes
+// the green contexts; for the handle of a green context, that one alone waits.
+//
+// Parameters:
+//   - hCtx: the context that waits, given explicitly: 0 is refused
+//   - hEvent: the event, of any context or device; its latest record at this moment counts
+//
+// Ordering: later work of every stream of the context comes after the event; between the streams
+// there is no new order.
+//
+// Capture: as with [CuCtxRecordEvent], every capture in the context is broken by the attempt, and
+// so is the capture that the event is part of.
+//
+// From Go: works from any goroutine, with no context current. The event may be destroyed or
+// recorded again right afterwards.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: hCtx is 0 or gone
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such event
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context captures, or the event was
+//     recorded in a capture that still runs
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuCtxRecordEvent], [CuGreenCtxRecordEvent], [CuGreenCtxWaitEvent], [CuStreamWaitEvent].
 //
@@ -616,7 +939,8 @@ func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuCtxCreate_v1 calls cuCtxCreate.
+// CuCtxCreate_v1 creates a context of its own on a device and makes it current on the calling OS
+// thread.
 //
 //	CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 //
@@ -637,11 +961,31 @@ func CuCtxCreate_v1(pctx *CUcontext, flags uint32, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuCtxCreate_v2 calls cuCtxCreate_v2.
+// CuCtxCreate_v2 creates an ordinary context and makes it current on the calling OS thread.
 //
 //	CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 //
-// It is another form of [CuCtxCreate], where the rest is said.
+// It is the form that takes no struct and that every driver in use has; [CuCtxCreate] with nil for
+// its struct does the same.
+//
+// Parameters:
+//   - pctx: receives the context
+//   - flags: bits of [CUctx_flags]
+//   - dev: the device
+//
+// From Go: as for [CuCtxCreate]: lock the goroutine to its OS thread, and pop before unlocking.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: each context holds some hundred MiB of device memory
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED],
+// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+//
+// See also [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
+// [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
+// [CuCtxSetLimit], [CuCoredumpSetAttributeGlobal], [CuCoredumpSetAttribute], [CuCtxSynchronize],
+// [CuCtxGetExecAffinity].
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
@@ -658,11 +1002,33 @@ func CuCtxCreate_v2(pctx *CUcontext, flags uint32, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuCtxCreate_v3 calls cuCtxCreate_v3.
+// CuCtxCreate_v3 creates a context that may be confined to some multiprocessors, and makes it
+// current on the calling OS thread.
 //
 //	CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
 //
-// It is another form of [CuCtxCreate], where the rest is said.
+// [CuCtxCreate] takes the same restrictions inside a struct.
+//
+// Parameters:
+//   - pctx: receives the context
+//   - paramsArray: numParams restrictions, of which the last of a kind counts; nil for none
+//   - numParams: how many there are
+//   - flags: bits of [CUctx_flags]
+//   - dev: the device
+//
+// From Go: as for [CuCtxCreate]: lock the goroutine to its OS thread, and pop before unlocking.
+//
+// Errors:
+//   - [CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY]: a restriction, and the process is no MPS client
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED],
+// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+//
+// See also [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
+// [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
+// [CuCtxSetLimit], [CuCoredumpSetAttributeGlobal], [CuCoredumpSetAttribute], [CuCtxSynchronize],
+// [CuCtxGetExecAffinity].
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
@@ -681,7 +1047,8 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 	return status(args.ret)
 }
 
-// CuCtxDestroy_v1 calls cuCtxDestroy.
+// CuCtxDestroy_v1 destroys a context that [CuCtxCreate] made, with its memory, streams, events and
+// modules.
 //
 //	CUresult cuCtxDestroy(CUcontext ctx)
 //
@@ -700,7 +1067,8 @@ func CuCtxDestroy_v1(ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxPopCurrent_v1 calls cuCtxPopCurrent.
+// CuCtxPopCurrent_v1 takes the top context off the calling OS thread's stack and makes the one
+// below current.
 //
 //	CUresult cuCtxPopCurrent(CUcontext *pctx)
 //
@@ -719,7 +1087,8 @@ func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxPushCurrent_v1 calls cuCtxPushCurrent.
+// CuCtxPushCurrent_v1 puts a context on top of the calling OS thread's stack of contexts, which
+// makes it current.
 //
 //	CUresult cuCtxPushCurrent(CUcontext ctx)
 //

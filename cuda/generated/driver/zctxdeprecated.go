@@ -4,9 +4,16 @@ package driver
 
 import "unsafe"
 
-// CuCtxAttach calls cuCtxAttach.
+// CuCtxAttach counts one more user of the current context and gives its handle.
 //
 //	CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+//
+// The count is a thing of CUDA 2 and 3; [CuDevicePrimaryCtxRetain] is how modules of a program
+// share a context. To look, use [CuCtxGetCurrent].
+//
+// Parameters:
+//   - pctx: receives the context
+//   - flags: must be 0
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -31,9 +38,15 @@ func CuCtxAttach(pctx *CUcontext, flags uint32) error {
 	return status(args.ret)
 }
 
-// CuCtxDetach calls cuCtxDetach.
+// CuCtxDetach gives up a use that [CuCtxCreate] or [CuCtxAttach] counted; the last one destroys the
+// context.
 //
 //	CUresult cuCtxDetach(CUcontext ctx)
+//
+// [CuCtxDestroy] has replaced it and asks for no count.
+//
+// Parameters:
+//   - ctx: must be current on the calling OS thread
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
@@ -57,9 +70,16 @@ func CuCtxDetach(ctx CUcontext) error {
 	return status(args.ret)
 }
 
-// CuCtxGetSharedMemConfig calls cuCtxGetSharedMemConfig.
+// CuCtxGetSharedMemConfig tells whether banks of shared memory are 4 or 8 bytes wide in the current
+// context.
 //
 //	CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
+//
+// Only Kepler could choose; an H200 says 4 bytes (measured). Nothing replaces the call, and nothing
+// needs to.
+//
+// Parameters:
+//   - pConfig: receives the width
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -86,9 +106,15 @@ func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 	return status(args.ret)
 }
 
-// CuCtxSetSharedMemConfig calls cuCtxSetSharedMemConfig.
+// CuCtxSetSharedMemConfig wishes for another width of the banks of shared memory, which no GPU
+// since Maxwell has.
 //
 //	CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+//
+// It succeeds and does nothing there. Nothing replaces it; leave it out.
+//
+// Parameters:
+//   - config: the width
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.

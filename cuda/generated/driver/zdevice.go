@@ -52,7 +52,7 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 //   - count: receives the number
 //
 // Errors:
-//   - [CUDA_ERROR_NO_DEVICE]: cuInit has said so already; this call then gives 0
+//   - [CUDA_ERROR_NO_DEVICE]: there is none; [CuInit] has said the same before
 //   - [CUDA_ERROR_NOT_INITIALIZED]: call [CuInit] first
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the

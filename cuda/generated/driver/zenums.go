@@ -52,31 +52,31 @@ func (v CUmemAttach_flags) String() string {
 type CUctx_flags uint32
 
 const (
-	// spins while the process has no more active contexts than the machine has processors, else yields
+	// Spins while the process has no more active contexts than the machine has processors, else yields.
 	CU_CTX_SCHED_AUTO CUctx_flags = 0
-	// polls without pause: the shortest delay, and a core at full load
+	// Polls without pause: the shortest delay, and a core at full load.
 	CU_CTX_SCHED_SPIN CUctx_flags = 1
-	// polls, calling the operating system's yield between polls
+	// Polls, calling the operating system's yield between polls.
 	CU_CTX_SCHED_YIELD CUctx_flags = 2
-	// sleeps until the device's interrupt; the thread uses no processor
+	// Sleeps until the device's interrupt; the thread uses no processor.
 	CU_CTX_SCHED_BLOCKING_SYNC CUctx_flags = 4
-	// an old name of [CU_CTX_SCHED_BLOCKING_SYNC]
+	// An old name of [CU_CTX_SCHED_BLOCKING_SYNC].
 	CU_CTX_BLOCKING_SYNC CUctx_flags = 4
-	// the bits that say how to wait
+	// The bits that say how to wait.
 	CU_CTX_SCHED_MASK CUctx_flags = 7
-	// without effect: mapping pinned host memory is always possible
+	// Without effect: mapping pinned host memory is always possible.
 	CU_CTX_MAP_HOST CUctx_flags = 8
-	// keeps local memory at the largest size that a kernel has needed. Otherwise a launch that needs
-	// less may shrink it again, and launches synchronize to change it
+	// Keeps local memory at the largest size that a kernel has needed. Otherwise a launch that needs
+	// less may shrink it again, and launches synchronize to change it.
 	CU_CTX_LMEM_RESIZE_TO_MAX CUctx_flags = 16
-	// writes a GPU core dump when a kernel of the context faults
+	// Writes a GPU core dump when a kernel of the context faults.
 	CU_CTX_COREDUMP_ENABLE CUctx_flags = 32
-	// lets a core dump be asked for by writing to a named pipe
+	// Lets a core dump be asked for by writing to a named pipe.
 	CU_CTX_USER_COREDUMP_ENABLE CUctx_flags = 64
-	// makes copies and memsets that are synchronous by name wait for their end in all cases, also where
-	// they otherwise return early, such as copies within the device
+	// Makes copies and memsets that are synchronous by name wait for their end in all cases, also where
+	// they otherwise return early, such as copies within the device.
 	CU_CTX_SYNC_MEMOPS CUctx_flags = 128
-	// all bits that are flags
+	// All bits that are flags.
 	CU_CTX_FLAGS_MASK CUctx_flags = 255
 )
 
@@ -117,13 +117,13 @@ func (v CUctx_flags) String() string {
 type CUevent_sched_flags uint32
 
 const (
-	// spins or yields, as the number of contexts and of processors suggests
+	// Spins or yields, as the number of contexts and of processors suggests.
 	CU_EVENT_SCHED_AUTO CUevent_sched_flags = 0
-	// polls without giving up the processor
+	// Polls without giving up the processor.
 	CU_EVENT_SCHED_SPIN CUevent_sched_flags = 1
-	// polls, and lets other threads run in between
+	// Polls, and lets other threads run in between.
 	CU_EVENT_SCHED_YIELD CUevent_sched_flags = 2
-	// sleeps until the device interrupts
+	// Sleeps until the device interrupts.
 	CU_EVENT_SCHED_BLOCKING_SYNC CUevent_sched_flags = 4
 )
 
@@ -142,13 +142,18 @@ func (v CUevent_sched_flags) String() string {
 	return "CUevent_sched_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// Cl_event_flags is the enum cl_event_flags.
+// Cl_event_flags is a set of names for waiting on events that NVIDIA's OpenCL uses; no CUDA
+// function takes them.
 type Cl_event_flags uint32
 
 const (
-	NVCL_EVENT_SCHED_AUTO          Cl_event_flags = 0
-	NVCL_EVENT_SCHED_SPIN          Cl_event_flags = 1
-	NVCL_EVENT_SCHED_YIELD         Cl_event_flags = 2
+	// The implementation chooses.
+	NVCL_EVENT_SCHED_AUTO Cl_event_flags = 0
+	// Busy polling.
+	NVCL_EVENT_SCHED_SPIN Cl_event_flags = 1
+	// Polling with breaks for other threads.
+	NVCL_EVENT_SCHED_YIELD Cl_event_flags = 2
+	// Sleep until an interrupt.
 	NVCL_EVENT_SCHED_BLOCKING_SYNC Cl_event_flags = 4
 )
 
@@ -167,13 +172,18 @@ func (v Cl_event_flags) String() string {
 	return "Cl_event_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// Cl_context_flags is the enum cl_context_flags.
+// Cl_context_flags is the counterpart for OpenCL contexts of the scheduling bits in [CUctx_flags],
+// unused by CUDA itself.
 type Cl_context_flags uint32
 
 const (
-	NVCL_CTX_SCHED_AUTO          Cl_context_flags = 0
-	NVCL_CTX_SCHED_SPIN          Cl_context_flags = 1
-	NVCL_CTX_SCHED_YIELD         Cl_context_flags = 2
+	// Chosen by the implementation.
+	NVCL_CTX_SCHED_AUTO Cl_context_flags = 0
+	// Threads poll without pause.
+	NVCL_CTX_SCHED_SPIN Cl_context_flags = 1
+	// Threads poll and yield.
+	NVCL_CTX_SCHED_YIELD Cl_context_flags = 2
+	// Threads sleep.
 	NVCL_CTX_SCHED_BLOCKING_SYNC Cl_context_flags = 4
 )
 
@@ -200,10 +210,10 @@ func (v Cl_context_flags) String() string {
 type CUhostTaskSyncMode uint32
 
 const (
-	// the thread sleeps. The start costs a wake-up, measured at 36 µs on an idle stream and 80 to 180
-	// µs after a long kernel
+	// The thread sleeps. The start costs a wake-up, measured at 36 µs on an idle stream and 80 to 180
+	// µs after a long kernel.
 	CU_HOST_TASK_BLOCKING CUhostTaskSyncMode = 0
-	// the thread polls, for an earlier start, and takes a processor core for as long as it waits
+	// The thread polls, for an earlier start, and takes a processor core for as long as it waits.
 	CU_HOST_TASK_SPINWAIT CUhostTaskSyncMode = 1
 )
 
@@ -222,13 +232,13 @@ func (v CUhostTaskSyncMode) String() string {
 type CUstream_flags uint32
 
 const (
-	// a blocking stream: its work waits for earlier work of the legacy default stream of the same
+	// A blocking stream: its work waits for earlier work of the legacy default stream of the same
 	// context, and that stream's work waits for the earlier work of every blocking stream. One
-	// accidental call on stream 0 therefore serialises all such streams
+	// accidental call on stream 0 therefore serialises all such streams.
 	CU_STREAM_DEFAULT CUstream_flags = 0
-	// no implicit order with the legacy default stream in either direction. A synchronous copy from
+	// No implicit order with the legacy default stream in either direction. A synchronous copy from
 	// pageable memory, which runs on the default stream, does not wait for this stream then: order it
-	// by an event, or synchronize
+	// by an event, or synchronize.
 	CU_STREAM_NON_BLOCKING CUstream_flags = 1
 )
 
@@ -248,18 +258,18 @@ func (v CUstream_flags) String() string {
 type CUevent_flags uint32
 
 const (
-	// takes the time at each record; a thread that waits for it does as the context's scheduling flags
-	// say
+	// Takes the time at each record; a thread that waits for it does as the context's scheduling flags
+	// say.
 	CU_EVENT_DEFAULT CUevent_flags = 0
-	// a thread that waits in [CuEventSynchronize] sleeps until an interrupt wakes it instead of
+	// A thread that waits in [CuEventSynchronize] sleeps until an interrupt wakes it instead of
 	// polling: less CPU time, some tens of microseconds later. It changes nothing for queries and for
-	// streams that wait
+	// streams that wait.
 	CU_EVENT_BLOCKING_SYNC CUevent_flags = 1
-	// takes no time. Records and waits are cheaper; [CuEventElapsedTime] on it fails with
-	// [CUDA_ERROR_INVALID_HANDLE]. The right choice for every event that only orders work
+	// Takes no time. Records and waits are cheaper; [CuEventElapsedTime] on it fails with
+	// [CUDA_ERROR_INVALID_HANDLE]. The right choice for every event that only orders work.
 	CU_EVENT_DISABLE_TIMING CUevent_flags = 2
-	// can be handed to another process by [CuIpcGetEventHandle]. Without [CU_EVENT_DISABLE_TIMING]
-	// beside it, the creation fails with [CUDA_ERROR_INVALID_VALUE]
+	// Can be handed to another process by [CuIpcGetEventHandle]. Without [CU_EVENT_DISABLE_TIMING]
+	// beside it, the creation fails with [CUDA_ERROR_INVALID_VALUE].
 	CU_EVENT_INTERPROCESS CUevent_flags = 4
 )
 
@@ -283,12 +293,12 @@ func (v CUevent_flags) String() string {
 type CUevent_record_flags uint32
 
 const (
-	// outside of a capture an ordinary record; while the stream captures it makes no node, but notes
-	// where the stream stands in the graph, for waits of other streams of the same capture
+	// Outside of a capture an ordinary record; while the stream captures it makes no node, but notes
+	// where the stream stands in the graph, for waits of other streams of the same capture.
 	CU_EVENT_RECORD_DEFAULT CUevent_record_flags = 0
-	// adds a node to the graph that records the real event at every replay, so that other streams and
+	// Adds a node to the graph that records the real event at every replay, so that other streams and
 	// the host can wait for that point. Outside of a capture it is refused: measured,
-	// [CUDA_ERROR_ILLEGAL_STATE]
+	// [CUDA_ERROR_ILLEGAL_STATE].
 	CU_EVENT_RECORD_EXTERNAL CUevent_record_flags = 1
 )
 
@@ -308,11 +318,11 @@ func (v CUevent_record_flags) String() string {
 type CUevent_wait_flags uint32
 
 const (
-	// outside of a capture the stream waits for the latest record; in a capture it joins what the event
-	// captured, or it draws a waiting stream into the capture
+	// Outside of a capture the stream waits for the latest record; in a capture it joins what the event
+	// captured, or it draws a waiting stream into the capture.
 	CU_EVENT_WAIT_DEFAULT CUevent_wait_flags = 0
-	// adds a node that waits for the real event at every replay, as it is recorded then. Refused when
-	// the stream does not capture: measured, [CUDA_ERROR_ILLEGAL_STATE]
+	// Adds a node that waits for the real event at every replay, as it is recorded then. Refused when
+	// the stream does not capture: measured, [CUDA_ERROR_ILLEGAL_STATE].
 	CU_EVENT_WAIT_EXTERNAL CUevent_wait_flags = 1
 )
 
@@ -332,33 +342,33 @@ func (v CUevent_wait_flags) String() string {
 type CUatomicOperation uint32
 
 const (
-	// adds an integer
+	// Adds an integer.
 	CU_ATOMIC_OPERATION_INTEGER_ADD CUatomicOperation = 0
-	// keeps the smaller integer
+	// Keeps the smaller integer.
 	CU_ATOMIC_OPERATION_INTEGER_MIN CUatomicOperation = 1
-	// keeps the larger integer
+	// Keeps the larger integer.
 	CU_ATOMIC_OPERATION_INTEGER_MAX CUatomicOperation = 2
-	// counts up, back to 0 beyond a bound (atomicInc)
+	// Counts up, back to 0 beyond a bound (atomicInc).
 	CU_ATOMIC_OPERATION_INTEGER_INCREMENT CUatomicOperation = 3
-	// counts down, back to a bound below 0 (atomicDec)
+	// Counts down, back to a bound below 0 (atomicDec).
 	CU_ATOMIC_OPERATION_INTEGER_DECREMENT CUatomicOperation = 4
-	// bitwise and
+	// Bitwise and.
 	CU_ATOMIC_OPERATION_AND CUatomicOperation = 5
-	// bitwise or
+	// Bitwise or.
 	CU_ATOMIC_OPERATION_OR CUatomicOperation = 6
-	// bitwise exclusive or
+	// Bitwise exclusive or.
 	CU_ATOMIC_OPERATION_XOR CUatomicOperation = 7
-	// stores a value and gives back the old one
+	// Stores a value and gives back the old one.
 	CU_ATOMIC_OPERATION_EXCHANGE CUatomicOperation = 8
-	// stores a value if the old one is the expected one
+	// Stores a value if the old one is the expected one.
 	CU_ATOMIC_OPERATION_CAS CUatomicOperation = 9
-	// adds a floating-point number
+	// Adds a floating-point number.
 	CU_ATOMIC_OPERATION_FLOAT_ADD CUatomicOperation = 10
-	// keeps the smaller floating-point number
+	// Keeps the smaller floating-point number.
 	CU_ATOMIC_OPERATION_FLOAT_MIN CUatomicOperation = 11
-	// keeps the larger floating-point number
+	// Keeps the larger floating-point number.
 	CU_ATOMIC_OPERATION_FLOAT_MAX CUatomicOperation = 12
-	// how many operations there are
+	// How many operations there are.
 	CU_ATOMIC_OPERATION_MAX CUatomicOperation = 13
 )
 
@@ -402,19 +412,19 @@ func (v CUatomicOperation) String() string {
 type CUatomicOperationCapability uint32
 
 const (
-	// on signed integers
+	// On signed integers.
 	CU_ATOMIC_CAPABILITY_SIGNED CUatomicOperationCapability = 1
-	// on unsigned integers
+	// On unsigned integers.
 	CU_ATOMIC_CAPABILITY_UNSIGNED CUatomicOperationCapability = 2
-	// in the form that gives nothing back (red in PTX)
+	// In the form that gives nothing back (red in PTX).
 	CU_ATOMIC_CAPABILITY_REDUCTION CUatomicOperationCapability = 4
-	// on words of 4 bytes
+	// On words of 4 bytes.
 	CU_ATOMIC_CAPABILITY_SCALAR_32 CUatomicOperationCapability = 8
-	// on words of 8 bytes
+	// On words of 8 bytes.
 	CU_ATOMIC_CAPABILITY_SCALAR_64 CUatomicOperationCapability = 16
-	// on words of 16 bytes
+	// On words of 16 bytes.
 	CU_ATOMIC_CAPABILITY_SCALAR_128 CUatomicOperationCapability = 32
-	// on four words of 4 bytes side by side
+	// On four words of 4 bytes side by side.
 	CU_ATOMIC_CAPABILITY_VECTOR_32x4 CUatomicOperationCapability = 64
 )
 
@@ -447,20 +457,20 @@ func (v CUatomicOperationCapability) String() string {
 type CUstreamWaitValue_flags uint32
 
 const (
-	// until the word has reached or passed the value; the difference is taken as a signed number, so a
-	// counter may wrap around as long as it is never more than half its range ahead
+	// Until the word has reached or passed the value; the difference is taken as a signed number, so a
+	// counter may wrap around as long as it is never more than half its range ahead.
 	CU_STREAM_WAIT_VALUE_GEQ CUstreamWaitValue_flags = 0
-	// until the word is exactly the value. A word that passes over it between two reads is missed, and
-	// the stream waits on
+	// Until the word is exactly the value. A word that passes over it between two reads is missed, and
+	// the stream waits on.
 	CU_STREAM_WAIT_VALUE_EQ CUstreamWaitValue_flags = 1
-	// until the word and the value have at least one set bit in common
+	// Until the word and the value have at least one set bit in common.
 	CU_STREAM_WAIT_VALUE_AND CUstreamWaitValue_flags = 2
-	// until some bit is clear both in the word and in the value. Ask
-	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR] first
+	// Until some bit is clear both in the word and in the value. Ask
+	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR] first.
 	CU_STREAM_WAIT_VALUE_NOR CUstreamWaitValue_flags = 3
-	// a bit beside the comparison: once the wait ends, writes of other devices (a network card, say)
+	// A bit beside the comparison: once the wait ends, writes of other devices (a network card, say)
 	// that had arrived before are made visible to the work that follows. Needs
-	// [CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES]
+	// [CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES].
 	CU_STREAM_WAIT_VALUE_FLUSH CUstreamWaitValue_flags = 1073741824
 )
 
@@ -486,11 +496,12 @@ func (v CUstreamWaitValue_flags) String() string {
 type CUstreamWriteValue_flags uint32
 
 const (
-	// everything the stream wrote before is visible to the whole system, the host included, before the
-	// value is: a reader that sees the value may read the results
+	// Everything the stream wrote before is visible to the whole system, the host included, before the
+	// value is: a reader that sees the value may read the results.
 	CU_STREAM_WRITE_VALUE_DEFAULT CUstreamWriteValue_flags = 0
-	// leaves the fence out. The value may then be seen before the data it announces. The second version
-	// of the functions refuses it: enqueue the barrier as an operation of its own there
+	// Leaves the fence out. The value may then be seen before the data it announces. The second version
+	// of the functions refuses it with [CUDA_ERROR_INVALID_VALUE]; the first, which alone knows it, is
+	// not supported by current drivers.
 	CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER CUstreamWriteValue_flags = 1
 )
 
@@ -510,22 +521,23 @@ func (v CUstreamWriteValue_flags) String() string {
 type CUstreamBatchMemOpType uint32
 
 const (
-	// holds the stream until a 32-bit word satisfies a comparison, as [CuStreamWaitValue32] does
+	// Holds the stream until a 32-bit word satisfies a comparison, as [CuStreamWaitValue32] does.
 	CU_STREAM_MEM_OP_WAIT_VALUE_32 CUstreamBatchMemOpType = 1
-	// stores a 32-bit word, as [CuStreamWriteValue32] does
+	// Stores a 32-bit word, as [CuStreamWriteValue32] does.
 	CU_STREAM_MEM_OP_WRITE_VALUE_32 CUstreamBatchMemOpType = 2
-	// the same wait on a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]
+	// The same wait on a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS].
 	CU_STREAM_MEM_OP_WAIT_VALUE_64 CUstreamBatchMemOpType = 4
-	// the same store of a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]
+	// The same store of a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS].
 	CU_STREAM_MEM_OP_WRITE_VALUE_64 CUstreamBatchMemOpType = 5
-	// a memory fence between the operations around it, of the scope in [CUstreamMemoryBarrier_flags];
-	// known to the second version of the functions only
+	// A memory fence between the operations around it, of the scope in [CUstreamMemoryBarrier_flags];
+	// known to the second version of the functions only.
 	CU_STREAM_MEM_OP_BARRIER CUstreamBatchMemOpType = 6
-	// combines a value into memory atomically, without giving back the old one; needs
-	// [CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED]
+	// Combines a value into memory atomically, without giving back the old one; needs
+	// [CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED].
 	CU_STREAM_MEM_OP_ATOMIC_REDUCTION CUstreamBatchMemOpType = 8
-	// makes writes by other devices that have reached the GPU visible to later work; what
-	// [CU_STREAM_WAIT_VALUE_FLUSH] does, on its own
+	// Makes writes by other devices that have reached the GPU visible to later work; what
+	// [CU_STREAM_WAIT_VALUE_FLUSH] does, on its own. [CUDA_ERROR_NOT_SUPPORTED] where
+	// [CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES] is 0.
 	CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES CUstreamBatchMemOpType = 3
 )
 
@@ -554,9 +566,9 @@ func (v CUstreamBatchMemOpType) String() string {
 type CUstreamMemoryBarrier_flags uint32
 
 const (
-	// earlier writes of the stream become visible to the host and to other devices too
+	// Earlier writes of the stream become visible to the host and to other devices too.
 	CU_STREAM_MEMORY_BARRIER_TYPE_SYS CUstreamMemoryBarrier_flags = 0
-	// earlier writes become visible on this device; cheaper, and not enough for a host that polls
+	// Earlier writes become visible on this device; cheaper, and not enough for a host that polls.
 	CU_STREAM_MEMORY_BARRIER_TYPE_GPU CUstreamMemoryBarrier_flags = 1
 )
 
@@ -578,11 +590,11 @@ func (v CUstreamMemoryBarrier_flags) String() string {
 type CUstreamAtomicReductionOpType uint32
 
 const (
-	// sets in memory the bits that are set in the operand
+	// Sets in memory the bits that are set in the operand.
 	CU_STREAM_ATOMIC_REDUCTION_OP_OR CUstreamAtomicReductionOpType = 6
-	// clears in memory the bits that are clear in the operand
+	// Clears in memory the bits that are clear in the operand.
 	CU_STREAM_ATOMIC_REDUCTION_OP_AND CUstreamAtomicReductionOpType = 5
-	// adds the operand, wrapping around at the width of the type
+	// Adds the operand, wrapping around at the width of the type.
 	CU_STREAM_ATOMIC_REDUCTION_OP_ADD CUstreamAtomicReductionOpType = 0
 )
 
@@ -607,9 +619,9 @@ func (v CUstreamAtomicReductionOpType) String() string {
 type CUstreamAtomicReductionDataType uint32
 
 const (
-	// an unsigned word of 4 bytes; the low half of the operand counts
+	// An unsigned word of 4 bytes; the low half of the operand counts.
 	CU_STREAM_ATOMIC_REDUCTION_UNSIGNED_32 CUstreamAtomicReductionDataType = 14
-	// an unsigned word of 8 bytes
+	// An unsigned word of 8 bytes.
 	CU_STREAM_ATOMIC_REDUCTION_UNSIGNED_64 CUstreamAtomicReductionDataType = 22
 )
 
@@ -631,9 +643,9 @@ func (v CUstreamAtomicReductionDataType) String() string {
 type CUoccupancy_flags uint32
 
 const (
-	// reckon with the caching that the driver would choose
+	// Reckon with the caching that the driver would choose.
 	CU_OCCUPANCY_DEFAULT CUoccupancy_flags = 0
-	// suppose that the caching stays on, which can make the result 0 where the default finds a number
+	// Suppose that the caching stays on, which can make the result 0 where the default finds a number.
 	CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE CUoccupancy_flags = 1
 )
 
@@ -653,9 +665,9 @@ func (v CUoccupancy_flags) String() string {
 type CUstreamUpdateCaptureDependencies_flags uint32
 
 const (
-	// the given nodes join those that are there
+	// The given nodes join those that are there.
 	CU_STREAM_ADD_CAPTURE_DEPENDENCIES CUstreamUpdateCaptureDependencies_flags = 0
-	// the given nodes replace them; with none, the stream's next node is a root
+	// The given nodes replace them; with none, the stream's next node is a root.
 	CU_STREAM_SET_CAPTURE_DEPENDENCIES CUstreamUpdateCaptureDependencies_flags = 1
 )
 
@@ -674,7 +686,7 @@ func (v CUstreamUpdateCaptureDependencies_flags) String() string {
 type CUasyncNotificationType uint32
 
 const (
-	// the process has allocated more device memory than its budget. Free or trim what can be spared
+	// The process has allocated more device memory than its budget. Free or trim what can be spared.
 	CU_ASYNC_NOTIFICATION_TYPE_OVER_BUDGET CUasyncNotificationType = 1
 )
 
@@ -898,13 +910,19 @@ func (v CUarray_format) String() string {
 	return "CUarray_format(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUaddress_mode is the enum CUaddress_mode.
+// CUaddress_mode is what a texture gives for coordinates outside of it.
+//
+// Wrapping and mirroring require normalized coordinates; without them the coordinate is clamped.
 type CUaddress_mode uint32
 
 const (
-	CU_TR_ADDRESS_MODE_WRAP   CUaddress_mode = 0
-	CU_TR_ADDRESS_MODE_CLAMP  CUaddress_mode = 1
+	// The texture repeats.
+	CU_TR_ADDRESS_MODE_WRAP CUaddress_mode = 0
+	// The nearest element at the edge.
+	CU_TR_ADDRESS_MODE_CLAMP CUaddress_mode = 1
+	// The texture repeats, every second time reversed.
 	CU_TR_ADDRESS_MODE_MIRROR CUaddress_mode = 2
+	// The border colour.
 	CU_TR_ADDRESS_MODE_BORDER CUaddress_mode = 3
 )
 
@@ -923,11 +941,14 @@ func (v CUaddress_mode) String() string {
 	return "CUaddress_mode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfilter_mode is the enum CUfilter_mode.
+// CUfilter_mode is what a texture gives between its elements.
 type CUfilter_mode uint32
 
 const (
-	CU_TR_FILTER_MODE_POINT  CUfilter_mode = 0
+	// The nearest element.
+	CU_TR_FILTER_MODE_POINT CUfilter_mode = 0
+	// A blend of the neighbours: 2, 4 or 8 of them by dimension. The weights have 8 bits of fraction
+	// only, which limits the accuracy.
 	CU_TR_FILTER_MODE_LINEAR CUfilter_mode = 1
 )
 
@@ -951,368 +972,370 @@ func (v CUfilter_mode) String() string {
 type CUdevice_attribute uint32
 
 const (
-	// threads in a block over all its dimensions; 1024 on every device that CUDA still supports. A
-	// kernel may allow fewer, for its registers
+	// Threads in a block over all its dimensions; 1024 on every device that CUDA still supports. A
+	// kernel may allow fewer, for its registers.
 	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK CUdevice_attribute = 1
-	// threads of a block in x (1024)
+	// Threads of a block in x (1024).
 	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X CUdevice_attribute = 2
-	// threads of a block in y (1024)
+	// Threads of a block in y (1024).
 	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y CUdevice_attribute = 3
-	// threads of a block in z (64)
+	// Threads of a block in z (64).
 	CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z CUdevice_attribute = 4
-	// blocks of a grid in x (2147483647)
+	// Blocks of a grid in x (2147483647).
 	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X CUdevice_attribute = 5
-	// blocks of a grid in y (65535)
+	// Blocks of a grid in y (65535).
 	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y CUdevice_attribute = 6
-	// blocks of a grid in z (65535)
+	// Blocks of a grid in z (65535).
 	CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z CUdevice_attribute = 7
-	// bytes of shared memory that a block gets without further ado, static and dynamic together (49152)
+	// Bytes of shared memory that a block gets without further ado, static and dynamic together
+	// (49152).
 	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK CUdevice_attribute = 8
-	// an old name of [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK]
+	// An old name of [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK].
 	CU_DEVICE_ATTRIBUTE_SHARED_MEMORY_PER_BLOCK CUdevice_attribute = 8
-	// bytes of __constant__ variables that a module can have (65536)
+	// Bytes of __constant__ variables that a module can have (65536).
 	CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY CUdevice_attribute = 9
-	// threads that execute together (32)
+	// Threads that execute together (32).
 	CU_DEVICE_ATTRIBUTE_WARP_SIZE CUdevice_attribute = 10
-	// bytes between rows that the copy functions accept (2147483647)
+	// Bytes between rows that the copy functions accept (2147483647).
 	CU_DEVICE_ATTRIBUTE_MAX_PITCH CUdevice_attribute = 11
-	// 32-bit registers that one block can have (65536)
+	// 32-bit registers that one block can have (65536).
 	CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK CUdevice_attribute = 12
-	// an old name of [CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]
+	// An old name of [CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK].
 	CU_DEVICE_ATTRIBUTE_REGISTERS_PER_BLOCK CUdevice_attribute = 12
-	// the highest clock of the multiprocessors, in kHz; not the clock at which they run just now
+	// The highest clock of the multiprocessors, in kHz; not the clock at which they run just now.
 	CU_DEVICE_ATTRIBUTE_CLOCK_RATE CUdevice_attribute = 13
-	// the address of linear memory that a texture reads must be a multiple of so many bytes (512)
+	// The address of linear memory that a texture reads must be a multiple of so many bytes (512).
 	CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT CUdevice_attribute = 14
 	// 1 if a copy can run beside a kernel; superseded by the number of copy engines,
-	// [CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT]
+	// [CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT].
 	CU_DEVICE_ATTRIBUTE_GPU_OVERLAP CUdevice_attribute = 15
-	// multiprocessors of the device or, with MIG, of the instance
+	// Multiprocessors of the device or, with MIG, of the instance.
 	CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT CUdevice_attribute = 16
 	// 1 if the display driver's watchdog ends a kernel that runs for seconds, with
-	// [CUDA_ERROR_LAUNCH_TIMEOUT]: usually so on a device that drives a screen
+	// [CUDA_ERROR_LAUNCH_TIMEOUT]: usually so on a device that drives a screen.
 	CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT CUdevice_attribute = 17
-	// 1 if the GPU is part of the processor and uses its memory
+	// 1 if the GPU is part of the processor and uses its memory.
 	CU_DEVICE_ATTRIBUTE_INTEGRATED CUdevice_attribute = 18
-	// 1 if kernels can read and write pinned host memory in place
+	// 1 if kernels can read and write pinned host memory in place.
 	CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY CUdevice_attribute = 19
-	// who may have contexts on the device, a [CUcomputemode]; an administrator changes it with
-	// nvidia-smi
+	// Who may have contexts on the device, a [CUcomputemode]; an administrator changes it with
+	// nvidia-smi.
 	CU_DEVICE_ATTRIBUTE_COMPUTE_MODE CUdevice_attribute = 20
-	// elements of a 1D texture on an array
+	// Elements of a 1D texture on an array.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH CUdevice_attribute = 21
-	// elements in x of a 2D texture on an array
+	// Elements in x of a 2D texture on an array.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH CUdevice_attribute = 22
-	// elements in y of a 2D texture on an array
+	// Elements in y of a 2D texture on an array.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT CUdevice_attribute = 23
-	// elements in x of a 3D texture
+	// Elements in x of a 3D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH CUdevice_attribute = 24
-	// elements in y of a 3D texture
+	// Elements in y of a 3D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT CUdevice_attribute = 25
-	// elements in z of a 3D texture
+	// Elements in z of a 3D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH CUdevice_attribute = 26
-	// elements in x of each layer of a layered 2D texture
+	// Elements in x of each layer of a layered 2D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH CUdevice_attribute = 27
-	// elements in y of each layer of a layered 2D texture
+	// Elements in y of each layer of a layered 2D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT CUdevice_attribute = 28
-	// layers of a layered 2D texture
+	// Layers of a layered 2D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS CUdevice_attribute = 29
-	// an old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH]
+	// An old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH].
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_WIDTH CUdevice_attribute = 27
-	// an old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT]
+	// An old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT].
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_HEIGHT CUdevice_attribute = 28
-	// an old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS]
+	// An old name of [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS].
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_NUMSLICES CUdevice_attribute = 29
-	// alignment, in bytes, that surfaces require
+	// Alignment, in bytes, that surfaces require.
 	CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT CUdevice_attribute = 30
 	// 1 if kernels of different streams can run at once; a permission of the hardware, no promise for
-	// two given kernels
+	// two given kernels.
 	CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS CUdevice_attribute = 31
-	// 1 if memory errors are corrected; switched with nvidia-smi, effective after a reset of the device
+	// 1 if memory errors are corrected; switched with nvidia-smi, effective after a reset of the
+	// device.
 	CU_DEVICE_ATTRIBUTE_ECC_ENABLED CUdevice_attribute = 32
-	// the bus part of the PCI address
+	// The bus part of the PCI address.
 	CU_DEVICE_ATTRIBUTE_PCI_BUS_ID CUdevice_attribute = 33
-	// the slot part of the PCI address (not the model number: that is
-	// [CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID])
+	// The slot part of the PCI address (not the model number: that is
+	// [CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID]).
 	CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID CUdevice_attribute = 34
-	// 1 if a Windows driver without graphics serves the device; 0 on Linux
+	// 1 if a Windows driver without graphics serves the device; 0 on Linux.
 	CU_DEVICE_ATTRIBUTE_TCC_DRIVER CUdevice_attribute = 35
-	// the highest clock of the memory, in kHz. Bandwidth is twice this times the bus width, for memory
-	// with two transfers a clock
+	// The highest clock of the memory, in kHz. Bandwidth is twice this times the bus width, for memory
+	// with two transfers a clock.
 	CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE CUdevice_attribute = 36
-	// width of the bus to device memory, in bits
+	// Width of the bus to device memory, in bits.
 	CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH CUdevice_attribute = 37
-	// bytes of L2 cache
+	// Bytes of L2 cache.
 	CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE CUdevice_attribute = 38
-	// threads resident on a multiprocessor at once, over all its blocks
+	// Threads resident on a multiprocessor at once, over all its blocks.
 	CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR CUdevice_attribute = 39
-	// copy engines: 2 or more let copies to and from the device run beside each other and beside
-	// kernels
+	// Copy engines: 2 or more let copies to and from the device run beside each other and beside
+	// kernels.
 	CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT CUdevice_attribute = 40
 	// 1 if host and device pointers share one address space, as they do in every 64-bit program on
-	// Linux
+	// Linux.
 	CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING CUdevice_attribute = 41
-	// elements of each layer of a layered 1D texture
+	// Elements of each layer of a layered 1D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH CUdevice_attribute = 42
-	// layers of a layered 1D texture
+	// Layers of a layered 1D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS CUdevice_attribute = 43
-	// no longer of use; it told whether gathering four texels is supported
+	// No longer of use; it told whether gathering four texels is supported.
 	CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER CUdevice_attribute = 44
-	// elements in x of a 2D texture on an array made for texture gather
+	// Elements in x of a 2D texture on an array made for texture gather.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH CUdevice_attribute = 45
-	// elements in y of a 2D texture on an array made for texture gather
+	// Elements in y of a 2D texture on an array made for texture gather.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT CUdevice_attribute = 46
-	// the other permitted shape of a 3D texture: elements in x. 0 if there is none
+	// The other permitted shape of a 3D texture: elements in x. 0 if there is none.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE CUdevice_attribute = 47
-	// elements in y of that other shape
+	// Elements in y of that other shape.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE CUdevice_attribute = 48
-	// elements in z of that other shape, larger than the usual depth
+	// Elements in z of that other shape, larger than the usual depth.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE CUdevice_attribute = 49
-	// the domain part of the PCI address
+	// The domain part of the PCI address.
 	CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID CUdevice_attribute = 50
-	// the pitch of pitched memory that a texture reads must be a multiple of so many bytes (32)
+	// The pitch of pitched memory that a texture reads must be a multiple of so many bytes (32).
 	CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT CUdevice_attribute = 51
-	// edge of a cube map texture, in elements; width and height are equal
+	// Edge of a cube map texture, in elements; width and height are equal.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH CUdevice_attribute = 52
-	// edge of a layered cube map texture, in elements
+	// Edge of a layered cube map texture, in elements.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH CUdevice_attribute = 53
-	// layers of a layered cube map texture, six for each cube
+	// Layers of a layered cube map texture, six for each cube.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS CUdevice_attribute = 54
-	// elements of a 1D surface
+	// Elements of a 1D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH CUdevice_attribute = 55
-	// elements in x of a 2D surface
+	// Elements in x of a 2D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH CUdevice_attribute = 56
-	// elements in y of a 2D surface
+	// Elements in y of a 2D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT CUdevice_attribute = 57
-	// elements in x of a 3D surface
+	// Elements in x of a 3D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH CUdevice_attribute = 58
-	// elements in y of a 3D surface
+	// Elements in y of a 3D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT CUdevice_attribute = 59
-	// elements in z of a 3D surface
+	// Elements in z of a 3D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH CUdevice_attribute = 60
-	// elements of each layer of a layered 1D surface
+	// Elements of each layer of a layered 1D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH CUdevice_attribute = 61
-	// layers of a layered 1D surface
+	// Layers of a layered 1D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS CUdevice_attribute = 62
-	// elements in x of each layer of a layered 2D surface
+	// Elements in x of each layer of a layered 2D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH CUdevice_attribute = 63
-	// elements in y of each layer of a layered 2D surface
+	// Elements in y of each layer of a layered 2D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT CUdevice_attribute = 64
-	// layers of a layered 2D surface
+	// Layers of a layered 2D surface.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS CUdevice_attribute = 65
-	// edge of a cube map surface, in elements
+	// Edge of a cube map surface, in elements.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH CUdevice_attribute = 66
-	// edge of a layered cube map surface, in elements
+	// Edge of a layered cube map surface, in elements.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH CUdevice_attribute = 67
-	// layers of a layered cube map surface, six for each cube
+	// Layers of a layered cube map surface, six for each cube.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS CUdevice_attribute = 68
-	// of no use: the limit of a 1D texture on linear memory depends on the element. Ask
-	// [CuDeviceGetTexture1DLinearMaxWidth]
+	// Of no use: the limit of a 1D texture on linear memory depends on the element. Ask
+	// [CuDeviceGetTexture1DLinearMaxWidth].
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH CUdevice_attribute = 69
-	// elements in x of a 2D texture on pitched linear memory
+	// Elements in x of a 2D texture on pitched linear memory.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH CUdevice_attribute = 70
-	// rows of a 2D texture on pitched linear memory
+	// Rows of a 2D texture on pitched linear memory.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT CUdevice_attribute = 71
-	// bytes between rows of a 2D texture on pitched linear memory
+	// Bytes between rows of a 2D texture on pitched linear memory.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH CUdevice_attribute = 72
-	// elements in x of the largest level of a mipmapped 2D texture
+	// Elements in x of the largest level of a mipmapped 2D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH CUdevice_attribute = 73
-	// elements in y of the largest level of a mipmapped 2D texture
+	// Elements in y of the largest level of a mipmapped 2D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT CUdevice_attribute = 74
-	// compute capability, before the point: 9 for Hopper, 10 and 12 for Blackwell
+	// Compute capability, before the point: 9 for Hopper, 10 and 12 for Blackwell.
 	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR CUdevice_attribute = 75
-	// compute capability, behind the point
+	// Compute capability, behind the point.
 	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR CUdevice_attribute = 76
-	// elements of the largest level of a mipmapped 1D texture
+	// Elements of the largest level of a mipmapped 1D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH CUdevice_attribute = 77
-	// 1 if streams of different priority are told apart; else all have priority 0
+	// 1 if streams of different priority are told apart; else all have priority 0.
 	CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED CUdevice_attribute = 78
-	// 1 if reads of global memory can go through the L1 cache
+	// 1 if reads of global memory can go through the L1 cache.
 	CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED CUdevice_attribute = 79
-	// 1 if local memory (spilled registers, stack) can go through the L1 cache
+	// 1 if local memory (spilled registers, stack) can go through the L1 cache.
 	CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED CUdevice_attribute = 80
-	// bytes of shared memory that the blocks resident on one multiprocessor share
+	// Bytes of shared memory that the blocks resident on one multiprocessor share.
 	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR CUdevice_attribute = 81
-	// 32-bit registers that the blocks resident on one multiprocessor share
+	// 32-bit registers that the blocks resident on one multiprocessor share.
 	CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR CUdevice_attribute = 82
 	// 1 if [CuMemAllocManaged] works on the device. Whether host and device may use such memory at the
-	// same time says [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
+	// same time says [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS].
 	CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY CUdevice_attribute = 83
-	// 1 if other GPUs sit on the same board
+	// 1 if other GPUs sit on the same board.
 	CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD CUdevice_attribute = 84
-	// a number that the GPUs of one board have in common; meaningless on other boards
+	// A number that the GPUs of one board have in common; meaningless on other boards.
 	CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID CUdevice_attribute = 85
 	// 1 if the link to the host carries atomic operations, as NVLink to some CPUs does and PCI Express
-	// does not
+	// does not.
 	CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED CUdevice_attribute = 86
-	// how many times faster single precision is than double: 2 on GPUs built for double precision, 32
-	// or 64 on most others
+	// How many times faster single precision is than double: 2 on GPUs built for double precision, 32
+	// or 64 on most others.
 	CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO CUdevice_attribute = 87
-	// 1 if kernels may use ordinary host memory (malloc, a Go heap) directly, without registering it
+	// 1 if kernels may use ordinary host memory (malloc, a Go heap) directly, without registering it.
 	CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS CUdevice_attribute = 88
 	// 1 if the host may touch managed memory while kernels run. 0 (Windows, some embedded systems): the
-	// host's access to any of it is a segmentation fault until the device was synchronized
+	// host's access to any of it is a segmentation fault until the device was synchronized.
 	CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS CUdevice_attribute = 89
-	// 1 if a running kernel can be put aside for another context or for a debugger
+	// 1 if a running kernel can be put aside for another context or for a debugger.
 	CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED CUdevice_attribute = 90
 	// 1 if registered host memory has the same address on the device, so that
-	// [CuMemHostGetDevicePointer] can be left out
+	// [CuMemHostGetDevicePointer] can be left out.
 	CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM CUdevice_attribute = 91
-	// whether the first version of the stream memory operations works; a driver of today has the
-	// second, which needs no asking
+	// Whether the first version of the stream memory operations works: 0 on current drivers, which
+	// answer its calls with [CUDA_ERROR_NOT_SUPPORTED]. The second version needs no asking.
 	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1 CUdevice_attribute = 92
-	// whether the first version of the stream memory operations takes 64-bit words
+	// Whether the first version of the stream memory operations takes 64-bit words.
 	CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1 CUdevice_attribute = 93
-	// whether the first version of the stream memory operations knows [CU_STREAM_WAIT_VALUE_NOR]
+	// Whether the first version of the stream memory operations knows [CU_STREAM_WAIT_VALUE_NOR].
 	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1 CUdevice_attribute = 94
-	// 1 if a grid can be launched so that all its blocks may wait for each other
+	// 1 if a grid can be launched so that all its blocks may wait for each other.
 	CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH CUdevice_attribute = 95
-	// 1 if one cooperative launch can span devices: a way of launching that has been given up
+	// 1 if one cooperative launch can span devices: a way of launching that has been given up.
 	CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH CUdevice_attribute = 96
-	// bytes of shared memory that a block can have after the kernel was allowed more than the usual 48
-	// KiB: 166912 on compute capability 8.0, 232448 on 9.0
+	// Bytes of shared memory that a block can have after the kernel was allowed more than the usual 48
+	// KiB: 166912 on compute capability 8.0, 232448 on 9.0.
 	CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN CUdevice_attribute = 97
-	// 1 if [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work
+	// 1 if [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work.
 	CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES CUdevice_attribute = 98
-	// 1 if [CuMemHostRegister] works
+	// 1 if [CuMemHostRegister] works.
 	CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED CUdevice_attribute = 99
 	// 1 if the device reaches ordinary host memory through the page tables of the CPU (a Grace Hopper,
-	// say), not by faults that the driver serves
+	// say), not by faults that the driver serves.
 	CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES CUdevice_attribute = 100
-	// 1 if the CPU can use managed memory that resides on the device in place, without moving it
+	// 1 if the CPU can use managed memory that resides on the device in place, without moving it.
 	CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST CUdevice_attribute = 101
-	// an old name of [CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED]
+	// An old name of [CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED].
 	CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED CUdevice_attribute = 102
 	// 1 if addresses can be reserved and memory mapped to them by hand: [CuMemAddressReserve],
-	// [CuMemCreate], [CuMemMap]
+	// [CuMemCreate], [CuMemMap].
 	CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED CUdevice_attribute = 102
-	// 1 if memory made with [CuMemCreate] can be exported as a file descriptor
+	// 1 if memory made with [CuMemCreate] can be exported as a file descriptor.
 	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED CUdevice_attribute = 103
-	// 1 if memory made with [CuMemCreate] can be exported as a Windows NT handle
+	// 1 if memory made with [CuMemCreate] can be exported as a Windows NT handle.
 	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED CUdevice_attribute = 104
-	// 1 if memory made with [CuMemCreate] can be exported as a global Windows handle of the older kind
+	// 1 if memory made with [CuMemCreate] can be exported as a global Windows handle of the older kind.
 	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED CUdevice_attribute = 105
-	// blocks resident on a multiprocessor at once: 16, 24 or 32
+	// Blocks resident on a multiprocessor at once: 16, 24 or 32.
 	CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR CUdevice_attribute = 106
-	// 1 if [CuMemCreate] can make memory that the hardware compresses on the way
+	// 1 if [CuMemCreate] can make memory that the hardware compresses on the way.
 	CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED CUdevice_attribute = 107
-	// bytes of the L2 cache that can be set aside for persisting accesses; 0 if none can
+	// Bytes of the L2 cache that can be set aside for persisting accesses; 0 if none can.
 	CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE CUdevice_attribute = 108
-	// bytes that one access policy window may cover, [CUaccessPolicyWindow]
+	// Bytes that one access policy window may cover, [CUaccessPolicyWindow].
 	CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE CUdevice_attribute = 109
-	// 1 if memory made with [CuMemCreate] can be opened to other devices on the bus
+	// 1 if memory made with [CuMemCreate] can be opened to other devices on the bus.
 	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED CUdevice_attribute = 110
-	// bytes of shared memory that the system takes from every block (1024 from compute capability 8.0
-	// on): count them when computing how many blocks fit
+	// Bytes of shared memory that the system takes from every block (1024 from compute capability 8.0
+	// on): count them when computing how many blocks fit.
 	CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK CUdevice_attribute = 111
-	// 1 if arrays can exist with only some tiles backed by memory
+	// 1 if arrays can exist with only some tiles backed by memory.
 	CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED CUdevice_attribute = 112
 	// 1 if [CuMemHostRegister] can register memory that the process itself may only read, such as a
-	// file mapped read-only
+	// file mapped read-only.
 	CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED CUdevice_attribute = 113
-	// 1 if timeline semaphores of Vulkan can be imported
+	// 1 if timeline semaphores of Vulkan can be imported.
 	CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED CUdevice_attribute = 114
-	// 1 if stream-ordered allocation works: [CuMemAllocAsync] and memory pools
+	// 1 if stream-ordered allocation works: [CuMemAllocAsync] and memory pools.
 	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED CUdevice_attribute = 115
-	// 1 if kernel drivers of other hardware can obtain the device's pages (nvidia_p2p_get_pages)
+	// 1 if kernel drivers of other hardware can obtain the device's pages (nvidia_p2p_get_pages).
 	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED CUdevice_attribute = 116
-	// how writes of other hardware can be made visible, bits of [CUflushGPUDirectRDMAWritesOptions]
+	// How writes of other hardware can be made visible, bits of [CUflushGPUDirectRDMAWritesOptions].
 	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS CUdevice_attribute = 117
-	// who sees such writes in order without a flush, a [CUGPUDirectRDMAWritesOrdering]
+	// Who sees such writes in order without a flush, a [CUGPUDirectRDMAWritesOrdering].
 	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING CUdevice_attribute = 118
-	// in which forms a memory pool can be exported, bits of [CUmemAllocationHandleType]; 0 if in none
+	// In which forms a memory pool can be exported, bits of [CUmemAllocationHandleType]; 0 if in none.
 	CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES CUdevice_attribute = 119
-	// 1 if blocks can be launched in clusters: compute capability 9.0 and up
+	// 1 if blocks can be launched in clusters: compute capability 9.0 and up.
 	CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH CUdevice_attribute = 120
-	// 1 if an array can be created first and given memory later
+	// 1 if an array can be created first and given memory later.
 	CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED CUdevice_attribute = 121
-	// 1 if streams can wait for and write 64-bit words
+	// 1 if streams can wait for and write 64-bit words.
 	CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS CUdevice_attribute = 122
-	// 1 if [CU_STREAM_WAIT_VALUE_NOR] works
+	// 1 if [CU_STREAM_WAIT_VALUE_NOR] works.
 	CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR CUdevice_attribute = 123
 	// 1 if device memory can be exported as a dma_buf for other Linux drivers,
-	// [CuMemGetHandleForAddressRange]
+	// [CuMemGetHandleForAddressRange].
 	CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED CUdevice_attribute = 124
-	// 1 if events can be shared between processes
+	// 1 if events can be shared between processes.
 	CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED CUdevice_attribute = 125
-	// hardware domains of memory fences: 4 on compute capability 9.0, 1 where there is no choice
+	// Hardware domains of memory fences: 4 on compute capability 9.0, 1 where there is no choice.
 	CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT CUdevice_attribute = 126
-	// 1 if kernels can copy by tensor maps, with the tensor memory accelerator
+	// 1 if kernels can copy by tensor maps, with the tensor memory accelerator.
 	CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED CUdevice_attribute = 127
 	// 1 if memory can be exported as a fabric handle, for other nodes of the same NVLink domain. The
-	// service behind it must run as well, so 1 alone does not promise that an export succeeds
+	// service behind it must run as well, so 1 alone does not promise that an export succeeds.
 	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED CUdevice_attribute = 128
-	// 1 if a function has one address for host and device
+	// 1 if a function has one address for host and device.
 	CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS CUdevice_attribute = 129
-	// whether device memory is a NUMA node of the operating system, a [CUdeviceNumaConfig]
+	// Whether device memory is a NUMA node of the operating system, a [CUdeviceNumaConfig].
 	CU_DEVICE_ATTRIBUTE_NUMA_CONFIG CUdevice_attribute = 130
-	// the number of that node; only if [CU_DEVICE_ATTRIBUTE_NUMA_CONFIG] says that there is one
+	// The number of that node; only if [CU_DEVICE_ATTRIBUTE_NUMA_CONFIG] says that there is one.
 	CU_DEVICE_ATTRIBUTE_NUMA_ID CUdevice_attribute = 131
-	// 1 if one write can reach several GPUs through a switch, [CuMulticastCreate]
+	// 1 if one write can reach several GPUs through a switch, [CuMulticastCreate].
 	CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED CUdevice_attribute = 132
-	// 1 if contexts on the device are clients of the Multi-Process Service
+	// 1 if contexts on the device are clients of the Multi-Process Service.
 	CU_DEVICE_ATTRIBUTE_MPS_ENABLED CUdevice_attribute = 133
-	// the host's NUMA node nearest to the device, for pinned memory and threads; -1 without NUMA
+	// The host's NUMA node nearest to the device, for pinned memory and threads; -1 without NUMA.
 	CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID CUdevice_attribute = 134
-	// 1 if a context can share the device with a Direct3D 12 queue, [CUctxCigParam]
+	// 1 if a context can share the device with a Direct3D 12 queue, [CUctxCigParam].
 	CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED CUdevice_attribute = 135
-	// what the decompression engine understands, bits of [CUmemDecompressAlgorithm]; 0 without an
-	// engine
+	// What the decompression engine understands, bits of [CUmemDecompressAlgorithm]; 0 without an
+	// engine.
 	CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK CUdevice_attribute = 136
-	// bytes that one decompression can take at most
+	// Bytes that one decompression can take at most.
 	CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH CUdevice_attribute = 137
-	// 1 if a context can share the device with a Vulkan queue
+	// 1 if a context can share the device with a Vulkan queue.
 	CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED CUdevice_attribute = 138
-	// the PCI model number in the upper and the maker (0x10de) in the lower 16 bits
+	// The PCI model number in the upper and the maker (0x10de) in the lower 16 bits.
 	CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID CUdevice_attribute = 139
-	// model and maker of the board, packed in the same way
+	// Model and maker of the board, packed in the same way.
 	CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID CUdevice_attribute = 140
-	// 1 if [CuMemCreate] can make host memory on a chosen NUMA node
+	// 1 if [CuMemCreate] can make host memory on a chosen NUMA node.
 	CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED CUdevice_attribute = 141
-	// 1 if a memory pool can lie on a chosen NUMA node of the host
+	// 1 if a memory pool can lie on a chosen NUMA node of the host.
 	CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED CUdevice_attribute = 142
-	// 1 if such host memory can be shared with another node of a multi-node NVLink system
+	// 1 if such host memory can be shared with another node of a multi-node NVLink system.
 	CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED CUdevice_attribute = 143
-	// 1 if a memory pool can lie in host memory without naming a NUMA node
+	// 1 if a memory pool can lie in host memory without naming a NUMA node.
 	CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED CUdevice_attribute = 144
-	// 1 if [CuMemCreate] can make host memory without naming a NUMA node
+	// 1 if [CuMemCreate] can make host memory without naming a NUMA node.
 	CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED CUdevice_attribute = 145
-	// 1 if pinned host memory can be exported as a dma_buf
+	// 1 if pinned host memory can be exported as a dma_buf.
 	CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED CUdevice_attribute = 146
 	// 1 if the link to the host carries some atomic operations but not all;
-	// [CuDeviceGetHostAtomicCapabilities] says which
+	// [CuDeviceGetHostAtomicCapabilities] says which.
 	CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED CUdevice_attribute = 147
-	// 1 if streams can do atomic reductions, [CU_STREAM_MEM_OP_ATOMIC_REDUCTION]
+	// 1 if streams can do atomic reductions, [CU_STREAM_MEM_OP_ATOMIC_REDUCTION].
 	CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED CUdevice_attribute = 148
-	// parts of the device with memory and multiprocessors close to each other; 1 if it is not divided
+	// Parts of the device with memory and multiprocessors close to each other; 1 if it is not divided.
 	CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_COUNT CUdevice_attribute = 149
-	// bytes of shared memory of a block in the oversized configuration, which leaves 8 KiB of L1 cache;
-	// see [CUsharedMemoryMode]
+	// Bytes of shared memory of a block in the oversized configuration, which leaves 8 KiB of L1 cache;
+	// see [CUsharedMemoryMode].
 	CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK CUdevice_attribute = 150
-	// 1 if a stream can be captured into a Direct3D 12 command list
+	// 1 if a stream can be captured into a Direct3D 12 command list.
 	CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED CUdevice_attribute = 151
-	// 1 if the host can mmap a dma_buf made of device memory
+	// 1 if the host can mmap a dma_buf made of device memory.
 	CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED CUdevice_attribute = 152
-	// 1 if logical endpoints of one device work
+	// 1 if logical endpoints of one device work.
 	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_SUPPORTED CUdevice_attribute = 153
-	// 1 if logical endpoints of a team of devices work
+	// 1 if logical endpoints of a team of devices work.
 	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_MULTICAST_SUPPORTED CUdevice_attribute = 154
-	// 1 if counted operations work through logical endpoints
+	// 1 if counted operations work through logical endpoints.
 	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED CUdevice_attribute = 155
-	// 1 if the device that owns a unicast endpoint may itself use it
+	// 1 if the device that owns a unicast endpoint may itself use it.
 	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_ACCESS_ON_OWNER_DEVICE_SUPPORTED CUdevice_attribute = 156
-	// multiprocessors that every locality domain has
+	// Multiprocessors that every locality domain has.
 	CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT CUdevice_attribute = 157
-	// in which forms a logical endpoint can be exported, [CUlogicalEndpointIpcHandleType]
+	// In which forms a logical endpoint can be exported, [CUlogicalEndpointIpcHandleType].
 	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES CUdevice_attribute = 158
-	// 1 if a stream can be captured into a Vulkan command buffer
+	// 1 if a stream can be captured into a Vulkan command buffer.
 	CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED CUdevice_attribute = 159
-	// bytes of accessible memory that a tensor map of the large class must have behind its address;
-	// 2147483647 where the class makes no difference. See [CUtensorMapAllocClass]
+	// Bytes of accessible memory that a tensor map of the large class must have behind its address;
+	// 2147483647 where the class makes no difference. See [CUtensorMapAllocClass].
 	CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE CUdevice_attribute = 160
-	// 1 if memory bound to a locality domain can be opened to other hardware on the bus
+	// 1 if memory bound to a locality domain can be opened to other hardware on the bus.
 	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED CUdevice_attribute = 161
-	// one more than the highest attribute of the header; grows with every version
+	// One more than the highest attribute of the header; grows with every version.
 	CU_DEVICE_ATTRIBUTE_MAX CUdevice_attribute = 162
 )
 
@@ -1735,49 +1758,49 @@ func (v CUpointer_attribute) String() string {
 type CUfunction_attribute uint32
 
 const (
-	// threads of a block beyond which a launch fails, given the registers that the kernel uses
+	// Threads of a block beyond which a launch fails, given the registers that the kernel uses.
 	CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK CUfunction_attribute = 0
-	// bytes of shared memory that the kernel declares itself
+	// Bytes of shared memory that the kernel declares itself.
 	CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES CUfunction_attribute = 1
-	// bytes of constant memory that it uses
+	// Bytes of constant memory that it uses.
 	CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES CUfunction_attribute = 2
-	// bytes of local memory of each thread: spilled registers, arrays, stack. Not 0 is a sign of
-	// spilling
+	// Bytes of local memory of each thread: spilled registers, arrays, stack. Not 0 is a sign of
+	// spilling.
 	CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES CUfunction_attribute = 3
-	// 32-bit registers of each thread
+	// 32-bit registers of each thread.
 	CU_FUNC_ATTRIBUTE_NUM_REGS CUfunction_attribute = 4
-	// the virtual architecture the PTX was made for, ten times the major plus the minor number: 90 for
-	// compute_90
+	// The virtual architecture the PTX was made for, ten times the major plus the minor number: 90 for
+	// compute_90.
 	CU_FUNC_ATTRIBUTE_PTX_VERSION CUfunction_attribute = 5
-	// the real architecture of the machine code, numbered in the same way: 90 for sm_90
+	// The real architecture of the machine code, numbered in the same way: 90 for sm_90.
 	CU_FUNC_ATTRIBUTE_BINARY_VERSION CUfunction_attribute = 6
-	// 1 if it was compiled to cache global reads in L1 (-dlcm=ca)
+	// 1 if it was compiled to cache global reads in L1 (-dlcm=ca).
 	CU_FUNC_ATTRIBUTE_CACHE_MODE_CA CUfunction_attribute = 7
-	// bytes of dynamic shared memory that a launch may ask for. At first 48 KiB less what the kernel
+	// Bytes of dynamic shared memory that a launch may ask for. At first 48 KiB less what the kernel
 	// declares; it must be raised, up to [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] less
-	// that, before a launch asks for more
+	// that, before a launch asks for more.
 	CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES CUfunction_attribute = 8
-	// wish for the share of shared memory in what it has in common with L1, in percent, or a
-	// [CUshared_carveout]; rounded up to what the hardware offers
+	// Wish for the share of shared memory in what it has in common with L1, in percent, or a
+	// [CUshared_carveout]; rounded up to what the hardware offers.
 	CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT CUfunction_attribute = 9
-	// 1 if it can be launched with a cluster size only
+	// 1 if it can be launched with a cluster size only.
 	CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET CUfunction_attribute = 10
-	// blocks of a cluster in x that every launch must have; 0 leaves it open. Compiled in
-	// (__cluster_dims__), it cannot be changed: [CUDA_ERROR_NOT_PERMITTED]
+	// Blocks of a cluster in x that every launch must have; 0 leaves it open. Compiled in
+	// (__cluster_dims__), it cannot be changed: [CUDA_ERROR_NOT_PERMITTED].
 	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH CUfunction_attribute = 11
-	// the same in y; the three are 0 together or positive together
+	// The same in y; the three are 0 together or positive together.
 	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT CUfunction_attribute = 12
-	// the same in z
+	// The same in z.
 	CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH CUfunction_attribute = 13
-	// 1 permits clusters of more than 8 blocks, which another model of GPU may be unable to run
+	// 1 permits clusters of more than 8 blocks, which another model of GPU may be unable to run.
 	CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED CUfunction_attribute = 14
-	// how the blocks of a cluster should be placed, a [CUclusterSchedulingPolicy]
+	// How the blocks of a cluster should be placed, a [CUclusterSchedulingPolicy].
 	CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE CUfunction_attribute = 15
-	// 1 if graph nodes of it can be changed from the device; read only
+	// 1 if graph nodes of it can be changed from the device; read only.
 	CU_FUNC_ATTRIBUTE_DEVICE_NODE_UPDATE_SUPPORTED CUfunction_attribute = 16
-	// a [CUsharedMemoryMode]; once set, it counts instead of the maximum in bytes
+	// A [CUsharedMemoryMode]; once set, it counts instead of the maximum in bytes.
 	CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE CUfunction_attribute = 17
-	// one more than the highest attribute
+	// One more than the highest attribute.
 	CU_FUNC_ATTRIBUTE_MAX CUfunction_attribute = 18
 )
 
@@ -1833,13 +1856,13 @@ func (v CUfunction_attribute) String() string {
 type CUfunc_cache uint32
 
 const (
-	// no wish; for a kernel: the context's
+	// No wish; for a kernel: the context's.
 	CU_FUNC_CACHE_PREFER_NONE CUfunc_cache = 0
-	// as much shared memory as there can be
+	// As much shared memory as there can be.
 	CU_FUNC_CACHE_PREFER_SHARED CUfunc_cache = 1
-	// as much cache as there can be
+	// As much cache as there can be.
 	CU_FUNC_CACHE_PREFER_L1 CUfunc_cache = 2
-	// half and half
+	// Half and half.
 	CU_FUNC_CACHE_PREFER_EQUAL CUfunc_cache = 3
 )
 
@@ -1861,15 +1884,16 @@ func (v CUfunc_cache) String() string {
 // CUsharedconfig is the width of shared memory's banks, which only GPUs of compute capability 3.x
 // could change.
 //
-// Everything since has banks of four bytes: calls that set it succeed and do nothing.
+// Everything since has banks of four bytes: calls that set it succeed, and what can be read back is
+// still four.
 type CUsharedconfig uint32
 
 const (
-	// the context's own
+	// The context's own.
 	CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE CUsharedconfig = 0
-	// successive 32-bit words in successive banks
+	// Successive 32-bit words in successive banks.
 	CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE CUsharedconfig = 1
-	// successive 64-bit words in successive banks
+	// Successive 64-bit words in successive banks.
 	CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE CUsharedconfig = 2
 )
 
@@ -1891,11 +1915,11 @@ func (v CUsharedconfig) String() string {
 type CUshared_carveout int32
 
 const (
-	// the driver decides by what the kernel uses
+	// The driver decides by what the kernel uses.
 	CU_SHAREDMEM_CARVEOUT_DEFAULT CUshared_carveout = -1
-	// all that can be
+	// All that can be.
 	CU_SHAREDMEM_CARVEOUT_MAX_SHARED CUshared_carveout = 100
-	// as little as can be
+	// As little as can be.
 	CU_SHAREDMEM_CARVEOUT_MAX_L1 CUshared_carveout = 0
 )
 
@@ -1942,11 +1966,11 @@ func (v CUmemorytype) String() string {
 type CUcomputemode uint32
 
 const (
-	// any number of processes
+	// Any number of processes.
 	CU_COMPUTEMODE_DEFAULT CUcomputemode = 0
-	// nobody: creating a context fails with [CUDA_ERROR_DEVICE_UNAVAILABLE]
+	// Nobody: creating a context fails with [CUDA_ERROR_DEVICE_UNAVAILABLE].
 	CU_COMPUTEMODE_PROHIBITED CUcomputemode = 2
-	// one process at a time, with as many threads as it likes; a second process is refused
+	// One process at a time, with as many threads as it likes; a second process is refused.
 	CU_COMPUTEMODE_EXCLUSIVE_PROCESS CUcomputemode = 3
 )
 
@@ -2031,47 +2055,104 @@ func (v CUmem_range_attribute) String() string {
 	return "CUmem_range_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjit_option is the enum CUjit_option.
+// CUjit_option is an option of the PTX compiler and linker; each has a value in the array beside
+// it, in the place of a pointer.
+//
+// A number is stored in the slot itself, widened to the size of a pointer; buffers and lists are
+// given by address. Where an option returns something, the slot is overwritten: a float there is
+// the low 4 bytes. Options that do not fit the kind of input are ignored or refused.
+//
+// From Go: the array is of uintptr. Buffers and lists whose addresses it holds are invisible to the
+// garbage collector: keep them in C memory, or pinned, for the call; for a link state until
+// [CuLinkDestroy].
 type CUjit_option uint32
 
 const (
-	CU_JIT_MAX_REGISTERS                    CUjit_option = 0
-	CU_JIT_THREADS_PER_BLOCK                CUjit_option = 1
-	CU_JIT_WALL_TIME                        CUjit_option = 2
-	CU_JIT_INFO_LOG_BUFFER                  CUjit_option = 3
-	CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES       CUjit_option = 4
-	CU_JIT_ERROR_LOG_BUFFER                 CUjit_option = 5
-	CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES      CUjit_option = 6
-	CU_JIT_OPTIMIZATION_LEVEL               CUjit_option = 7
-	CU_JIT_TARGET_FROM_CUCONTEXT            CUjit_option = 8
-	CU_JIT_TARGET                           CUjit_option = 9
-	CU_JIT_FALLBACK_STRATEGY                CUjit_option = 10
-	CU_JIT_GENERATE_DEBUG_INFO              CUjit_option = 11
-	CU_JIT_LOG_VERBOSE                      CUjit_option = 12
-	CU_JIT_GENERATE_LINE_INFO               CUjit_option = 13
-	CU_JIT_CACHE_MODE                       CUjit_option = 14
-	CU_JIT_NEW_SM3X_OPT                     CUjit_option = 15
-	CU_JIT_FAST_COMPILE                     CUjit_option = 16
-	CU_JIT_GLOBAL_SYMBOL_NAMES              CUjit_option = 17
-	CU_JIT_GLOBAL_SYMBOL_ADDRESSES          CUjit_option = 18
-	CU_JIT_GLOBAL_SYMBOL_COUNT              CUjit_option = 19
-	CU_JIT_LTO                              CUjit_option = 20
-	CU_JIT_FTZ                              CUjit_option = 21
-	CU_JIT_PREC_DIV                         CUjit_option = 22
-	CU_JIT_PREC_SQRT                        CUjit_option = 23
-	CU_JIT_FMA                              CUjit_option = 24
-	CU_JIT_REFERENCED_KERNEL_NAMES          CUjit_option = 25
-	CU_JIT_REFERENCED_KERNEL_COUNT          CUjit_option = 26
-	CU_JIT_REFERENCED_VARIABLE_NAMES        CUjit_option = 27
-	CU_JIT_REFERENCED_VARIABLE_COUNT        CUjit_option = 28
+	// Compiler, unsigned int: registers that a thread may use; what does not fit is spilled to local
+	// memory.
+	CU_JIT_MAX_REGISTERS CUjit_option = 0
+	// Compiler, unsigned int: threads of a block that must still be launchable, as far as registers go.
+	// Returns the number that was reached. Not together with [CU_JIT_TARGET].
+	CU_JIT_THREADS_PER_BLOCK CUjit_option = 1
+	// Compiler and linker: returns the milliseconds they took, as a float.
+	CU_JIT_WALL_TIME CUjit_option = 2
+	// Compiler and linker, char *: where messages go that are no errors.
+	CU_JIT_INFO_LOG_BUFFER CUjit_option = 3
+	// Compiler and linker, unsigned int: size of that buffer, which caps the text with its final zero.
+	// Returns how much of it was filled.
+	CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES CUjit_option = 4
+	// Compiler and linker, char *: where error messages go. Always give one: a failed compilation says
+	// nothing else of use.
+	CU_JIT_ERROR_LOG_BUFFER CUjit_option = 5
+	// Compiler and linker, unsigned int: size of the error buffer in bytes. Returns what was filled.
+	CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES CUjit_option = 6
+	// Compiler, unsigned int: 0 to 4, of which 4 is the default.
+	CU_JIT_OPTIMIZATION_LEVEL CUjit_option = 7
+	// Compiler and linker, no value: compile for the current context's device, as is done anyway.
+	CU_JIT_TARGET_FROM_CUCONTEXT CUjit_option = 8
+	// Compiler and linker, a [CUjit_target]: compile for this architecture instead.
+	CU_JIT_TARGET CUjit_option = 9
+	// Compiler, a [CUjit_fallback]: what to take from a fat binary without machine code for just this
+	// device; not for the linker.
+	CU_JIT_FALLBACK_STRATEGY CUjit_option = 10
+	// Compiler and linker, int: 1 to keep debug information (-g); slow code.
+	CU_JIT_GENERATE_DEBUG_INFO CUjit_option = 11
+	// Compiler and linker, int: 1 for more messages, such as register counts.
+	CU_JIT_LOG_VERBOSE CUjit_option = 12
+	// Compiler, int: 1 to keep line numbers for profilers; costs no speed.
+	CU_JIT_GENERATE_LINE_INFO CUjit_option = 13
+	// Compiler, a [CUjit_cacheMode]: how global reads are cached (-dlcm).
+	CU_JIT_CACHE_MODE CUjit_option = 14
+	// Meant for GPUs of compute capability 3.x; do not use.
+	CU_JIT_NEW_SM3X_OPT CUjit_option = 15
+	// NVIDIA's own use only.
+	CU_JIT_FAST_COMPILE CUjit_option = 16
+	// Loader, const char **: names of global variables that the module leaves unresolved.
+	CU_JIT_GLOBAL_SYMBOL_NAMES CUjit_option = 17
+	// Loader, void **: the host address each of them gets.
+	CU_JIT_GLOBAL_SYMBOL_ADDRESSES CUjit_option = 18
+	// Loader, unsigned int: how many names and addresses there are.
+	CU_JIT_GLOBAL_SYMBOL_COUNT CUjit_option = 19
+	// Int: link-time optimization; for intermediate code of toolkits before 12.0. Newer code is linked
+	// with the nvJitLink library.
+	CU_JIT_LTO CUjit_option = 20
+	// Int, with [CU_JIT_LTO]: 1 flushes single-precision denormals to zero.
+	CU_JIT_FTZ CUjit_option = 21
+	// Int, with [CU_JIT_LTO]: 0 permits an approximate division.
+	CU_JIT_PREC_DIV CUjit_option = 22
+	// Int, with [CU_JIT_LTO]: 0 permits an approximate square root.
+	CU_JIT_PREC_SQRT CUjit_option = 23
+	// Int, with [CU_JIT_LTO]: 0 forbids fusing a multiplication and an addition.
+	CU_JIT_FMA CUjit_option = 24
+	// Const char **, for code before 12.0: kernels to keep, others may go. Each name matches anywhere
+	// within a mangled name.
+	CU_JIT_REFERENCED_KERNEL_NAMES CUjit_option = 25
+	// Unsigned int: how many kernels are named.
+	CU_JIT_REFERENCED_KERNEL_COUNT CUjit_option = 26
+	// Const char **, with [CU_JIT_LTO]: variables to keep, matched in the same loose way.
+	CU_JIT_REFERENCED_VARIABLE_NAMES CUjit_option = 27
+	// Unsigned int: how many variables are named.
+	CU_JIT_REFERENCED_VARIABLE_COUNT CUjit_option = 28
+	// Int, with [CU_JIT_LTO]: 1 permits removing variables that device code does not use; name those
+	// that the host looks up.
 	CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES CUjit_option = 29
-	CU_JIT_POSITION_INDEPENDENT_CODE        CUjit_option = 30
-	CU_JIT_MIN_CTA_PER_SM                   CUjit_option = 31
-	CU_JIT_MAX_THREADS_PER_BLOCK            CUjit_option = 32
-	CU_JIT_OVERRIDE_DIRECTIVE_VALUES        CUjit_option = 33
-	CU_JIT_SPLIT_COMPILE                    CUjit_option = 34
-	CU_JIT_BINARY_LOADER_THREAD_COUNT       CUjit_option = 35
-	CU_JIT_NUM_OPTIONS                      CUjit_option = 36
+	// Int: without effect.
+	CU_JIT_POSITION_INDEPENDENT_CODE CUjit_option = 30
+	// Compiler, unsigned int: blocks that should be resident on a multiprocessor at once; a hint that
+	// needs [CU_JIT_MAX_THREADS_PER_BLOCK] beside it and yields to register options.
+	CU_JIT_MIN_CTA_PER_SM CUjit_option = 31
+	// Compiler, int: threads that no block will ever have more than; launches with more fail.
+	CU_JIT_MAX_THREADS_PER_BLOCK CUjit_option = 32
+	// Compiler, int: 1 lets these options win over directives in the PTX.
+	CU_JIT_OVERRIDE_DIRECTIVE_VALUES CUjit_option = 33
+	// Compiler, unsigned int: threads that optimize at the same time; 0 is as many as there are
+	// processors.
+	CU_JIT_SPLIT_COMPILE CUjit_option = 34
+	// Compiler and linker, unsigned int: threads that compile at the same time; 0 is as many as there
+	// are processors. The environment variable CUDA_BINARY_LOADER_THREAD_COUNT wins.
+	CU_JIT_BINARY_LOADER_THREAD_COUNT CUjit_option = 35
+	// One more than the highest option.
+	CU_JIT_NUM_OPTIONS CUjit_option = 36
 )
 
 // String is the C name of the value, or its number.
@@ -2155,46 +2236,88 @@ func (v CUjit_option) String() string {
 	return "CUjit_option(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjit_target is the enum CUjit_target.
+// CUjit_target is a compute capability to compile for, as ten times the major plus the minor
+// number, with a mark for its special features.
+//
+// Plain targets run on later devices of the same major number too. A target with the letter a uses
+// features of exactly one architecture and runs nowhere else; one with f uses what a family shares
+// and runs on later members of the family.
 type CUjit_target uint32
 
 const (
-	CU_TARGET_COMPUTE_30   CUjit_target = 30
-	CU_TARGET_COMPUTE_32   CUjit_target = 32
-	CU_TARGET_COMPUTE_35   CUjit_target = 35
-	CU_TARGET_COMPUTE_37   CUjit_target = 37
-	CU_TARGET_COMPUTE_50   CUjit_target = 50
-	CU_TARGET_COMPUTE_52   CUjit_target = 52
-	CU_TARGET_COMPUTE_53   CUjit_target = 53
-	CU_TARGET_COMPUTE_60   CUjit_target = 60
-	CU_TARGET_COMPUTE_61   CUjit_target = 61
-	CU_TARGET_COMPUTE_62   CUjit_target = 62
-	CU_TARGET_COMPUTE_70   CUjit_target = 70
-	CU_TARGET_COMPUTE_72   CUjit_target = 72
-	CU_TARGET_COMPUTE_75   CUjit_target = 75
-	CU_TARGET_COMPUTE_80   CUjit_target = 80
-	CU_TARGET_COMPUTE_86   CUjit_target = 86
-	CU_TARGET_COMPUTE_87   CUjit_target = 87
-	CU_TARGET_COMPUTE_89   CUjit_target = 89
-	CU_TARGET_COMPUTE_90   CUjit_target = 90
-	CU_TARGET_COMPUTE_100  CUjit_target = 100
-	CU_TARGET_COMPUTE_110  CUjit_target = 110
-	CU_TARGET_COMPUTE_103  CUjit_target = 103
-	CU_TARGET_COMPUTE_107  CUjit_target = 107
-	CU_TARGET_COMPUTE_120  CUjit_target = 120
-	CU_TARGET_COMPUTE_121  CUjit_target = 121
-	CU_TARGET_COMPUTE_90A  CUjit_target = 65626
+	// 3.0, Kepler.
+	CU_TARGET_COMPUTE_30 CUjit_target = 30
+	// 3.2, Kepler in Tegra K1.
+	CU_TARGET_COMPUTE_32 CUjit_target = 32
+	// 3.5, Kepler (K20, K40).
+	CU_TARGET_COMPUTE_35 CUjit_target = 35
+	// 3.7, Kepler (K80).
+	CU_TARGET_COMPUTE_37 CUjit_target = 37
+	// 5.0, Maxwell.
+	CU_TARGET_COMPUTE_50 CUjit_target = 50
+	// 5.2, Maxwell (M40, GTX 900).
+	CU_TARGET_COMPUTE_52 CUjit_target = 52
+	// 5.3, Maxwell in Tegra X1.
+	CU_TARGET_COMPUTE_53 CUjit_target = 53
+	// 6.0, Pascal (P100).
+	CU_TARGET_COMPUTE_60 CUjit_target = 60
+	// 6.1, Pascal (P40, GTX 1000).
+	CU_TARGET_COMPUTE_61 CUjit_target = 61
+	// 6.2, Pascal in Tegra X2.
+	CU_TARGET_COMPUTE_62 CUjit_target = 62
+	// 7.0, Volta (V100).
+	CU_TARGET_COMPUTE_70 CUjit_target = 70
+	// 7.2, Volta in Jetson Xavier.
+	CU_TARGET_COMPUTE_72 CUjit_target = 72
+	// 7.5, Turing (T4, RTX 2000).
+	CU_TARGET_COMPUTE_75 CUjit_target = 75
+	// 8.0, Ampere (A100, A30).
+	CU_TARGET_COMPUTE_80 CUjit_target = 80
+	// 8.6, Ampere (A10, A40, RTX 3000).
+	CU_TARGET_COMPUTE_86 CUjit_target = 86
+	// 8.7, Ampere in Jetson Orin.
+	CU_TARGET_COMPUTE_87 CUjit_target = 87
+	// 8.9, Ada (L4, L40, RTX 4000).
+	CU_TARGET_COMPUTE_89 CUjit_target = 89
+	// 9.0, Hopper (H100, H200).
+	CU_TARGET_COMPUTE_90 CUjit_target = 90
+	// 10.0, Blackwell (B200).
+	CU_TARGET_COMPUTE_100 CUjit_target = 100
+	// 11.0, Blackwell in Jetson Thor.
+	CU_TARGET_COMPUTE_110 CUjit_target = 110
+	// 10.3, Blackwell (B300).
+	CU_TARGET_COMPUTE_103 CUjit_target = 103
+	// 10.7.
+	CU_TARGET_COMPUTE_107 CUjit_target = 107
+	// 12.0, Blackwell (RTX 5000).
+	CU_TARGET_COMPUTE_120 CUjit_target = 120
+	// 12.1, Blackwell (DGX Spark).
+	CU_TARGET_COMPUTE_121 CUjit_target = 121
+	// 9.0 and no other, with warpgroup matrix instructions and the like.
+	CU_TARGET_COMPUTE_90A CUjit_target = 65626
+	// 10.0 and no other.
 	CU_TARGET_COMPUTE_100A CUjit_target = 65636
+	// 11.0 and no other.
 	CU_TARGET_COMPUTE_110A CUjit_target = 65646
+	// 10.3 and no other.
 	CU_TARGET_COMPUTE_103A CUjit_target = 65639
+	// 10.7 and no other.
 	CU_TARGET_COMPUTE_107A CUjit_target = 65643
+	// 12.0 and no other.
 	CU_TARGET_COMPUTE_120A CUjit_target = 65656
+	// 12.1 and no other.
 	CU_TARGET_COMPUTE_121A CUjit_target = 65657
+	// The family that begins with 10.0.
 	CU_TARGET_COMPUTE_100F CUjit_target = 131172
+	// The family that begins with 11.0.
 	CU_TARGET_COMPUTE_110F CUjit_target = 131182
+	// The family of 10.0 from 10.3 on.
 	CU_TARGET_COMPUTE_103F CUjit_target = 131175
+	// The family of 10.0 from 10.7 on.
 	CU_TARGET_COMPUTE_107F CUjit_target = 131179
+	// The family that begins with 12.0.
 	CU_TARGET_COMPUTE_120F CUjit_target = 131192
+	// The family of 12.0 from 12.1 on.
 	CU_TARGET_COMPUTE_121F CUjit_target = 131193
 )
 
@@ -2279,11 +2402,14 @@ func (v CUjit_target) String() string {
 	return "CUjit_target(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjit_fallback is the enum CUjit_fallback.
+// CUjit_fallback is what is taken from a fat binary that has no machine code for exactly this
+// device.
 type CUjit_fallback uint32
 
 const (
-	CU_PREFER_PTX    CUjit_fallback = 0
+	// Its PTX, compiled now.
+	CU_PREFER_PTX CUjit_fallback = 0
+	// Machine code of an older minor version that runs here; PTX only if there is none.
 	CU_PREFER_BINARY CUjit_fallback = 1
 )
 
@@ -2298,13 +2424,17 @@ func (v CUjit_fallback) String() string {
 	return "CUjit_fallback(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjit_cacheMode is the enum CUjit_cacheMode.
+// CUjit_cacheMode is what compiled code does with the L1 cache when it reads global memory, where
+// the PTX does not say.
 type CUjit_cacheMode uint32
 
 const (
+	// The compiler's default for the architecture.
 	CU_JIT_CACHE_OPTION_NONE CUjit_cacheMode = 0
-	CU_JIT_CACHE_OPTION_CG   CUjit_cacheMode = 1
-	CU_JIT_CACHE_OPTION_CA   CUjit_cacheMode = 2
+	// Passes L1 by; cached in L2 only.
+	CU_JIT_CACHE_OPTION_CG CUjit_cacheMode = 1
+	// Cached in L1 and L2.
+	CU_JIT_CACHE_OPTION_CA CUjit_cacheMode = 2
 )
 
 // String is the C name of the value, or its number.
@@ -2320,16 +2450,23 @@ func (v CUjit_cacheMode) String() string {
 	return "CUjit_cacheMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUjitInputType is the enum CUjitInputType.
+// CUjitInputType is the format of a piece of device code that is given to the linker.
 type CUjitInputType uint32
 
 const (
-	CU_JIT_INPUT_CUBIN     CUjitInputType = 0
-	CU_JIT_INPUT_PTX       CUjitInputType = 1
+	// Machine code of one architecture, which must be the target's; takes no options.
+	CU_JIT_INPUT_CUBIN CUjitInputType = 0
+	// PTX source, with its final zero counted in the size.
+	CU_JIT_INPUT_PTX CUjitInputType = 1
+	// Several of these in one container.
 	CU_JIT_INPUT_FATBINARY CUjitInputType = 2
-	CU_JIT_INPUT_OBJECT    CUjitInputType = 3
-	CU_JIT_INPUT_LIBRARY   CUjitInputType = 4
-	CU_JIT_INPUT_NVVM      CUjitInputType = 5
+	// A host object file with device code in it, made with -rdc=true.
+	CU_JIT_INPUT_OBJECT CUjitInputType = 3
+	// An archive of such files, for example libcudadevrt.a.
+	CU_JIT_INPUT_LIBRARY CUjitInputType = 4
+	// Intermediate code for link-time optimization of toolkits before 12.0; newer goes to nvJitLink.
+	CU_JIT_INPUT_NVVM CUjitInputType = 5
+	// How many formats there are.
 	CU_JIT_NUM_INPUT_TYPES CUjitInputType = 6
 )
 
@@ -2354,14 +2491,20 @@ func (v CUjitInputType) String() string {
 	return "CUjitInputType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphicsRegisterFlags is the enum CUgraphicsRegisterFlags.
+// CUgraphicsRegisterFlags is what CUDA will do with a graphics resource, said when it is
+// registered.
 type CUgraphicsRegisterFlags uint32
 
 const (
-	CU_GRAPHICS_REGISTER_FLAGS_NONE           CUgraphicsRegisterFlags = 0
-	CU_GRAPHICS_REGISTER_FLAGS_READ_ONLY      CUgraphicsRegisterFlags = 1
-	CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD  CUgraphicsRegisterFlags = 2
-	CU_GRAPHICS_REGISTER_FLAGS_SURFACE_LDST   CUgraphicsRegisterFlags = 4
+	// Anything.
+	CU_GRAPHICS_REGISTER_FLAGS_NONE CUgraphicsRegisterFlags = 0
+	// Read only.
+	CU_GRAPHICS_REGISTER_FLAGS_READ_ONLY CUgraphicsRegisterFlags = 1
+	// Overwrite all of it; what was in it is lost when it is mapped.
+	CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD CUgraphicsRegisterFlags = 2
+	// Use it as a surface.
+	CU_GRAPHICS_REGISTER_FLAGS_SURFACE_LDST CUgraphicsRegisterFlags = 4
+	// Gather four texels at once from it.
 	CU_GRAPHICS_REGISTER_FLAGS_TEXTURE_GATHER CUgraphicsRegisterFlags = 8
 )
 
@@ -2382,12 +2525,19 @@ func (v CUgraphicsRegisterFlags) String() string {
 	return "CUgraphicsRegisterFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphicsMapResourceFlags is the enum CUgraphicsMapResourceFlags.
+// CUgraphicsMapResourceFlags is what CUDA will do with a graphics resource from the next mapping
+// on.
+//
+// It is a hint that saves copies between the two APIs. Writing against a read-only hint is
+// undefined.
 type CUgraphicsMapResourceFlags uint32
 
 const (
-	CU_GRAPHICS_MAP_RESOURCE_FLAGS_NONE          CUgraphicsMapResourceFlags = 0
-	CU_GRAPHICS_MAP_RESOURCE_FLAGS_READ_ONLY     CUgraphicsMapResourceFlags = 1
+	// Read and write.
+	CU_GRAPHICS_MAP_RESOURCE_FLAGS_NONE CUgraphicsMapResourceFlags = 0
+	// No writes, so nothing need be carried back.
+	CU_GRAPHICS_MAP_RESOURCE_FLAGS_READ_ONLY CUgraphicsMapResourceFlags = 1
+	// No reads before writes, so nothing need be carried over.
 	CU_GRAPHICS_MAP_RESOURCE_FLAGS_WRITE_DISCARD CUgraphicsMapResourceFlags = 2
 )
 
@@ -2404,15 +2554,22 @@ func (v CUgraphicsMapResourceFlags) String() string {
 	return "CUgraphicsMapResourceFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUarray_cubemap_face is the enum CUarray_cubemap_face.
+// CUarray_cubemap_face is the side of a cube map, in the order in which the six layers of an array
+// hold them.
 type CUarray_cubemap_face uint32
 
 const (
+	// Layer 0, seen along +x.
 	CU_CUBEMAP_FACE_POSITIVE_X CUarray_cubemap_face = 0
+	// Layer 1, seen along -x.
 	CU_CUBEMAP_FACE_NEGATIVE_X CUarray_cubemap_face = 1
+	// Layer 2, seen along +y.
 	CU_CUBEMAP_FACE_POSITIVE_Y CUarray_cubemap_face = 2
+	// Layer 3, seen along -y.
 	CU_CUBEMAP_FACE_NEGATIVE_Y CUarray_cubemap_face = 3
+	// Layer 4, seen along +z.
 	CU_CUBEMAP_FACE_POSITIVE_Z CUarray_cubemap_face = 4
+	// Layer 5, seen along -z.
 	CU_CUBEMAP_FACE_NEGATIVE_Z CUarray_cubemap_face = 5
 )
 
@@ -2438,45 +2595,46 @@ func (v CUarray_cubemap_face) String() string {
 // CUlimit is a size that can be set for a context, mostly of memory that kernels use without
 // allocating it.
 //
-// The driver rounds and clamps what is asked for: read the value back. One that the device does not
-// have gives [CUDA_ERROR_UNSUPPORTED_LIMIT].
+// The driver rounds and mostly clamps what is asked for: read the value back. One that the device
+// does not have gives [CUDA_ERROR_UNSUPPORTED_LIMIT].
 type CUlimit uint32
 
 const (
-	// bytes of stack of each GPU thread, 1024 at first. It is raised by itself for kernels whose need
+	// Bytes of stack of each GPU thread, 1024 at first. It is raised by itself for kernels whose need
 	// is known; recursion and calls through pointers need it set. The memory is taken for all threads
-	// that can be resident, so large values cost gigabytes
+	// that can be resident, so large values cost gigabytes.
 	CU_LIMIT_STACK_SIZE CUlimit = 0
-	// bytes of the ring buffer for printf in kernels, 1 MiB at first. It is printed when the host
-	// synchronizes; what does not fit overwrites the oldest. To be set before the first kernel with
-	// printf
+	// Bytes of the ring buffer for printf in kernels; how many at first depends on the device, 8.25 MiB
+	// on an H200. It is printed when the host synchronizes; what does not fit overwrites the oldest. To
+	// be set before the first kernel with printf.
 	CU_LIMIT_PRINTF_FIFO_SIZE CUlimit = 1
-	// bytes of the heap for malloc and new in kernels, 8 MiB at first; to be set before the first
-	// kernel that uses them
+	// Bytes of the heap for malloc and new in kernels, 8 MiB at first; to be set before the first
+	// kernel that uses them.
 	CU_LIMIT_MALLOC_HEAP_SIZE CUlimit = 2
-	// how deep kernels that launch kernels may nest and still wait for them; below compute capability
-	// 9.0 only
+	// How deep kernels that launch kernels may nest and still wait for them; below compute capability
+	// 9.0 only.
 	CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH CUlimit = 3
-	// launches by kernels that may be waiting or running at once, 2048 at first; memory for them is
-	// taken in advance
+	// Launches by kernels that may be waiting or running at once, 2048 at first; memory for them is
+	// taken in advance.
 	CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT CUlimit = 4
-	// bytes that a miss in the L2 cache fetches, from 0 to 128; a hint. Small values help scattered
-	// reads
+	// Bytes that a miss in the L2 cache fetches, from 0 to 128, 64 on an H200; a hint. Small values
+	// help scattered reads.
 	CU_LIMIT_MAX_L2_FETCH_GRANULARITY CUlimit = 5
-	// bytes of the L2 cache set aside for persisting accesses, 0 at first; without it an access policy
-	// window does nothing
+	// Bytes of the L2 cache set aside for persisting accesses. At first it depends on the device,
+	// measured 11.25 MiB of 60 on an H200; more than [CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE]
+	// is refused. With 0 an access policy window does nothing.
 	CU_LIMIT_PERSISTING_L2_CACHE_SIZE CUlimit = 6
-	// bytes of shared memory that kernels find in a context that shares the device with graphics; can
-	// be read only
+	// Bytes of shared memory that a block can have at most in this context, which is less when it
+	// shares the device with graphics; can be read only.
 	CU_LIMIT_SHMEM_SIZE CUlimit = 7
-	// not 0 if the context shares the device with graphics; can be read only
+	// Not 0 if the context shares the device with graphics; can be read only.
 	CU_LIMIT_CIG_ENABLED CUlimit = 8
 	// 0 makes a kernel that needs more shared memory than such a context has fail, instead of running
-	// in a slower way
+	// in a slower way.
 	CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED CUlimit = 9
-	// bytes of a memory area that each block has; NVIDIA's documents say no more about it
+	// Bytes of a memory area that each block has; NVIDIA's documents say no more about it.
 	CU_LIMIT_PER_BLOCK_MEMORY_SIZE CUlimit = 10
-	// one more than the highest limit
+	// One more than the highest limit.
 	CU_LIMIT_MAX CUlimit = 11
 )
 
@@ -2511,14 +2669,18 @@ func (v CUlimit) String() string {
 	return "CUlimit(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUresourcetype is the enum CUresourcetype.
+// CUresourcetype is what kind of memory a texture, a surface or a graphics resource consists of.
 type CUresourcetype uint32
 
 const (
-	CU_RESOURCE_TYPE_ARRAY           CUresourcetype = 0
+	// An array, laid out for the texture unit.
+	CU_RESOURCE_TYPE_ARRAY CUresourcetype = 0
+	// An array with ever smaller copies.
 	CU_RESOURCE_TYPE_MIPMAPPED_ARRAY CUresourcetype = 1
-	CU_RESOURCE_TYPE_LINEAR          CUresourcetype = 2
-	CU_RESOURCE_TYPE_PITCH2D         CUresourcetype = 3
+	// Plain memory, read by index without filtering.
+	CU_RESOURCE_TYPE_LINEAR CUresourcetype = 2
+	// Plain memory in rows, read in 2D, with filtering.
+	CU_RESOURCE_TYPE_PITCH2D CUresourcetype = 3
 )
 
 // String is the C name of the value, or its number.
@@ -2540,12 +2702,12 @@ func (v CUresourcetype) String() string {
 type CUaccessProperty uint32
 
 const (
-	// the usual way; also takes earlier persistence away from the line
+	// The usual way; also takes earlier persistence away from the line.
 	CU_ACCESS_PROPERTY_NORMAL CUaccessProperty = 0
-	// among the first lines to be given up: for data that is touched once
+	// Among the first lines to be given up: for data that is touched once.
 	CU_ACCESS_PROPERTY_STREAMING CUaccessProperty = 1
-	// kept in the part of the cache that is set aside by [CU_LIMIT_PERSISTING_L2_CACHE_SIZE], as far as
-	// it goes
+	// Kept in the part of the cache that is set aside by [CU_LIMIT_PERSISTING_L2_CACHE_SIZE], as far as
+	// it goes.
 	CU_ACCESS_PROPERTY_PERSISTING CUaccessProperty = 2
 )
 
@@ -2704,17 +2866,19 @@ func (v CUgraphInstantiateResult) String() string {
 // CUsynchronizationPolicy is how a host thread spends its time while it waits for a stream.
 //
 // It is an attribute of the stream, [CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY], and overrides the
-// context's scheduling flags for waits on that stream.
+// context's scheduling flags for waits on that stream. A stream on which it was never set follows
+// those flags; measured, it then reads as -1, which is none of the values.
 type CUsynchronizationPolicy uint32
 
 const (
-	// what the context's flags say
+	// Spins or yields by the number of active contexts and of processors; measured, also in a context
+	// whose flags say to sleep.
 	CU_SYNC_POLICY_AUTO CUsynchronizationPolicy = 1
-	// polls on a full core; the shortest delay
+	// Polls on a full core; the shortest delay.
 	CU_SYNC_POLICY_SPIN CUsynchronizationPolicy = 2
-	// polls, offering the core to other threads between polls; the delay grows with their number
+	// Polls, offering the core to other threads between polls; the delay grows with their number.
 	CU_SYNC_POLICY_YIELD CUsynchronizationPolicy = 3
-	// sleeps until the device interrupts; no CPU time, at the price of the wake-up
+	// Sleeps until the device interrupts; no CPU time, at the price of the wake-up.
 	CU_SYNC_POLICY_BLOCKING_SYNC CUsynchronizationPolicy = 4
 )
 
@@ -2738,14 +2902,14 @@ func (v CUsynchronizationPolicy) String() string {
 type CUclusterSchedulingPolicy uint32
 
 const (
-	// the driver chooses
+	// The driver chooses.
 	CU_CLUSTER_SCHEDULING_POLICY_DEFAULT CUclusterSchedulingPolicy = 0
-	// each block on a multiprocessor of its own, if it can be
+	// Each block on a multiprocessor of its own, if it can be.
 	CU_CLUSTER_SCHEDULING_POLICY_SPREAD CUclusterSchedulingPolicy = 1
-	// where there is room, several on one if that fills the device better
+	// Where there is room, several on one if that fills the device better.
 	CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING CUclusterSchedulingPolicy = 2
-	// spread, but close to each other for traffic in distributed shared memory, on GPUs of the Rubin
-	// class; ignored where it cannot be done
+	// Spread, but close to each other for traffic in distributed shared memory, on GPUs of the Rubin
+	// class; ignored where it cannot be done.
 	CU_CLUSTER_SCHEDULING_POLICY_RUBIN_DSMEM_LOCALITY CUclusterSchedulingPolicy = 3
 )
 
@@ -2773,9 +2937,9 @@ func (v CUclusterSchedulingPolicy) String() string {
 type CUlaunchMemSyncDomain uint32
 
 const (
-	// the one that computing kernels share
+	// The one that computing kernels share.
 	CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT CUlaunchMemSyncDomain = 0
-	// the one for kernels with traffic to other devices
+	// The one for kernels with traffic to other devices.
 	CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE CUlaunchMemSyncDomain = 1
 )
 
@@ -2798,11 +2962,11 @@ func (v CUlaunchMemSyncDomain) String() string {
 type CUlaunchAttributePortableClusterMode uint32
 
 const (
-	// as the kernel's own attribute says, [CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]
+	// As the kernel's own attribute says, [CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED].
 	CU_LAUNCH_PORTABLE_CLUSTER_MODE_DEFAULT CUlaunchAttributePortableClusterMode = 0
-	// a larger one is an error, whatever the kernel allows
+	// A larger one is an error, whatever the kernel allows.
 	CU_LAUNCH_PORTABLE_CLUSTER_MODE_REQUIRE_PORTABLE CUlaunchAttributePortableClusterMode = 1
-	// a larger one is tried, without touching the kernel's attribute
+	// A larger one is tried, without touching the kernel's attribute.
 	CU_LAUNCH_PORTABLE_CLUSTER_MODE_ALLOW_NON_PORTABLE CUlaunchAttributePortableClusterMode = 2
 )
 
@@ -2823,17 +2987,17 @@ func (v CUlaunchAttributePortableClusterMode) String() string {
 type CUsharedMemoryMode uint32
 
 const (
-	// what the kernel's attribute [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] permits
+	// What the kernel's attribute [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] permits.
 	CU_SHARED_MEMORY_MODE_DEFAULT CUsharedMemoryMode = 0
-	// no more than what every device offers, [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK]
+	// No more than what every device offers, [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK].
 	CU_SHARED_MEMORY_MODE_REQUIRE_PORTABLE CUsharedMemoryMode = 1
-	// up to this device's [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN], without setting the
-	// kernel's attribute first
+	// Up to this device's [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN], without setting the
+	// kernel's attribute first.
 	CU_SHARED_MEMORY_MODE_ALLOW_NON_PORTABLE CUsharedMemoryMode = 2
-	// beyond that, up to [CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK], when it is
-	// needed; the L1 cache then shrinks to 8 KiB
+	// Beyond that, up to [CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK], when it is
+	// needed; the L1 cache then shrinks to 8 KiB.
 	CU_SHARED_MEMORY_MODE_ALLOW_OVERSIZED_SHARED_MEMORY CUsharedMemoryMode = 3
-	// the same permission, and that division is taken even where less would do
+	// The same permission, and that division is taken even where less would do.
 	CU_SHARED_MEMORY_MODE_PREFER_OVERSIZED_SHARED_MEMORY CUsharedMemoryMode = 4
 )
 
@@ -2863,59 +3027,60 @@ func (v CUsharedMemoryMode) String() string {
 type CUlaunchAttributeID uint32
 
 const (
-	// nothing: the entry is skipped, so that an array of fixed length can be filled as needed
+	// In a launch's list: nothing; the entry is skipped, so that an array of fixed length can be filled
+	// as needed.
 	CU_LAUNCH_ATTRIBUTE_IGNORE CUlaunchAttributeID = 0
-	// streams, nodes and launches: a range of addresses whose lines the L2 cache treats in a special
-	// way, [CUaccessPolicyWindow]
+	// Streams, nodes and launches: a range of addresses whose lines the L2 cache treats in a special
+	// way, [CUaccessPolicyWindow].
 	CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW CUlaunchAttributeID = 1
-	// nodes and launches: all blocks are resident at once, so that they can wait for each other. A grid
-	// that does not fit is refused with [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE]
+	// Nodes and launches: all blocks are resident at once, so that they can wait for each other. A grid
+	// that does not fit is refused with [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE].
 	CU_LAUNCH_ATTRIBUTE_COOPERATIVE CUlaunchAttributeID = 2
-	// streams only: how host threads wait for the stream, [CUsynchronizationPolicy]
+	// Streams only: how host threads wait for the stream, [CUsynchronizationPolicy].
 	CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY CUlaunchAttributeID = 3
-	// nodes and launches: how many blocks form a cluster, in each dimension; compute capability 9.0 and
-	// up
+	// Nodes and launches: how many blocks form a cluster, in each dimension; compute capability 9.0 and
+	// up.
 	CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION CUlaunchAttributeID = 4
-	// nodes and launches: how the blocks of a cluster are spread over multiprocessors; a hint
+	// Nodes and launches: how the blocks of a cluster are spread over multiprocessors; a hint.
 	CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE CUlaunchAttributeID = 5
-	// launches: the kernel may start before the previous kernel of the stream has ended, as soon as all
+	// Launches: the kernel may start before the previous kernel of the stream has ended, as soon as all
 	// blocks of that one have allowed it or exited. It must itself wait, by griddepcontrol.wait, before
 	// it touches that kernel's results. Compute capability 9.0 and up; on others the order stays
-	// complete
+	// complete.
 	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION CUlaunchAttributeID = 6
-	// launches: records an event that fires once every block has triggered it, which kernels that wait
-	// for the event see before this one has ended. A host thread that waits may see it much later
+	// Launches: records an event that fires once every block has triggered it, which kernels that wait
+	// for the event see before this one has ended. A host thread that waits may see it much later.
 	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT CUlaunchAttributeID = 7
-	// streams, nodes and launches: which waiting blocks go first; lower numbers win, nothing that runs
-	// is interrupted
+	// Streams, nodes and launches: which waiting blocks go first; lower numbers win, nothing that runs
+	// is interrupted.
 	CU_LAUNCH_ATTRIBUTE_PRIORITY CUlaunchAttributeID = 8
-	// streams, nodes and launches: which hardware domains the two logical ones stand for
+	// Streams, nodes and launches: which hardware domains the two logical ones stand for.
 	CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP CUlaunchAttributeID = 9
-	// streams, nodes and launches: the logical domain whose memory fences the kernel shares
+	// Streams, nodes and launches: the logical domain whose memory fences the kernel shares.
 	CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN CUlaunchAttributeID = 10
-	// nodes and launches: a larger cluster that the device uses where it has room, beside the regular
+	// Nodes and launches: a larger cluster that the device uses where it has room, beside the regular
 	// one that must be given too. Indices inside the grid are counted as if all clusters were of the
-	// kind at hand
+	// kind at hand.
 	CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION CUlaunchAttributeID = 11
-	// launches: records an event that fires about when the last block has begun. It is best effort in
-	// both directions: a waiting kernel may start earlier than that or wait for the end
+	// Launches: records an event that fires about when the last block has begun. It is best effort in
+	// both directions: a waiting kernel may start earlier than that or wait for the end.
 	CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT CUlaunchAttributeID = 12
-	// nodes, and launches into a capturing stream: kernels may change the node's parameters on the
+	// Nodes, and launches into a capturing stream: kernels may change the node's parameters on the
 	// device. It cannot be undone, and a graph with such a node can be instantiated once and not
-	// updated as a whole
+	// updated as a whole.
 	CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE CUlaunchAttributeID = 13
-	// launches: how much of the memory that L1 and shared memory divide should be shared memory, in
-	// percent; a hint that beats the kernel's own
+	// Launches: how much of the memory that L1 and shared memory divide should be shared memory, in
+	// percent; a hint that beats the kernel's own.
 	CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT CUlaunchAttributeID = 14
-	// streams, nodes and launches: 1 asks that blocks be placed for the best use of NVLink, assuming
-	// that each causes the same traffic; no promise
+	// Streams, nodes and launches: 1 asks that blocks be placed for the best use of NVLink, assuming
+	// that each causes the same traffic; no promise.
 	CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING CUlaunchAttributeID = 16
-	// nodes and launches: whether clusters beyond the portable size are permitted,
-	// [CUlaunchAttributePortableClusterMode]
+	// Nodes and launches: whether clusters beyond the portable size are permitted,
+	// [CUlaunchAttributePortableClusterMode].
 	CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE CUlaunchAttributeID = 17
-	// nodes and launches: how much dynamic shared memory a block may ask for, [CUsharedMemoryMode]
+	// Nodes and launches: how much dynamic shared memory a block may ask for, [CUsharedMemoryMode].
 	CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE CUlaunchAttributeID = 18
-	// one more than the highest attribute that the header knows; no attribute
+	// One more than the highest attribute that the header knows; no attribute.
 	CU_LAUNCH_ATTRIBUTE_MAX CUlaunchAttributeID = 19
 )
 
@@ -2968,13 +3133,13 @@ func (v CUlaunchAttributeID) String() string {
 type CUstreamCaptureStatus uint32
 
 const (
-	// work is executed
+	// Work is executed.
 	CU_STREAM_CAPTURE_STATUS_NONE CUstreamCaptureStatus = 0
-	// work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
-	// capture
+	// Work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
+	// capture.
 	CU_STREAM_CAPTURE_STATUS_ACTIVE CUstreamCaptureStatus = 1
-	// the capture was broken by a forbidden call and not ended yet. Only [CuStreamEndCapture] leads
-	// out; it returns [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED] and no graph
+	// The capture was broken by a forbidden call and not ended yet. Only [CuStreamEndCapture] leads
+	// out; it returns [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED] and no graph.
 	CU_STREAM_CAPTURE_STATUS_INVALIDATED CUstreamCaptureStatus = 2
 )
 
@@ -2995,12 +3160,11 @@ func (v CUstreamCaptureStatus) String() string {
 // allocations and synchronizations.
 //
 // A stream captures in one of these modes, and every OS thread has one of its own, which
-// [CuThreadExchangeStreamCaptureMode] changes. A potentially unsafe call is refused, and the
-// capture is lost, when the calling thread's mode says that it respects captures which the mode of
-// some capture extends to it. That hits innocent threads: while anybody captures in the global
-// mode, measured, another thread in its default mode breaks the capture by querying or
-// synchronizing unrelated streams and events, allocating or freeing memory, registering host memory
-// or unloading a module.
+// [CuThreadExchangeStreamCaptureMode] changes. The two decide together which calls are refused; a
+// refused call also ends the capture that it would have disturbed. That hits innocent threads:
+// while anybody captures in the global mode, measured, another thread in its default mode breaks
+// the capture by querying or synchronizing unrelated streams and events, allocating or freeing
+// memory, registering host memory or unloading a module.
 //
 // From Go: a goroutine that captures, or that has changed its thread's mode, must be locked to its
 // OS thread until it is done. Prefer the thread-local mode: with the global one, an allocation
@@ -3008,15 +3172,15 @@ func (v CUstreamCaptureStatus) String() string {
 type CUstreamCaptureMode uint32
 
 const (
-	// for a capture: it is protected from unsafe calls of all threads. For a thread: it is held back by
+	// For a capture: it is protected from unsafe calls of all threads. For a thread: it is held back by
 	// its own captures and by every global capture in the process; this is the mode a thread begins
-	// with
+	// with.
 	CU_STREAM_CAPTURE_MODE_GLOBAL CUstreamCaptureMode = 0
-	// for a capture: only the thread that began it is held back. For a thread: other threads' captures
-	// do not concern it
+	// For a capture: only the thread that began it is held back. For a thread: other threads' captures
+	// do not concern it.
 	CU_STREAM_CAPTURE_MODE_THREAD_LOCAL CUstreamCaptureMode = 1
-	// nobody is held back, and the capture may end on another thread than it began on. Calls on the
-	// capturing stream itself stay forbidden, as do those that wait for the whole context
+	// Nobody is held back, and the capture may end on another thread than it began on. Calls on the
+	// capturing stream itself stay forbidden, as do those that wait for the whole context.
 	CU_STREAM_CAPTURE_MODE_RELAXED CUstreamCaptureMode = 2
 )
 
@@ -3033,12 +3197,16 @@ func (v CUstreamCaptureMode) String() string {
 	return "CUstreamCaptureMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdriverProcAddress_flags is the enum CUdriverProcAddress_flags.
+// CUdriverProcAddress_flags is which default stream the function that is looked up should use for
+// stream 0.
 type CUdriverProcAddress_flags uint32
 
 const (
-	CU_GET_PROC_ADDRESS_DEFAULT                   CUdriverProcAddress_flags = 0
-	CU_GET_PROC_ADDRESS_LEGACY_STREAM             CUdriverProcAddress_flags = 1
+	// as the program was compiled, which from Go is always the legacy one.
+	CU_GET_PROC_ADDRESS_DEFAULT CUdriverProcAddress_flags = 0
+	// The legacy default stream.
+	CU_GET_PROC_ADDRESS_LEGACY_STREAM CUdriverProcAddress_flags = 1
+	// The calling thread's own default stream, for the functions that have such a variant.
 	CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM CUdriverProcAddress_flags = 2
 )
 
@@ -3055,12 +3223,15 @@ func (v CUdriverProcAddress_flags) String() string {
 	return "CUdriverProcAddress_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdriverProcAddressQueryResult is the enum CUdriverProcAddressQueryResult.
+// CUdriverProcAddressQueryResult is why a driver function was not found.
 type CUdriverProcAddressQueryResult uint32
 
 const (
-	CU_GET_PROC_ADDRESS_SUCCESS                CUdriverProcAddressQueryResult = 0
-	CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND       CUdriverProcAddressQueryResult = 1
+	// It was found.
+	CU_GET_PROC_ADDRESS_SUCCESS CUdriverProcAddressQueryResult = 0
+	// The driver has nothing of that name: a typing error, or the driver is too old.
+	CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND CUdriverProcAddressQueryResult = 1
+	// The driver has it, but it is younger than the CUDA version that was asked for.
 	CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT CUdriverProcAddressQueryResult = 2
 )
 
@@ -3081,9 +3252,9 @@ func (v CUdriverProcAddressQueryResult) String() string {
 type CUexecAffinityType uint32
 
 const (
-	// the number of multiprocessors
+	// The number of multiprocessors.
 	CU_EXEC_AFFINITY_TYPE_SM_COUNT CUexecAffinityType = 0
-	// how many kinds there are
+	// How many kinds there are.
 	CU_EXEC_AFFINITY_TYPE_MAX CUexecAffinityType = 1
 )
 
@@ -3103,9 +3274,9 @@ func (v CUexecAffinityType) String() string {
 type CUcigDataType uint32
 
 const (
-	// a pointer to the ID3D12CommandQueue
+	// A pointer to the ID3D12CommandQueue.
 	CIG_DATA_TYPE_D3D12_COMMAND_QUEUE CUcigDataType = 1
-	// a block of data that NVIDIA's Vulkan driver, or another client of it, hands out
+	// A block of data that NVIDIA's Vulkan driver, or another client of it, hands out.
 	CIG_DATA_TYPE_NV_BLOB CUcigDataType = 2
 )
 
@@ -3125,11 +3296,11 @@ func (v CUcigDataType) String() string {
 type CUstreamCigDataType uint32
 
 const (
-	// a command list of Direct3D 12, on Windows; [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED]
-	// tells whether that works
+	// A command list of Direct3D 12, on Windows; [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED]
+	// tells whether that works.
 	STREAM_CIG_DATA_TYPE_D3D12_COMMAND_LIST CUstreamCigDataType = 1
-	// a Vulkan command buffer, by the internal handle that NVIDIA's Vulkan driver gives out; see
-	// [CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED]
+	// A Vulkan command buffer, by the internal handle that NVIDIA's Vulkan driver gives out; see
+	// [CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED].
 	STREAM_CIG_DATA_TYPE_VULKAN_COMMAND_BUFFER_HANDLE_NV CUstreamCigDataType = 2
 )
 
@@ -3148,12 +3319,12 @@ func (v CUstreamCigDataType) String() string {
 type CUlibraryOption uint32
 
 const (
-	// the value is the address of a [CUlibraryHostUniversalFunctionAndDataTable]
+	// The value is the address of a [CUlibraryHostUniversalFunctionAndDataTable].
 	CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE CUlibraryOption = 0
-	// the value is not 0 if the image in memory stays where it is until the library is unloaded, so
-	// that the driver need not copy it. Not for Go memory, and refused when loading from a file
+	// The value is not 0 if the image in memory stays where it is until the library is unloaded, so
+	// that the driver need not copy it. Not for Go memory, and refused when loading from a file.
 	CU_LIBRARY_BINARY_IS_PRESERVED CUlibraryOption = 1
-	// how many options there are
+	// How many options there are.
 	CU_LIBRARY_NUM_OPTIONS CUlibraryOption = 2
 )
 
@@ -3170,7 +3341,15 @@ func (v CUlibraryOption) String() string {
 	return "CUlibraryOption(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUresult is the enum CUresult.
+// CUresult is a status code; it is the error that the functions of this package return.
+//
+// Functions give nil for success, so comparing with [CUDA_SUCCESS] is never needed, and [errors.Is]
+// finds a code inside of wrapped errors. Not every code is a failure: "not ready" is the answer of
+// a query. A code may also report the failure of earlier, unrelated work that was still running.
+// Codes newer than this package print as numbers.
+//
+// From Go: returning a variable of this type as an error gives an error that is not nil, even for
+// success; return the function's own result instead.
 type CUresult uint32
 
 const (
@@ -3612,19 +3791,19 @@ func (v CUresult) String() string {
 type CUdevice_P2PAttribute uint32
 
 const (
-	// quality of the link; 0 is the best there is in this machine, larger is worse, and numbers of
-	// different machines do not compare
+	// Quality of the link; 0 is the best there is in this machine, larger is worse, and numbers of
+	// different machines do not compare.
 	CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK CUdevice_P2PAttribute = 1
-	// 1 if kernels on the first device can use memory of the second
+	// 1 if kernels on the first device can use memory of the second.
 	CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED CUdevice_P2PAttribute = 2
-	// 1 if every atomic operation works across the link, as over NVLink
+	// 1 if every atomic operation works across the link, as over NVLink.
 	CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED CUdevice_P2PAttribute = 3
-	// a misnomer for [CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED]
+	// A misnomer for [CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED].
 	CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED CUdevice_P2PAttribute = 4
-	// 1 if arrays of the second device can be read and written across the link
+	// 1 if arrays of the second device can be read and written across the link.
 	CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED CUdevice_P2PAttribute = 4
 	// 1 if some atomic operations work across it and others do not: [CuDeviceGetP2PAtomicCapabilities]
-	// has the list
+	// has the list.
 	CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED CUdevice_P2PAttribute = 5
 )
 
@@ -3645,45 +3824,82 @@ func (v CUdevice_P2PAttribute) String() string {
 	return "CUdevice_P2PAttribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUresourceViewFormat is the enum CUresourceViewFormat.
+// CUresourceViewFormat is the type that a resource view gives to the elements of an array.
+//
+// The block formats hold 4 by 4 pixels in 8 bytes (BC1, BC4) or 16 bytes (the others).
 type CUresourceViewFormat uint32
 
 const (
-	CU_RES_VIEW_FORMAT_NONE          CUresourceViewFormat = 0
-	CU_RES_VIEW_FORMAT_UINT_1X8      CUresourceViewFormat = 1
-	CU_RES_VIEW_FORMAT_UINT_2X8      CUresourceViewFormat = 2
-	CU_RES_VIEW_FORMAT_UINT_4X8      CUresourceViewFormat = 3
-	CU_RES_VIEW_FORMAT_SINT_1X8      CUresourceViewFormat = 4
-	CU_RES_VIEW_FORMAT_SINT_2X8      CUresourceViewFormat = 5
-	CU_RES_VIEW_FORMAT_SINT_4X8      CUresourceViewFormat = 6
-	CU_RES_VIEW_FORMAT_UINT_1X16     CUresourceViewFormat = 7
-	CU_RES_VIEW_FORMAT_UINT_2X16     CUresourceViewFormat = 8
-	CU_RES_VIEW_FORMAT_UINT_4X16     CUresourceViewFormat = 9
-	CU_RES_VIEW_FORMAT_SINT_1X16     CUresourceViewFormat = 10
-	CU_RES_VIEW_FORMAT_SINT_2X16     CUresourceViewFormat = 11
-	CU_RES_VIEW_FORMAT_SINT_4X16     CUresourceViewFormat = 12
-	CU_RES_VIEW_FORMAT_UINT_1X32     CUresourceViewFormat = 13
-	CU_RES_VIEW_FORMAT_UINT_2X32     CUresourceViewFormat = 14
-	CU_RES_VIEW_FORMAT_UINT_4X32     CUresourceViewFormat = 15
-	CU_RES_VIEW_FORMAT_SINT_1X32     CUresourceViewFormat = 16
-	CU_RES_VIEW_FORMAT_SINT_2X32     CUresourceViewFormat = 17
-	CU_RES_VIEW_FORMAT_SINT_4X32     CUresourceViewFormat = 18
-	CU_RES_VIEW_FORMAT_FLOAT_1X16    CUresourceViewFormat = 19
-	CU_RES_VIEW_FORMAT_FLOAT_2X16    CUresourceViewFormat = 20
-	CU_RES_VIEW_FORMAT_FLOAT_4X16    CUresourceViewFormat = 21
-	CU_RES_VIEW_FORMAT_FLOAT_1X32    CUresourceViewFormat = 22
-	CU_RES_VIEW_FORMAT_FLOAT_2X32    CUresourceViewFormat = 23
-	CU_RES_VIEW_FORMAT_FLOAT_4X32    CUresourceViewFormat = 24
-	CU_RES_VIEW_FORMAT_UNSIGNED_BC1  CUresourceViewFormat = 25
-	CU_RES_VIEW_FORMAT_UNSIGNED_BC2  CUresourceViewFormat = 26
-	CU_RES_VIEW_FORMAT_UNSIGNED_BC3  CUresourceViewFormat = 27
-	CU_RES_VIEW_FORMAT_UNSIGNED_BC4  CUresourceViewFormat = 28
-	CU_RES_VIEW_FORMAT_SIGNED_BC4    CUresourceViewFormat = 29
-	CU_RES_VIEW_FORMAT_UNSIGNED_BC5  CUresourceViewFormat = 30
-	CU_RES_VIEW_FORMAT_SIGNED_BC5    CUresourceViewFormat = 31
+	// The array's own format.
+	CU_RES_VIEW_FORMAT_NONE CUresourceViewFormat = 0
+	// One unsigned byte.
+	CU_RES_VIEW_FORMAT_UINT_1X8 CUresourceViewFormat = 1
+	// Two unsigned bytes.
+	CU_RES_VIEW_FORMAT_UINT_2X8 CUresourceViewFormat = 2
+	// Four unsigned bytes.
+	CU_RES_VIEW_FORMAT_UINT_4X8 CUresourceViewFormat = 3
+	// One signed byte.
+	CU_RES_VIEW_FORMAT_SINT_1X8 CUresourceViewFormat = 4
+	// Two signed bytes.
+	CU_RES_VIEW_FORMAT_SINT_2X8 CUresourceViewFormat = 5
+	// Four signed bytes.
+	CU_RES_VIEW_FORMAT_SINT_4X8 CUresourceViewFormat = 6
+	// One unsigned 16-bit integer.
+	CU_RES_VIEW_FORMAT_UINT_1X16 CUresourceViewFormat = 7
+	// Two unsigned 16-bit integers.
+	CU_RES_VIEW_FORMAT_UINT_2X16 CUresourceViewFormat = 8
+	// Four unsigned 16-bit integers.
+	CU_RES_VIEW_FORMAT_UINT_4X16 CUresourceViewFormat = 9
+	// One signed 16-bit integer.
+	CU_RES_VIEW_FORMAT_SINT_1X16 CUresourceViewFormat = 10
+	// Two signed 16-bit integers.
+	CU_RES_VIEW_FORMAT_SINT_2X16 CUresourceViewFormat = 11
+	// Four signed 16-bit integers.
+	CU_RES_VIEW_FORMAT_SINT_4X16 CUresourceViewFormat = 12
+	// One unsigned 32-bit integer.
+	CU_RES_VIEW_FORMAT_UINT_1X32 CUresourceViewFormat = 13
+	// Two unsigned 32-bit integers.
+	CU_RES_VIEW_FORMAT_UINT_2X32 CUresourceViewFormat = 14
+	// Four unsigned 32-bit integers.
+	CU_RES_VIEW_FORMAT_UINT_4X32 CUresourceViewFormat = 15
+	// One signed 32-bit integer.
+	CU_RES_VIEW_FORMAT_SINT_1X32 CUresourceViewFormat = 16
+	// Two signed 32-bit integers.
+	CU_RES_VIEW_FORMAT_SINT_2X32 CUresourceViewFormat = 17
+	// Four signed 32-bit integers.
+	CU_RES_VIEW_FORMAT_SINT_4X32 CUresourceViewFormat = 18
+	// One half.
+	CU_RES_VIEW_FORMAT_FLOAT_1X16 CUresourceViewFormat = 19
+	// Two halves.
+	CU_RES_VIEW_FORMAT_FLOAT_2X16 CUresourceViewFormat = 20
+	// Four halves.
+	CU_RES_VIEW_FORMAT_FLOAT_4X16 CUresourceViewFormat = 21
+	// One float.
+	CU_RES_VIEW_FORMAT_FLOAT_1X32 CUresourceViewFormat = 22
+	// Two floats.
+	CU_RES_VIEW_FORMAT_FLOAT_2X32 CUresourceViewFormat = 23
+	// Four floats.
+	CU_RES_VIEW_FORMAT_FLOAT_4X32 CUresourceViewFormat = 24
+	// BC1 blocks: colour with a bit of alpha; the array has two 32-bit channels.
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC1 CUresourceViewFormat = 25
+	// BC2 blocks: colour and 4-bit alpha; four 32-bit channels.
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC2 CUresourceViewFormat = 26
+	// BC3 blocks: colour and interpolated alpha; four 32-bit channels.
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC3 CUresourceViewFormat = 27
+	// BC4 blocks: one channel from 0 to 1; two 32-bit channels.
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC4 CUresourceViewFormat = 28
+	// BC4 blocks: one channel from -1 to 1; two 32-bit channels.
+	CU_RES_VIEW_FORMAT_SIGNED_BC4 CUresourceViewFormat = 29
+	// BC5 blocks: two channels from 0 to 1; four 32-bit channels.
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC5 CUresourceViewFormat = 30
+	// BC5 blocks: two channels from -1 to 1; four 32-bit channels.
+	CU_RES_VIEW_FORMAT_SIGNED_BC5 CUresourceViewFormat = 31
+	// BC6H blocks: three unsigned half-float channels; four 32-bit channels.
 	CU_RES_VIEW_FORMAT_UNSIGNED_BC6H CUresourceViewFormat = 32
-	CU_RES_VIEW_FORMAT_SIGNED_BC6H   CUresourceViewFormat = 33
-	CU_RES_VIEW_FORMAT_UNSIGNED_BC7  CUresourceViewFormat = 34
+	// BC6H blocks: three signed half-float channels; four 32-bit channels.
+	CU_RES_VIEW_FORMAT_SIGNED_BC6H CUresourceViewFormat = 33
+	// BC7 blocks: colour and alpha in high quality; four 32-bit channels.
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC7 CUresourceViewFormat = 34
 )
 
 // String is the C name of the value, or its number.
@@ -3763,25 +3979,42 @@ func (v CUresourceViewFormat) String() string {
 	return "CUresourceViewFormat(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapDataType is the enum CUtensorMapDataType.
+// CUtensorMapDataType is the type of a tensor's elements, which sets their size and how elements
+// outside are filled.
 type CUtensorMapDataType uint32
 
 const (
-	CU_TENSOR_MAP_DATA_TYPE_UINT8         CUtensorMapDataType = 0
-	CU_TENSOR_MAP_DATA_TYPE_UINT16        CUtensorMapDataType = 1
-	CU_TENSOR_MAP_DATA_TYPE_UINT32        CUtensorMapDataType = 2
-	CU_TENSOR_MAP_DATA_TYPE_INT32         CUtensorMapDataType = 3
-	CU_TENSOR_MAP_DATA_TYPE_UINT64        CUtensorMapDataType = 4
-	CU_TENSOR_MAP_DATA_TYPE_INT64         CUtensorMapDataType = 5
-	CU_TENSOR_MAP_DATA_TYPE_FLOAT16       CUtensorMapDataType = 6
-	CU_TENSOR_MAP_DATA_TYPE_FLOAT32       CUtensorMapDataType = 7
-	CU_TENSOR_MAP_DATA_TYPE_FLOAT64       CUtensorMapDataType = 8
-	CU_TENSOR_MAP_DATA_TYPE_BFLOAT16      CUtensorMapDataType = 9
-	CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ   CUtensorMapDataType = 10
-	CU_TENSOR_MAP_DATA_TYPE_TFLOAT32      CUtensorMapDataType = 11
-	CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ  CUtensorMapDataType = 12
-	CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B  CUtensorMapDataType = 13
+	// 1 byte; also for 8-bit floats and signed bytes.
+	CU_TENSOR_MAP_DATA_TYPE_UINT8 CUtensorMapDataType = 0
+	// 2 bytes unsigned.
+	CU_TENSOR_MAP_DATA_TYPE_UINT16 CUtensorMapDataType = 1
+	// 4 bytes unsigned.
+	CU_TENSOR_MAP_DATA_TYPE_UINT32 CUtensorMapDataType = 2
+	// 4 bytes signed.
+	CU_TENSOR_MAP_DATA_TYPE_INT32 CUtensorMapDataType = 3
+	// 8 bytes unsigned.
+	CU_TENSOR_MAP_DATA_TYPE_UINT64 CUtensorMapDataType = 4
+	// 8 bytes signed.
+	CU_TENSOR_MAP_DATA_TYPE_INT64 CUtensorMapDataType = 5
+	// Half, 2 bytes.
+	CU_TENSOR_MAP_DATA_TYPE_FLOAT16 CUtensorMapDataType = 6
+	// Float, 4 bytes.
+	CU_TENSOR_MAP_DATA_TYPE_FLOAT32 CUtensorMapDataType = 7
+	// Double, 8 bytes.
+	CU_TENSOR_MAP_DATA_TYPE_FLOAT64 CUtensorMapDataType = 8
+	// Bfloat16, 2 bytes.
+	CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 CUtensorMapDataType = 9
+	// Float, with denormals turned into zero on the way.
+	CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ CUtensorMapDataType = 10
+	// Float, rounded to TF32 on the way; 4 bytes.
+	CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 CUtensorMapDataType = 11
+	// Float, rounded to TF32 and without denormals; 4 bytes.
+	CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ CUtensorMapDataType = 12
+	// 4-bit elements, 16 of them packed into 8 bytes without gaps in shared memory.
+	CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B CUtensorMapDataType = 13
+	// 4-bit elements, 16 of them in 8 bytes, followed by a gap of 8 bytes in shared memory.
 	CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B CUtensorMapDataType = 14
+	// 6-bit elements, 16 of them in 12 bytes, followed by a gap of 4 bytes in shared memory.
 	CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B CUtensorMapDataType = 15
 )
 
@@ -3824,13 +4057,18 @@ func (v CUtensorMapDataType) String() string {
 	return "CUtensorMapDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapInterleave is the enum CUtensorMapInterleave.
+// CUtensorMapInterleave is whether channels of a convolution's tensor lie in memory in slices, as
+// in the layout NC/8HWC8.
 type CUtensorMapInterleave uint32
 
 const (
+	// No slices; the box's inner extent must be a multiple of 16 bytes.
 	CU_TENSOR_MAP_INTERLEAVE_NONE CUtensorMapInterleave = 0
-	CU_TENSOR_MAP_INTERLEAVE_16B  CUtensorMapInterleave = 1
-	CU_TENSOR_MAP_INTERLEAVE_32B  CUtensorMapInterleave = 2
+	// Slices of 16 bytes; at least 3 dimensions.
+	CU_TENSOR_MAP_INTERLEAVE_16B CUtensorMapInterleave = 1
+	// Slices of 32 bytes; at least 3 dimensions, address and strides at multiples of 32, and swizzling
+	// over 32 bytes.
+	CU_TENSOR_MAP_INTERLEAVE_32B CUtensorMapInterleave = 2
 )
 
 // String is the C name of the value, or its number.
@@ -3846,17 +4084,29 @@ func (v CUtensorMapInterleave) String() string {
 	return "CUtensorMapInterleave(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapSwizzle is the enum CUtensorMapSwizzle.
+// CUtensorMapSwizzle is how the rows of a box are permuted in shared memory, so that threads
+// reading a column hit different banks.
+//
+// The kernel must apply the same permutation to the addresses that it reads. Without interleaving,
+// a row of the box may be no longer than the span that is permuted.
 type CUtensorMapSwizzle uint32
 
 const (
-	CU_TENSOR_MAP_SWIZZLE_NONE                  CUtensorMapSwizzle = 0
-	CU_TENSOR_MAP_SWIZZLE_32B                   CUtensorMapSwizzle = 1
-	CU_TENSOR_MAP_SWIZZLE_64B                   CUtensorMapSwizzle = 2
-	CU_TENSOR_MAP_SWIZZLE_128B                  CUtensorMapSwizzle = 3
-	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B         CUtensorMapSwizzle = 4
+	// Not at all.
+	CU_TENSOR_MAP_SWIZZLE_NONE CUtensorMapSwizzle = 0
+	// Pieces of 16 bytes within spans of 32.
+	CU_TENSOR_MAP_SWIZZLE_32B CUtensorMapSwizzle = 1
+	// Pieces of 16 bytes within spans of 64.
+	CU_TENSOR_MAP_SWIZZLE_64B CUtensorMapSwizzle = 2
+	// Pieces of 16 bytes within spans of 128: what matrix instructions usually want.
+	CU_TENSOR_MAP_SWIZZLE_128B CUtensorMapSwizzle = 3
+	// Pieces of 32 bytes within spans of 128.
+	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B CUtensorMapSwizzle = 4
+	// Pieces of 32 bytes within spans of 128, and in every second row the halves of each 16 bytes
+	// change places.
 	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B CUtensorMapSwizzle = 5
-	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B         CUtensorMapSwizzle = 6
+	// Pieces of 64 bytes within spans of 128.
+	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B CUtensorMapSwizzle = 6
 )
 
 // String is the C name of the value, or its number.
@@ -3880,13 +4130,20 @@ func (v CUtensorMapSwizzle) String() string {
 	return "CUtensorMapSwizzle(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapL2promotion is the enum CUtensorMapL2promotion.
+// CUtensorMapL2promotion is how many bytes at least the L2 cache fetches from memory when a tensor
+// copy misses it.
+//
+// Larger is better if neighbouring boxes are read soon. It changes speed only.
 type CUtensorMapL2promotion uint32
 
 const (
-	CU_TENSOR_MAP_L2_PROMOTION_NONE    CUtensorMapL2promotion = 0
-	CU_TENSOR_MAP_L2_PROMOTION_L2_64B  CUtensorMapL2promotion = 1
+	// What the box touches.
+	CU_TENSOR_MAP_L2_PROMOTION_NONE CUtensorMapL2promotion = 0
+	// 64 bytes.
+	CU_TENSOR_MAP_L2_PROMOTION_L2_64B CUtensorMapL2promotion = 1
+	// 128 bytes.
 	CU_TENSOR_MAP_L2_PROMOTION_L2_128B CUtensorMapL2promotion = 2
+	// 256 bytes.
 	CU_TENSOR_MAP_L2_PROMOTION_L2_256B CUtensorMapL2promotion = 3
 )
 
@@ -3905,11 +4162,15 @@ func (v CUtensorMapL2promotion) String() string {
 	return "CUtensorMapL2promotion(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapFloatOOBfill is the enum CUtensorMapFloatOOBfill.
+// CUtensorMapFloatOOBfill is what shared memory receives for elements of a box that lie outside of
+// the tensor.
 type CUtensorMapFloatOOBfill uint32
 
 const (
-	CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE                 CUtensorMapFloatOOBfill = 0
+	// Zero.
+	CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE CUtensorMapFloatOOBfill = 0
+	// A special NaN, which certain multiply-add instructions turn into zero; floating-point tensors
+	// only, not the packed types.
 	CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA CUtensorMapFloatOOBfill = 1
 )
 
@@ -3924,11 +4185,13 @@ func (v CUtensorMapFloatOOBfill) String() string {
 	return "CUtensorMapFloatOOBfill(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapIm2ColWideMode is the enum CUtensorMapIm2ColWideMode.
+// CUtensorMapIm2ColWideMode is how many elements along W a box of the wide im2col kind has.
 type CUtensorMapIm2ColWideMode uint32
 
 const (
-	CU_TENSOR_MAP_IM2COL_WIDE_MODE_W    CUtensorMapIm2ColWideMode = 0
+	// As many as the argument pixelsPerColumn says.
+	CU_TENSOR_MAP_IM2COL_WIDE_MODE_W CUtensorMapIm2ColWideMode = 0
+	// 128; that argument is ignored.
 	CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128 CUtensorMapIm2ColWideMode = 1
 )
 
@@ -3943,12 +4206,21 @@ func (v CUtensorMapIm2ColWideMode) String() string {
 	return "CUtensorMapIm2ColWideMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapAllocClass is the enum CUtensorMapAllocClass.
+// CUtensorMapAllocClass is how far beyond a tensor the copy hardware may generate addresses while
+// it handles elements outside of it.
+//
+// A wider window is faster on some devices, and needs memory of that size behind the tensor's
+// allocation; nothing checks that, a kernel with too small an allocation is undefined. Elsewhere
+// every request means the small class.
 type CUtensorMapAllocClass uint32
 
 const (
-	CU_TENSOR_MAP_ALLOC_CLASS_AUTO  CUtensorMapAllocClass = 0
+	// The driver chooses from the shape, cautiously; what the encoding functions do.
+	CU_TENSOR_MAP_ALLOC_CLASS_AUTO CUtensorMapAllocClass = 0
+	// 4 KiB, which is always safe.
 	CU_TENSOR_MAP_ALLOC_CLASS_SMALL CUtensorMapAllocClass = 1
+	// 128 KiB; the allocation must be accessible for
+	// [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE] bytes.
 	CU_TENSOR_MAP_ALLOC_CLASS_LARGE CUtensorMapAllocClass = 2
 )
 
@@ -4554,9 +4826,9 @@ func (v CUgraphChildGraphNodeOwnership) String() string {
 type CUflushGPUDirectRDMAWritesOptions uint32
 
 const (
-	// the host can: [CuFlushGPUDirectRDMAWrites] works
+	// The host can: [CuFlushGPUDirectRDMAWrites] works.
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST CUflushGPUDirectRDMAWritesOptions = 1
-	// a stream can: [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work
+	// A stream can: [CU_STREAM_WAIT_VALUE_FLUSH] and [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES] work.
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_MEMOPS CUflushGPUDirectRDMAWritesOptions = 2
 )
 
@@ -4578,11 +4850,11 @@ func (v CUflushGPUDirectRDMAWritesOptions) String() string {
 type CUGPUDirectRDMAWritesOrdering uint32
 
 const (
-	// nobody: flush before the data is used
+	// Nobody: flush before the data is used.
 	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE CUGPUDirectRDMAWritesOrdering = 0
-	// the device whose memory it is
+	// The device whose memory it is.
 	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER CUGPUDirectRDMAWritesOrdering = 100
-	// all CUDA devices of the machine
+	// All CUDA devices of the machine.
 	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES CUGPUDirectRDMAWritesOrdering = 200
 )
 
@@ -4606,9 +4878,9 @@ func (v CUGPUDirectRDMAWritesOrdering) String() string {
 type CUflushGPUDirectRDMAWritesScope uint32
 
 const (
-	// to the device that owns the memory
+	// To the device that owns the memory.
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER CUflushGPUDirectRDMAWritesScope = 100
-	// to every CUDA device
+	// To every CUDA device.
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES CUflushGPUDirectRDMAWritesScope = 200
 )
 
@@ -4628,7 +4900,7 @@ func (v CUflushGPUDirectRDMAWritesScope) String() string {
 type CUflushGPUDirectRDMAWritesTarget uint32
 
 const (
-	// that of the calling thread's current context
+	// That of the calling thread's current context.
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX CUflushGPUDirectRDMAWritesTarget = 0
 )
 
@@ -4769,10 +5041,10 @@ func (v CUgraphInstantiate_flags) String() string {
 type CUdeviceNumaConfig uint32
 
 const (
-	// it does not; only CUDA allocates there
+	// It does not; only CUDA allocates there.
 	CU_DEVICE_NUMA_CONFIG_NONE CUdeviceNumaConfig = 0
-	// it does, as on Grace Hopper: ordinary host allocations can be placed there, on node
-	// [CU_DEVICE_ATTRIBUTE_NUMA_ID]
+	// It does, as on Grace Hopper: ordinary host allocations can be placed there, on node
+	// [CU_DEVICE_ATTRIBUTE_NUMA_ID].
 	CU_DEVICE_NUMA_CONFIG_NUMA_NODE CUdeviceNumaConfig = 1
 )
 
@@ -4787,16 +5059,23 @@ func (v CUdeviceNumaConfig) String() string {
 	return "CUdeviceNumaConfig(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUprocessState is the enum CUprocessState.
+// CUprocessState is how far a process has been frozen for a checkpoint.
 type CUprocessState uint32
 
 const (
-	CU_PROCESS_STATE_RUNNING       CUprocessState = 0
-	CU_PROCESS_STATE_LOCKED        CUprocessState = 1
-	CU_PROCESS_STATE_CHECKPOINTED  CUprocessState = 2
-	CU_PROCESS_STATE_FAILED        CUprocessState = 3
+	// Not at all.
+	CU_PROCESS_STATE_RUNNING CUprocessState = 0
+	// Its CUDA calls block, and no work is running.
+	CU_PROCESS_STATE_LOCKED CUprocessState = 1
+	// Device memory was saved to host memory, and the GPUs were released; the process itself can be
+	// dumped now.
+	CU_PROCESS_STATE_CHECKPOINTED CUprocessState = 2
+	// Something went wrong for good; it can only be killed.
+	CU_PROCESS_STATE_FAILED CUprocessState = 3
+	// Memory is being saved by the program, and the end has not been reported.
 	CU_PROCESS_STATE_CHECKPOINTING CUprocessState = 4
-	CU_PROCESS_STATE_RESTORING     CUprocessState = 5
+	// Memory is being brought back by the program, and the end has not been reported.
+	CU_PROCESS_STATE_RESTORING CUprocessState = 5
 )
 
 // String is the C name of the value, or its number.
@@ -4826,10 +5105,10 @@ func (v CUprocessState) String() string {
 type CUmoduleLoadingMode uint32
 
 const (
-	// loading a module loads all of it: slow start, even launches
+	// Loading a module loads all of it: slow start, even launches.
 	CU_MODULE_EAGER_LOADING CUmoduleLoadingMode = 1
-	// kernels come one by one. The first launch of each takes longer, and one that would have to
-	// synchronize can deadlock against a kernel that waits for it
+	// Kernels come one by one. The first launch of each takes longer, and one that would have to
+	// synchronize can deadlock against a kernel that waits for it.
 	CU_MODULE_LAZY_LOADING CUmoduleLoadingMode = 2
 )
 
@@ -4875,13 +5154,13 @@ func (v CUmemDecompressAlgorithm) String() string {
 type CUcliqueType uint32
 
 const (
-	// map it and use it through pointers
+	// Map it and use it through pointers.
 	CU_CLIQUE_TYPE_UNICAST_POINTER CUcliqueType = 0
-	// write to all of them at once through one pointer
+	// Write to all of them at once through one pointer.
 	CU_CLIQUE_TYPE_MULTICAST_POINTER CUcliqueType = 1
-	// reach it through logical endpoints of one device
+	// Reach it through logical endpoints of one device.
 	CU_CLIQUE_TYPE_UNICAST_LOGICAL_ENDPOINT CUcliqueType = 2
-	// reach all of them through a logical endpoint of a team
+	// Reach all of them through a logical endpoint of a team.
 	CU_CLIQUE_TYPE_MULTICAST_LOGICAL_ENDPOINT CUcliqueType = 3
 )
 
@@ -4900,11 +5179,14 @@ func (v CUcliqueType) String() string {
 	return "CUcliqueType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogicalEndpointIpcHandleType is the enum CUlogicalEndpointIpcHandleType.
+// CUlogicalEndpointIpcHandleType is in which form a logical endpoint can be given to another
+// process.
 type CUlogicalEndpointIpcHandleType uint32
 
 const (
-	CU_LOGICAL_ENDPOINT_IPC_HANDLE_TYPE_NONE   CUlogicalEndpointIpcHandleType = 0
+	// In none.
+	CU_LOGICAL_ENDPOINT_IPC_HANDLE_TYPE_NONE CUlogicalEndpointIpcHandleType = 0
+	// As a [CUlogicalEndpointFabricHandle], also for other nodes.
 	CU_LOGICAL_ENDPOINT_IPC_HANDLE_TYPE_FABRIC CUlogicalEndpointIpcHandleType = 1
 )
 
@@ -4919,12 +5201,16 @@ func (v CUlogicalEndpointIpcHandleType) String() string {
 	return "CUlogicalEndpointIpcHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogicalEndpointType is the enum CUlogicalEndpointType.
+// CUlogicalEndpointType is whether a logical endpoint stands for one device's memory or for the
+// same offset on many.
 type CUlogicalEndpointType uint32
 
 const (
-	CU_LOGICAL_ENDPOINT_TYPE_INVALID   CUlogicalEndpointType = 0
-	CU_LOGICAL_ENDPOINT_TYPE_UNICAST   CUlogicalEndpointType = 1
+	// None.
+	CU_LOGICAL_ENDPOINT_TYPE_INVALID CUlogicalEndpointType = 0
+	// Of one device, its owner.
+	CU_LOGICAL_ENDPOINT_TYPE_UNICAST CUlogicalEndpointType = 1
+	// Of a team of devices, written all at once.
 	CU_LOGICAL_ENDPOINT_TYPE_MULTICAST CUlogicalEndpointType = 2
 )
 
@@ -4941,11 +5227,14 @@ func (v CUlogicalEndpointType) String() string {
 	return "CUlogicalEndpointType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogicalEndpointFlag is the enum CUlogicalEndpointFlag.
+// CUlogicalEndpointFlag is an option for a logical endpoint.
 type CUlogicalEndpointFlag uint32
 
 const (
-	CU_LOGICAL_ENDPOINT_FLAG_NONE        CUlogicalEndpointFlag = 0
+	// No options.
+	CU_LOGICAL_ENDPOINT_FLAG_NONE CUlogicalEndpointFlag = 0
+	// It will be used with counted operations; ask
+	// [CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED].
 	CU_LOGICAL_ENDPOINT_FLAG_COUNTED_OPS CUlogicalEndpointFlag = 1
 )
 
@@ -4960,13 +5249,16 @@ func (v CUlogicalEndpointFlag) String() string {
 	return "CUlogicalEndpointFlag(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfabricCpyOperandType is the enum CUfabricCpyOperandType.
+// CUfabricCpyOperandType is how one side of a copy over the fabric is named.
 type CUfabricCpyOperandType uint32
 
 const (
-	CU_FABRIC_COPY_OPERAND_TYPE_POINTER          CUfabricCpyOperandType = 1
+	// By an address.
+	CU_FABRIC_COPY_OPERAND_TYPE_POINTER CUfabricCpyOperandType = 1
+	// By endpoint and offset.
 	CU_FABRIC_COPY_OPERAND_TYPE_LOGICAL_ENDPOINT CUfabricCpyOperandType = 2
-	CU_FABRIC_COPY_OPERAND_TYPE_MAX              CUfabricCpyOperandType = 2147483647
+	// Makes the type 4 bytes wide.
+	CU_FABRIC_COPY_OPERAND_TYPE_MAX CUfabricCpyOperandType = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -5009,12 +5301,12 @@ func (v CUgraphRecaptureStatus) String() string {
 type CUfunctionLoadingState uint32
 
 const (
-	// not yet; the first launch will load it, which may synchronize and must not happen during capture
-	// in some cases. [CuFuncLoad] does it in advance
+	// Not yet; the first launch will load it, which takes time and may synchronize the context.
+	// [CuFuncLoad] does it in advance.
 	CU_FUNCTION_LOADING_STATE_UNLOADED CUfunctionLoadingState = 0
-	// it is there
+	// It is there.
 	CU_FUNCTION_LOADING_STATE_LOADED CUfunctionLoadingState = 1
-	// how many states there are
+	// How many states there are.
 	CU_FUNCTION_LOADING_STATE_MAX CUfunctionLoadingState = 2
 )
 
@@ -5031,18 +5323,34 @@ func (v CUfunctionLoadingState) String() string {
 	return "CUfunctionLoadingState(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcoredumpSettings is the enum CUcoredumpSettings.
+// CUcoredumpSettings is a setting for core dumps of the GPU, with a value of the type given for
+// each.
+//
+// Environment variables (CUDA_ENABLE_COREDUMP_ON_EXCEPTION and its relatives) win over what a
+// program sets.
 type CUcoredumpSettings uint32
 
 const (
+	// Bool: write a dump when a kernel faults.
 	CU_COREDUMP_ENABLE_ON_EXCEPTION CUcoredumpSettings = 1
-	CU_COREDUMP_TRIGGER_HOST        CUcoredumpSettings = 2
-	CU_COREDUMP_LIGHTWEIGHT         CUcoredumpSettings = 3
+	// Bool: also abort the process, which makes it dump its own core; true at first.
+	// [CU_COREDUMP_SKIP_ABORT] is the newer way to turn it off.
+	CU_COREDUMP_TRIGGER_HOST CUcoredumpSettings = 2
+	// Bool: leave out memory contents. [CU_COREDUMP_LIGHTWEIGHT_FLAGS] is the newer way.
+	CU_COREDUMP_LIGHTWEIGHT CUcoredumpSettings = 3
+	// Bool: write a dump whenever something is written to a named pipe; for the process only, not for
+	// one context.
 	CU_COREDUMP_ENABLE_USER_TRIGGER CUcoredumpSettings = 4
-	CU_COREDUMP_FILE                CUcoredumpSettings = 5
-	CU_COREDUMP_PIPE                CUcoredumpSettings = 6
-	CU_COREDUMP_GENERATION_FLAGS    CUcoredumpSettings = 7
-	CU_COREDUMP_MAX                 CUcoredumpSettings = 8
+	// String of up to 1023 bytes: where the dump goes; core.cuda.HOST.PID if unset.
+	CU_COREDUMP_FILE CUcoredumpSettings = 5
+	// String of up to 1023 bytes: the named pipe; corepipe.cuda.HOST.PID if unset. It is fixed once the
+	// trigger is enabled.
+	CU_COREDUMP_PIPE CUcoredumpSettings = 6
+	// Int: what the dump contains, of [CUCoredumpGenerationFlags]. Each set replaces all of them; do
+	// not mix it with the two older booleans.
+	CU_COREDUMP_GENERATION_FLAGS CUcoredumpSettings = 7
+	// One more than the highest setting.
+	CU_COREDUMP_MAX CUcoredumpSettings = 8
 )
 
 // String is the C name of the value, or its number.
@@ -5068,23 +5376,37 @@ func (v CUcoredumpSettings) String() string {
 	return "CUcoredumpSettings(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUCoredumpGenerationFlags is the enum CUCoredumpGenerationFlags.
+// CUCoredumpGenerationFlags is what a GPU core dump leaves out, and what happens around it.
 type CUCoredumpGenerationFlags int32
 
 const (
-	CU_COREDUMP_DEFAULT_FLAGS                CUCoredumpGenerationFlags = 0
+	// Everything that can be read, and an abort of the process.
+	CU_COREDUMP_DEFAULT_FLAGS CUCoredumpGenerationFlags = 0
+	// Without the code images as they were before loading.
 	CU_COREDUMP_SKIP_NONRELOCATED_ELF_IMAGES CUCoredumpGenerationFlags = 1
-	CU_COREDUMP_SKIP_GLOBAL_MEMORY           CUCoredumpGenerationFlags = 2
-	CU_COREDUMP_SKIP_SHARED_MEMORY           CUCoredumpGenerationFlags = 4
-	CU_COREDUMP_SKIP_LOCAL_MEMORY            CUCoredumpGenerationFlags = 8
-	CU_COREDUMP_SKIP_ABORT                   CUCoredumpGenerationFlags = 16
-	CU_COREDUMP_SKIP_CONSTBANK_MEMORY        CUCoredumpGenerationFlags = 32
-	CU_COREDUMP_GZIP_COMPRESS                CUCoredumpGenerationFlags = 64
-	CU_COREDUMP_FAULTED_CONTEXTS_ONLY        CUCoredumpGenerationFlags = 128
-	CU_COREDUMP_SKIP_TENSOR_MEMORY           CUCoredumpGenerationFlags = 256
-	CU_COREDUMP_NO_ERRBAR_AT_EXIT            CUCoredumpGenerationFlags = 1073741824
-	CU_COREDUMP_LOG_ONLY                     CUCoredumpGenerationFlags = -2147483648
-	CU_COREDUMP_LIGHTWEIGHT_FLAGS            CUCoredumpGenerationFlags = 303
+	// Without device memory, which is most of a dump's size.
+	CU_COREDUMP_SKIP_GLOBAL_MEMORY CUCoredumpGenerationFlags = 2
+	// Without shared memory.
+	CU_COREDUMP_SKIP_SHARED_MEMORY CUCoredumpGenerationFlags = 4
+	// Without local memory, so without the stacks of GPU threads.
+	CU_COREDUMP_SKIP_LOCAL_MEMORY CUCoredumpGenerationFlags = 8
+	// The process lives on, and its calls return the error. Set it in a Go program that should report
+	// by itself.
+	CU_COREDUMP_SKIP_ABORT CUCoredumpGenerationFlags = 16
+	// Without constant memory, so without kernel arguments.
+	CU_COREDUMP_SKIP_CONSTBANK_MEMORY CUCoredumpGenerationFlags = 32
+	// Compressed, with .gz added to the file's name.
+	CU_COREDUMP_GZIP_COMPRESS CUCoredumpGenerationFlags = 64
+	// Only contexts in which something faulted.
+	CU_COREDUMP_FAULTED_CONTEXTS_ONLY CUCoredumpGenerationFlags = 128
+	// Without the contents of tensor memory.
+	CU_COREDUMP_SKIP_TENSOR_MEMORY CUCoredumpGenerationFlags = 256
+	// Warps may exit before a fault of theirs is known: faster, but the dump may miss the guilty ones.
+	CU_COREDUMP_NO_ERRBAR_AT_EXIT CUCoredumpGenerationFlags = 1073741824
+	// No file at all; the exception is only logged.
+	CU_COREDUMP_LOG_ONLY CUCoredumpGenerationFlags = -2147483648
+	// All that leave out memory and images together: registers and the place of the fault remain.
+	CU_COREDUMP_LIGHTWEIGHT_FLAGS CUCoredumpGenerationFlags = 303
 )
 
 // String is the C name of the value, or its number.
@@ -5120,11 +5442,14 @@ func (v CUCoredumpGenerationFlags) String() string {
 	return "CUCoredumpGenerationFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgreenCtxCreate_flags is the enum CUgreenCtxCreate_flags.
+// CUgreenCtxCreate_flags is a set of options for a new green context.
 type CUgreenCtxCreate_flags uint32
 
 const (
-	CU_GREEN_CTX_NONE           CUgreenCtxCreate_flags = 0
+	// No options. Headers before 13.3 require the other one, and, measured, a 13.0 driver refuses 0
+	// with [CUDA_ERROR_INVALID_VALUE].
+	CU_GREEN_CTX_NONE CUgreenCtxCreate_flags = 0
+	// The green context has a default stream of its own, used for stream 0 while it is current.
 	CU_GREEN_CTX_DEFAULT_STREAM CUgreenCtxCreate_flags = 1
 )
 
@@ -5139,13 +5464,17 @@ func (v CUgreenCtxCreate_flags) String() string {
 	return "CUgreenCtxCreate_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevSmResourceGroup_flags is the enum CUdevSmResourceGroup_flags.
+// CUdevSmResourceGroup_flags is a set of rules for picking the multiprocessors of one group.
 type CUdevSmResourceGroup_flags uint32
 
 const (
-	CU_DEV_SM_RESOURCE_GROUP_DEFAULT                          CUdevSmResourceGroup_flags = 0
-	CU_DEV_SM_RESOURCE_GROUP_BACKFILL                         CUdevSmResourceGroup_flags = 1
-	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID               CUdevSmResourceGroup_flags = 2
+	// All must be coscheduled in the sizes asked for.
+	CU_DEV_SM_RESOURCE_GROUP_DEFAULT CUdevSmResourceGroup_flags = 0
+	// The count matters most: fill up with multiprocessors that break the other wishes.
+	CU_DEV_SM_RESOURCE_GROUP_BACKFILL CUdevSmResourceGroup_flags = 1
+	// Only from one locality domain; with backfill, from there first.
+	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID CUdevSmResourceGroup_flags = 2
+	// Beside the former: also those that this domain has beyond the number common to all domains.
 	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_SUPPLEMENTAL_SMS CUdevSmResourceGroup_flags = 4
 )
 
@@ -5164,11 +5493,14 @@ func (v CUdevSmResourceGroup_flags) String() string {
 	return "CUdevSmResourceGroup_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevSmResourceSplitByCount_flags is the enum CUdevSmResourceSplitByCount_flags.
+// CUdevSmResourceSplitByCount_flags is a set of options for splitting multiprocessors into groups
+// of equal size.
 type CUdevSmResourceSplitByCount_flags uint32
 
 const (
-	CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING     CUdevSmResourceSplitByCount_flags = 1
+	// Permits smaller groups and finer steps, which then cannot run large clusters.
+	CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING CUdevSmResourceSplitByCount_flags = 1
+	// Tries for groups in which the largest clusters fit; compute capability 9.0 and up.
 	CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE CUdevSmResourceSplitByCount_flags = 2
 )
 
@@ -5183,14 +5515,18 @@ func (v CUdevSmResourceSplitByCount_flags) String() string {
 	return "CUdevSmResourceSplitByCount_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevResourceType is the enum CUdevResourceType.
+// CUdevResourceType is what kind of resource a [CUdevResource] describes.
 type CUdevResourceType uint32
 
 const (
-	CU_DEV_RESOURCE_TYPE_INVALID          CUdevResourceType = 0
-	CU_DEV_RESOURCE_TYPE_SM               CUdevResourceType = 1
+	// None; what a remainder is when nothing remains.
+	CU_DEV_RESOURCE_TYPE_INVALID CUdevResourceType = 0
+	// Multiprocessors.
+	CU_DEV_RESOURCE_TYPE_SM CUdevResourceType = 1
+	// How work queues are to be provided.
 	CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG CUdevResourceType = 1000
-	CU_DEV_RESOURCE_TYPE_WORKQUEUE        CUdevResourceType = 10000
+	// Work queues that exist, to be used again by another green context.
+	CU_DEV_RESOURCE_TYPE_WORKQUEUE CUdevResourceType = 10000
 )
 
 // String is the C name of the value, or its number.
@@ -5208,11 +5544,13 @@ func (v CUdevResourceType) String() string {
 	return "CUdevResourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevWorkqueueConfigScope is the enum CUdevWorkqueueConfigScope.
+// CUdevWorkqueueConfigScope is with whom a green context shares work queues.
 type CUdevWorkqueueConfigScope uint32
 
 const (
-	CU_WORKQUEUE_SCOPE_DEVICE_CTX         CUdevWorkqueueConfigScope = 0
+	// With every context on the device, as usual.
+	CU_WORKQUEUE_SCOPE_DEVICE_CTX CUdevWorkqueueConfigScope = 0
+	// If possible, with no other green context that asks for the same.
 	CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED CUdevWorkqueueConfigScope = 1
 )
 
@@ -5227,11 +5565,13 @@ func (v CUdevWorkqueueConfigScope) String() string {
 	return "CUdevWorkqueueConfigScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogLevel is the enum CUlogLevel.
+// CUlogLevel is how grave a message of the driver's log is.
 type CUlogLevel uint32
 
 const (
-	CU_LOG_LEVEL_ERROR   CUlogLevel = 0
+	// It explains why a call failed.
+	CU_LOG_LEVEL_ERROR CUlogLevel = 0
+	// The call went through, but something about it is questionable.
 	CU_LOG_LEVEL_WARNING CUlogLevel = 1
 )
 

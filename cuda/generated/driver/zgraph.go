@@ -4,12 +4,36 @@ package driver
 
 import "unsafe"
 
-// CuGraphCreate calls cuGraphCreate.
+// CuGraphCreate makes an empty graph, to be filled with nodes by hand.
 //
 //	CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// A graph is a plan in host memory: nodes ([CUgraphNode]) and the edges between them. Nothing runs
+// until [CuGraphInstantiateWithFlags] makes an executable of it and [CuGraphLaunch] launches that.
+// The other way to a graph is to capture a stream, [CuStreamBeginCapture], which makes the graph
+// itself; both can be mixed by [CuStreamBeginCaptureToGraph].
+//
+// A graph is bound to no device and no context; its nodes are. It is freed by [CuGraphDestroy];
+// executables that were made of it live on without it.
+//
+// Parameters:
+//   - phGraph: receives the graph; the caller owns it
+//   - flags: 0; there are no flags
+//
+// Ordering: done when the call returns; no stream and no GPU work is involved
+//
+// Capture: allowed in every capture mode, on every thread
+//
+// From Go: works on any thread and needs no current context. A graph is not safe for concurrent
+// use: one goroutine at a time may build, read, clone, instantiate or destroy it, and a stream that
+// captures into it counts as a user as well. Guard it with a mutex. Different graphs are
+// independent.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: flags is not 0, or the pointer is nil
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the
+// error of earlier work.
 //
 // See also [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode], [CuGraphInstantiate],
@@ -976,11 +1000,29 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 	return status(args.ret)
 }
 
-// CuDeviceGraphMemTrim calls cuDeviceGraphMemTrim.
+// CuDeviceGraphMemTrim gives memory that the device keeps cached for graphs back to the system.
 //
 //	CUresult cuDeviceGraphMemTrim(CUdevice device)
 //
-// Returns nil, [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// Memory of allocation nodes does not come from a memory pool of the program but from one that all
+// graphs of a device share. It stays there when graphs are done with it, so that the next launch
+// need not map memory again, and neither [CuGraphExecDestroy] nor [CuMemPoolTrimTo] shrinks it:
+// only this call does. Executables that are idle but were launched or uploaded lose their cached
+// memory as well; their next launch takes it anew and is slower.
+//
+// Parameters:
+//   - device: the device, an ordinal
+//
+// Ordering: synchronous, and it waits for nothing: what a running or queued launch uses is simply
+// left (measured: no delay beside a running graph)
+//
+// Capture: allowed in every mode, unlike the trim of a pool, which kills GLOBAL captures
+//
+// From Go: any thread, no context needed. Call it after a phase that used large graphs, or before
+// an allocation is tried again after [CUDA_ERROR_OUT_OF_MEMORY].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_DEVICE]: there is no such device
 //
 // See also [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode], [CuDeviceSetGraphMemAttribute],
 // [CuDeviceGetGraphMemAttribute].
@@ -998,11 +1040,30 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDeviceGetGraphMemAttribute calls cuDeviceGetGraphMemAttribute.
+// CuDeviceGetGraphMemAttribute reads how much memory of a device graphs use or keep reserved for
+// their allocation nodes.
 //
 //	CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 //
-// Returns nil, [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// Used is what executables have mapped; reserved is that plus what is cached for the next ones.
+// Memory that was freed after a launch still counted as used until [CuDeviceGraphMemTrim] when
+// measured, so used is no measure of live allocations. The figures cover all contexts of this
+// process on the device, and nothing but graph memory.
+//
+// Parameters:
+//   - device: the device, an ordinal
+//   - attr: what to read, one of [CUgraphMem_attribute]
+//   - value: receives a 64-bit unsigned number of bytes; not nil
+//
+// Ordering: a snapshot of the host's books; nothing is synchronized
+//
+// Capture: allowed in every mode
+//
+// From Go: pass unsafe.Pointer of a uint64 variable. Any thread, no context.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: unknown attribute, or value is nil
+//   - [CUDA_ERROR_INVALID_DEVICE]: there is no such device
 //
 // See also [CuDeviceSetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
 //
@@ -1021,11 +1082,28 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 	return status(args.ret)
 }
 
-// CuDeviceSetGraphMemAttribute calls cuDeviceSetGraphMemAttribute.
+// CuDeviceSetGraphMemAttribute resets one of the two high-water marks of a device's graph memory.
 //
 //	CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 //
-// Returns nil, [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// Only the marks can be set, and only to 0: the next reading is then the highest value since this
+// call. It frees nothing and limits nothing.
+//
+// Parameters:
+//   - device: the device, an ordinal
+//   - attr: [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] or [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH]
+//   - value: points to a 64-bit 0, which is read during the call
+//
+// Ordering: takes effect at once, not ordered with any stream
+//
+// Capture: allowed in every mode
+//
+// From Go: pass unsafe.Pointer of a uint64 variable that is 0. Any thread; the marks belong to the
+// process, so a library should leave them alone.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: another attribute, or a value other than 0
+//   - [CUDA_ERROR_INVALID_DEVICE]: there is no such device
 //
 // See also [CuDeviceGetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
 //
@@ -1044,12 +1122,33 @@ func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 	return status(args.ret)
 }
 
-// CuGraphClone calls cuGraphClone.
+// CuGraphClone makes an independent copy of a graph: its nodes with their parameters, its edges,
+// and the graphs inside its child nodes.
 //
 //	CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier
-// work.
+// What nodes merely refer to is shared, not copied: device memory, events, modules, the user data
+// of host nodes. The clone takes its own references to the user objects of the original, so what
+// [CuGraphRetainUserObject] keeps alive stays alive until both are gone. Node handles of the
+// original do not work in the clone: translate them with [CuGraphNodeFindInClone].
+//
+// Parameters:
+//   - phGraphClone: receives the copy; destroy it by [CuGraphDestroy]
+//   - originalGraph: what to copy; it is left as it was, and may be changed or destroyed afterwards
+//
+// Ordering: done when the call returns; nothing of the GPU is touched
+//
+// Capture: allowed everywhere, but not while a stream captures into originalGraph
+//
+// From Go: no context needed. No other goroutine may touch originalGraph during the call; cloning
+// is the way to hand a plan to several goroutines, each with a copy of its own.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph has an allocation, free, conditional or
+//     device-updatable node; these exist once only. Build a second graph instead
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no host memory for the copy
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuGraphCreate], [CuGraphNodeFindInClone].
 //
@@ -1494,12 +1593,56 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 	return status(args.ret)
 }
 
-// CuGraphInstantiate calls cuGraphInstantiateWithFlags.
+// CuGraphInstantiate makes an executable of a graph: checks it, and prepares everything so that a
+// launch costs next to nothing.
 //
 //	CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The executable is a snapshot. Later changes of the graph do not reach it until
+// [CuGraphExecUpdate]; the graph may be instantiated again, and the executables run independently
+// of each other, also at the same time. A graph that has allocation, free, conditional or
+// device-updatable nodes allows one executable at a time.
+//
+// It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
+// The upload to the device happens at the first launch unless [CuGraphUpload] does it earlier.
+// [CuGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
+//
+// Two older symbols exist, [CuGraphInstantiate_v2] and one without a number: instead of flags they
+// take a place for the offending node and a buffer for a message. Current drivers leave both empty
+// (measured with a cycle), so they are of no use any more.
+//
+// Parameters:
+//   - phGraphExec: receives the executable; destroy it by [CuGraphExecDestroy]
+//   - hGraph: what to instantiate. An empty graph is allowed, and launching it is a no-op. A graph
+//     inside a child or conditional node cannot be instantiated by itself
+//   - flags: 0, or values of [CUgraphInstantiate_flags] joined by |, except
+//     [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD], which needs the stream that only the form with params
+//     has
+//
+// Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
+// and graphs: no delay)
+//
+// Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
+// THREAD_LOCAL mode, it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and that capture is
+// lost. Put the thread in RELAXED mode with [CuThreadExchangeStreamCaptureMode] around the call, or
+// end the capture first
+//
+// From Go: needs a current context on the OS thread: runtime.LockOSThread, [CuCtxSetCurrent], then
+// this. It may take milliseconds for large graphs and holds the thread that long. One goroutine at
+// a time may use the graph. The executable takes references of its own to the graph's user objects,
+// but nothing keeps Go memory alive for it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the edges form a cycle (nothing finds one earlier), an unknown or
+//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
+//     that is not allowed there
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable where only one may exist, or a graph owned by
+//     a node
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device or host memory for the prepared form. Memory of
+//     allocation nodes is not taken yet: its lack shows at upload or launch
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch], [CuGraphExecDestroy].
 //
@@ -1509,12 +1652,56 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 	return CuGraphInstantiateWithFlags(phGraphExec, hGraph, flags)
 }
 
-// CuGraphInstantiateWithFlags calls cuGraphInstantiateWithFlags.
+// CuGraphInstantiateWithFlags makes an executable of a graph: checks it, and prepares everything so
+// that a launch costs next to nothing.
 //
 //	CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The executable is a snapshot. Later changes of the graph do not reach it until
+// [CuGraphExecUpdate]; the graph may be instantiated again, and the executables run independently
+// of each other, also at the same time. A graph that has allocation, free, conditional or
+// device-updatable nodes allows one executable at a time.
+//
+// It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
+// The upload to the device happens at the first launch unless [CuGraphUpload] does it earlier.
+// [CuGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
+//
+// Two older symbols exist, [CuGraphInstantiate_v2] and one without a number: instead of flags they
+// take a place for the offending node and a buffer for a message. Current drivers leave both empty
+// (measured with a cycle), so they are of no use any more.
+//
+// Parameters:
+//   - phGraphExec: receives the executable; destroy it by [CuGraphExecDestroy]
+//   - hGraph: what to instantiate. An empty graph is allowed, and launching it is a no-op. A graph
+//     inside a child or conditional node cannot be instantiated by itself
+//   - flags: 0, or values of [CUgraphInstantiate_flags] joined by |, except
+//     [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD], which needs the stream that only the form with params
+//     has
+//
+// Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
+// and graphs: no delay)
+//
+// Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
+// THREAD_LOCAL mode, it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and that capture is
+// lost. Put the thread in RELAXED mode with [CuThreadExchangeStreamCaptureMode] around the call, or
+// end the capture first
+//
+// From Go: needs a current context on the OS thread: runtime.LockOSThread, [CuCtxSetCurrent], then
+// this. It may take milliseconds for large graphs and holds the thread that long. One goroutine at
+// a time may use the graph. The executable takes references of its own to the graph's user objects,
+// but nothing keeps Go memory alive for it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the edges form a cycle (nothing finds one earlier), an unknown or
+//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
+//     that is not allowed there
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable where only one may exist, or a graph owned by
+//     a node
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device or host memory for the prepared form. Memory of
+//     allocation nodes is not taken yet: its lack shows at upload or launch
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphInstantiate], [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch],
 // [CuGraphExecDestroy].
@@ -1534,7 +1721,8 @@ func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags
 	return status(args.ret)
 }
 
-// CuGraphInstantiateWithParams_ptsz calls cuGraphInstantiateWithParams_ptsz.
+// CuGraphInstantiateWithParams_ptsz makes an executable of a graph as [CuGraphInstantiateWithFlags]
+// does, reports why it failed, and can upload the result to the device at once.
 //
 //	CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 //
@@ -1556,11 +1744,28 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 	return status(args.ret)
 }
 
-// CuGraphExecGetFlags calls cuGraphExecGetFlags.
+// CuGraphExecGetFlags tells with which flags an executable was instantiated, as far as the driver
+// keeps them.
 //
 //	CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The auto-free and device-launch flags are told. [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD] is never
+// told, since it changes nothing in the executable. [CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY]
+// was not told either when measured, although it had been given: do not conclude from its absence.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - flags: receives values of [CUgraphInstantiate_flags] joined by |; not nil
+//
+// Ordering: reads host state, involves no stream
+//
+// Capture: harmless in every capture mode
+//
+// From Go: any thread, no context; not beside another goroutine that updates or destroys the
+// executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: flags is nil or the executable was destroyed
 //
 // See also [CuGraphInstantiate], [CuGraphInstantiateWithParams].
 //
@@ -1896,7 +2101,8 @@ func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 	return status(args.ret)
 }
 
-// CuGraphUpload_ptsz calls cuGraphUpload_ptsz.
+// CuGraphUpload_ptsz brings an executable to the device without running it, so that its first
+// launch is as fast as later ones.
 //
 //	CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 //
@@ -1917,7 +2123,7 @@ func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuGraphLaunch_ptsz calls cuGraphLaunch_ptsz.
+// CuGraphLaunch_ptsz enqueues one run of an executable in a stream.
 //
 //	CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 //
@@ -1938,12 +2144,39 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuGraphExecDestroy calls cuGraphExecDestroy.
+// CuGraphExecDestroy gives up an executable; what runs of it runs to its end.
 //
 //	CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The call does not wait, also not for a launch that is running or queued (measured: 40
+// microseconds while one ran): the driver frees the parts when the last launch is done. So it
+// cancels nothing, and the memory, events and callbacks that the launch uses must stay valid until
+// then: wait for the stream or an event if they are to be freed.
+//
+// Memory that its allocation nodes took and nobody freed stays allocated, even with the auto-free
+// flag: free it by [CuMemFree] or [CuMemFreeAsync], or it is lost.
+//
+// Parameters:
+//   - hGraphExec: the executable; not used again afterwards
+//
+// Ordering: not ordered with any stream, and it does not synchronize
+//
+// Capture: unsafe like a free: while a thread captures in GLOBAL mode, or this one in THREAD_LOCAL
+// mode, it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], invalidates that capture and
+// destroys nothing. Cleanup code should run with the thread in RELAXED mode
+// ([CuThreadExchangeStreamCaptureMode])
+//
+// From Go: no context needed, succeeds after a fatal error too. Not while another goroutine
+// launches or updates the executable. User objects that it alone holds are released: if it was
+// never launched their destructors run inside this call on the calling thread, otherwise a little
+// later on a thread of the driver. Both must be prepared for, see [CuUserObjectCreate].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: nil, or destroyed before; the handle is checked
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids it, see below. The executable then
+//     still exists: destroy it again later
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphInstantiate], [CuGraphUpload], [CuGraphLaunch].
 //
@@ -1960,12 +2193,38 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 	return status(args.ret)
 }
 
-// CuGraphDestroy calls cuGraphDestroy.
+// CuGraphDestroy frees a graph and all its nodes, child graphs included.
 //
 //	CUresult cuGraphDestroy(CUgraph hGraph)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Executables made of the graph are not affected: they can still be launched and, by
+// [CuGraphExecUpdate], updated from another graph. What goes is the way to name their nodes:
+// afterwards [CuGraphExecKernelNodeSetParams] and its relatives fail with
+// [CUDA_ERROR_INVALID_VALUE] since the old node handles mean nothing. Keep the graph for as long as
+// its executables are to be changed node by node.
+//
+// Memory that an allocation node of a launched executable left allocated is not freed by this; see
+// [CuGraphAddMemAllocNode]. Handles of graphs, unlike those of nodes, are checked: a second destroy
+// gives an error and does no harm, unless the address was used again for a new graph meanwhile.
+//
+// Parameters:
+//   - hGraph: the graph; neither a graph inside a child or conditional node nor one that a stream
+//     captures into
+//
+// Ordering: does not wait for the GPU; launches of its executables go on
+//
+// Capture: allowed in every mode on every thread
+//
+// From Go: needs no context, and succeeds even after a fatal error of the process. If the graph
+// holds the last reference of a user object, the destructor runs inside this call, on the calling
+// thread: it must be a C function, see [CuUserObjectCreate].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: nil, destroyed already, or owned by a node of another graph,
+//     which also owns what [CuGraphChildGraphNodeGetGraph] returns. After a capture into the graph
+//     was invalidated CUDA has destroyed it itself, and this comes too
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphCreate].
 //
@@ -1982,11 +2241,66 @@ func CuGraphDestroy(hGraph CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphExecUpdate calls cuGraphExecUpdate_v2.
+// CuGraphExecUpdate puts the node parameters of a graph into an existing executable, without a new
+// instantiation.
 //
 //	CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 //
-// Returns nil, [CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE], or the error of earlier work.
+// The graph must look like the one that the executable was made of: the same number of nodes of the
+// same types, joined in the same way, and added or captured in the same order (nodes without edges
+// are paired by that order: swapping two of different types was refused). Capturing the same code
+// again and updating is the common use. It takes a tenth of the time of an instantiation (measured,
+// kernel nodes).
+//
+// Either all changes are made or none (measured with a bad second node): after a failure the
+// executable runs as before, so the usual reaction is to instantiate the new graph and to destroy
+// the old executable.
+//
+// What may change, by node type:
+//
+//   - Kernel: arguments, grid, block, shared memory, and the function, if it belongs to the same
+//     context. Not: to a function that launches kernels or graphs on the device or updates nodes
+//     there when the old one did not; cooperative or not; with node priorities the priority
+//   - Memcpy: addresses and lengths of one-dimensional copies. Not: the kind of memory at either
+//     end, or the device or context it belongs to
+//   - Memset: address and value; for one row the width as well, within what was prepared. Not: the
+//     number of rows
+//   - Host function, event, external semaphores: freely, but not the number of semaphores
+//   - Child and conditional nodes: what lies in their graphs, by the same rules; for a condition
+//     also the default value and flags of the handle
+//
+// The enabled state set by [CuGraphNodeSetEnabled] survives. The executable drops its references to
+// user objects and takes those of the new graph, so what the old parameters needed may be freed:
+// their destructors run on a thread of the driver, after the launches that are still running.
+//
+// The first form of the function gives the reason and the node through two pointers of their own
+// instead of the struct. The executable does not become one of the new graph: for
+// [CuGraphExecKernelNodeSetParams] and its relatives the nodes of the original graph remain the
+// names.
+//
+// Parameters:
+//   - hGraphExec: the executable to change
+//   - hGraph: supplies the parameters; it is only read, and not needed afterwards. It may be the
+//     original graph after changes to its nodes. A graph with device-updatable nodes is refused, as
+//     is one that was moved into a child node
+//   - resultInfo: receives the reason and the node at fault; nil is accepted by current drivers
+//
+// Ordering: does not wait for anything (measured: 20 microseconds while a launch ran). It affects
+// launches made after it; queued and running ones keep what they had. If the executable is launched
+// from the device, upload it again
+//
+// Capture: allowed in every capture mode, on any thread; hGraph must not be a graph that a stream
+// is still capturing into
+//
+// From Go: no context is needed for an update from a graph that is there. Lock both the executable
+// and the graph against other goroutines. The old parameters' Go-side companions (pinned buffers,
+// cgo.Handles) may go only when the last launch from before the update is done.
+//
+// Errors:
+//   - [CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE]: the graph differs in something that cannot be
+//     updated; read the result, then instantiate anew
+//   - [CUDA_ERROR_NOT_SUPPORTED]: device-updatable nodes; the result struct is not meaningful
+//   - [CUDA_ERROR_INVALID_VALUE]: a handle is nil or was destroyed
 //
 // See also [CuGraphInstantiate].
 //
@@ -1996,7 +2310,8 @@ func CuGraphExecUpdate(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CUgra
 	return CuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo)
 }
 
-// CuGraphExecUpdate_v2 calls cuGraphExecUpdate_v2.
+// CuGraphExecUpdate_v2 puts the node parameters of a graph into an existing executable, without a
+// new instantiation.
 //
 //	CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 //
@@ -2081,12 +2396,32 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	return status(args.ret)
 }
 
-// CuGraphDebugDotPrint calls cuGraphDebugDotPrint.
+// CuGraphDebugDotPrint writes a picture of a graph to a file, in the DOT language of Graphviz.
 //
 //	CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OPERATING_SYSTEM], or the error of earlier
-// work.
+// Turn it into an image with a tool such as dot -Tsvg. Each graph becomes a cluster with its
+// number, each node a box with its number and type, kernels with their names; flags add parameters.
+// An existing file is overwritten. The text is for people: its form changes between drivers, so do
+// not parse it. An executable cannot be printed, but its graph can.
+//
+// Parameters:
+//   - hGraph: the graph
+//   - path: name of the file, a C string that ends in a zero byte; not nil
+//   - flags: 0, or values of [CUgraphDebugDot_flags] joined by |; unknown bits are ignored
+//
+// Ordering: the file is complete when the call returns; the GPU has no part in it
+//
+// Capture: allowed in every mode, also for looking at a graph between captures
+//
+// From Go: path is a *byte: append a zero byte to the string's bytes and pass the address of the
+// first. A relative path is taken from the process's working directory. Lock the graph. The call
+// writes a file and may block its thread for a while.
+//
+// Errors:
+//   - [CUDA_ERROR_OPERATING_SYSTEM]: the file could not be written: no such folder, a folder
+//     itself, no permission
+//   - [CUDA_ERROR_INVALID_VALUE]: path is nil, or the graph is none
 //
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -2381,12 +2716,42 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 	return status(args.ret)
 }
 
-// CuGraphConditionalHandleCreate calls cuGraphConditionalHandleCreate.
+// CuGraphConditionalHandleCreate makes the variable that a conditional node of a graph will read:
+// an unsigned 32-bit number on the device.
 //
 //	CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// Create the handle first, then the node with [CuGraphAddNode]; each node needs a handle of its
+// own. A kernel changes the value: it takes the handle as an argument and calls the device function
+// cudaGraphSetConditional. The kernel must run before the node reads the value, so put it upstream
+// of the node, or at the end of a loop's body. Two kernels that set the same handle at the same
+// time race.
+//
+// There is no call to destroy a handle, it goes with the graph. One that no conditional node uses
+// makes instantiation fail.
+//
+// Parameters:
+//   - pHandle_out: receives the handle, a plain 64-bit number
+//   - hGraph: the graph that holds the node, or a graph around it
+//   - ctx: the context of the node and of the kernels that set the value. It must be given: 0 gave
+//     [CUDA_ERROR_INVALID_CONTEXT] even with a context current (measured)
+//   - defaultLaunchValue: the value at the start of each launch, if flags say so
+//   - flags: [CU_GRAPH_COND_ASSIGN_DEFAULT] to set the default at each launch; with 0 the value at
+//     the start of a launch is not defined, so a kernel has to set it
+//
+// Ordering: done when the call returns. On the device, the value is set at the start of a launch
+// before any node runs, and read by the conditional node after everything that it depends on
+//
+// Capture: allowed in every mode; to use it with a capture, take the capturing graph from
+// [CuStreamGetCaptureInfo]
+//
+// From Go: no current context is needed, ctx is an argument. To hand it to the setting kernel, let
+// a kernel argument point to the handle variable. One goroutine at a time per graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: other flags, or no such graph
+//   - [CUDA_ERROR_NOT_SUPPORTED]: driver or device cannot do conditional nodes
+//   - [CUDA_ERROR_INVALID_CONTEXT]: ctx is 0
 //
 // See also [CuGraphAddNode].
 //
@@ -2491,11 +2856,40 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 	return status(args.ret)
 }
 
-// CuGraphInstantiateWithParams calls cuGraphInstantiateWithParams.
+// CuGraphInstantiateWithParams makes an executable of a graph as [CuGraphInstantiateWithFlags]
+// does, reports why it failed, and can upload the result to the device at once.
 //
 //	CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The params struct goes in and out: set the flags, and the upload stream if wanted; read result
+// and node after a failure. They are filled on success too (success and no node).
+//
+// Parameters:
+//   - phGraphExec: receives the executable; unchanged or 0 after a failure
+//   - hGraph: the graph; the same limits as without params, among them one executable at a time for
+//     graphs with allocation, free, conditional or device-updatable nodes
+//   - instantiateParams: flags and upload stream in, result and offending node out; not nil. The
+//     node is a handle of hGraph, so look at it before the graph goes
+//
+// Ordering: the instantiation is done when the call returns. An upload is only enqueued: into the
+// upload stream, behind its earlier work, 0 being the legacy default stream, or in the _ptsz
+// variant the thread's own. A launch in any stream waits for it by itself
+//
+// Capture: as unsafe as without params: [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and a lost capture,
+// except for threads in RELAXED mode. The upload stream must not be capturing
+//
+// From Go: the struct is read and written during the call only, so it may lie in Go memory. Lock
+// the OS thread, a current context is needed. Do not touch the graph from another goroutine
+// meanwhile.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: read the result: [CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE] is a
+//     cycle, [CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED] a node that a device launch or a
+//     conditional body does not allow, [CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED] a handle
+//     that no conditional node uses, [CUDA_GRAPH_INSTANTIATE_ERROR] with no node a bad argument,
+//     such as unknown flags or the two flags that exclude each other
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable of a graph that allows one
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context; the result tells nothing then
 //
 // See also [CuGraphCreate], [CuGraphInstantiate], [CuGraphExecDestroy].
 //
@@ -2514,7 +2908,8 @@ func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, inst
 	return status(args.ret)
 }
 
-// CuGraphExecUpdate_v1 calls cuGraphExecUpdate.
+// CuGraphExecUpdate_v1 puts the node parameters of a graph into an existing executable, without a
+// new instantiation.
 //
 //	CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
 //
@@ -2536,12 +2931,44 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 	return status(args.ret)
 }
 
-// CuGraphUpload calls cuGraphUpload.
+// CuGraphUpload brings an executable to the device without running it, so that its first launch is
+// as fast as later ones.
 //
 //	CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Instantiation prepares host data; the device's part is written at the first launch, or here. It
+// pays for large graphs: with 10,000 kernel nodes the first launch kept the host busy for 9.5 ms,
+// later ones and the first one after an upload for 0.06 ms (measured). Memory for allocation nodes
+// is taken now, from what the device caches for graphs.
+//
+// For an executable that is launched from the device ([CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH])
+// the upload is required: before the first such launch, and again after every update from the host.
+// The same goes for graphs that update their own device-updatable nodes.
+//
+// Parameters:
+//   - hGraph: the executable
+//   - hStream: the stream in which the upload happens; any stream of the device, it need not be the
+//     one of the launch
+//
+// Ordering: asynchronous: behind the stream's earlier work and behind earlier launches and uploads
+// of the same executable, in whatever stream these are. 0 is the legacy default stream, in the
+// _ptsz variant the calling thread's own; 1 and 2 name them explicitly
+//
+// Capture: refused on a capturing stream in every mode: [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED],
+// and the capture is lost. On another stream it is harmless, whoever captures
+//
+// From Go: returns at once; no memory of the program is used. With a stream that the program
+// created any thread will do, the default streams need a current context and runtime.LockOSThread.
+// The executable needs a lock of its own: no launch, update or destroy from another goroutine at
+// the same moment.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory for the graph or for its allocation
+//     nodes; trim with [CuDeviceGraphMemTrim] and try again
+//   - [CUDA_ERROR_INVALID_VALUE]: the executable was destroyed, or is nil
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0, 1 or 2 and no context is current
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphInstantiate], [CuGraphLaunch], [CuGraphExecDestroy].
 //
@@ -2559,12 +2986,57 @@ func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuGraphLaunch calls cuGraphLaunch.
+// CuGraphLaunch enqueues one run of an executable in a stream.
 //
 //	CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// For the stream the run is one piece of work: it starts when everything before it is done, and
+// what is enqueued later waits until all its nodes are done. Inside, only the edges order: nodes
+// without a path between them may run at the same time, on hardware queues of the driver's
+// choosing. The stream does not lend its identity otherwise: nodes run in the context they were
+// made for, and host nodes run on the driver's thread for host functions.
+//
+// Runs of the same executable never overlap: a launch waits for the previous launch also when that
+// one is in another stream (measured). For overlap instantiate the graph several times. The
+// priority is the stream's, unless [CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY] was given.
+//
+// A launch costs the host a few microseconds, and hardly more for a thousand nodes; the first one
+// uploads as well, see [CuGraphUpload].
+//
+// Parameters:
+//   - hGraph: the executable
+//   - hStream: where to enqueue it
+//
+// Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the thread's own;
+// 1 is the legacy stream, 2 the thread's own. A graph on the legacy stream waits for earlier work
+// of all blocking streams of the context, and they wait for it (measured), just as with a kernel.
+// Each run also waits for the executable's previous run, wherever that is
+//
+// Capture: a launch into a capturing stream is not recorded as a child graph, as is often believed:
+// it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] in every mode and the capture is lost; add
+// a child graph node with [CuGraphAddChildGraphNode] instead. On a stream that does not capture it
+// is allowed even while others capture in GLOBAL mode, except on the legacy stream while a blocking
+// stream captures: [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and a lost capture
+//
+// From Go: returns before the work runs, but blocks its OS thread when about a thousand launches
+// are queued (measured: the 1022nd waited for a place). Everything that nodes point to (device and
+// pinned memory, the cgo.Handle of a host node) must live until the run is done: the call keeps
+// nothing alive. Two goroutines must not launch the same executable at the same moment: lock it.
+// With streams of the program no current context is needed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the executable is nil or was destroyed; or it has allocation
+//     nodes, the memory of its previous run has not been freed, and it was made without
+//     [CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH]. In the latter case free the memory, then
+//     launch again
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the allocation nodes or the upload do not fit; nothing was
+//     enqueued
+//   - [CUDA_ERROR_INVALID_CONTEXT]: one of the default streams and no current context
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
+//   - [CUDA_ERROR_LAUNCH_FAILED]: or another sticky code: earlier work failed, not this launch.
+//     Errors of the graph's own nodes come from later calls too
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphInstantiate], [CuGraphUpload], [CuGraphExecDestroy].
 //
@@ -2713,7 +3185,8 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 	return status(args.ret)
 }
 
-// CuGraphInstantiate_v1 calls cuGraphInstantiate.
+// CuGraphInstantiate_v1 makes an executable of a graph: checks it, and prepares everything so that
+// a launch costs next to nothing.
 //
 //	CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 //
@@ -2736,7 +3209,8 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 	return status(args.ret)
 }
 
-// CuGraphInstantiate_v2 calls cuGraphInstantiate_v2.
+// CuGraphInstantiate_v2 makes an executable of a graph: checks it, and prepares everything so that
+// a launch costs next to nothing.
 //
 //	CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 //

@@ -4,15 +4,40 @@ package driver
 
 import "unsafe"
 
-// CuLibraryLoadData calls cuLibraryLoadData.
+// CuLibraryLoadData loads device code from memory for all devices and contexts of the process at
+// once.
 //
 //	CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
-// [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
-// [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// A library is what a module is, without the context: its kernels can be launched in any of them,
+// and the driver puts the code there when it is first needed, or into all at once if lazy loading
+// is switched off. It needs no current context (measured). PTX is compiled for a device when that
+// device needs it.
+//
+// Parameters:
+//   - library: receives the library; [CuLibraryUnload] frees it
+//   - code: a cubin, a fat binary, PTX text that ends in a NUL byte, or Tile IR
+//   - jitOptions: options for the compiler, as for [CuModuleLoadDataEx]; may be nil
+//   - jitOptionsValues: their values, a machine word each: numbers and enumerators directly,
+//     buffers by their address; results come back here
+//   - numJitOptions: the length of these two arrays
+//   - libraryOptions: options of the library itself; may be nil
+//   - libraryOptionValues: their values, a machine word each
+//   - numLibraryOptions: the length of these two arrays
+//
+// From Go: code may be a Go slice, unless [CU_LIBRARY_BINARY_IS_PRESERVED] promises that it stays:
+// then the memory must be C's, or pinned until the library is unloaded. Addresses in the value
+// arrays are numbers to Go: pin the buffers behind them, or allocate them in C.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_IMAGE]: code is no device code
+//   - [CUDA_ERROR_NOT_SUPPORTED]: it has managed variables and no device here supports them
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY],
+// [CUDA_ERROR_NO_BINARY_FOR_GPU], [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND],
+// [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], or the error of
+// earlier work.
 //
 // See also [CuLibraryLoadFromFile], [CuLibraryUnload], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx].
@@ -37,15 +62,32 @@ func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUji
 	return status(args.ret)
 }
 
-// CuLibraryLoadFromFile calls cuLibraryLoadFromFile.
+// CuLibraryLoadFromFile loads device code from a file for all devices and contexts of the process
+// at once.
 //
 //	CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
-// [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
-// [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// Apart from where the code comes from it is [CuLibraryLoadData]: nothing is bound to a context,
+// and PTX is compiled for a device when that device needs it.
+//
+// Parameters:
+//   - library: receives the library; [CuLibraryUnload] frees it
+//   - fileName: the path, NUL-terminated
+//   - jitOptions: options for the compiler; may be nil
+//   - jitOptionsValues: their values, a machine word each
+//   - numJitOptions: the length of these two arrays
+//   - libraryOptions: options of the library itself; may be nil
+//   - libraryOptionValues: their values, a machine word each
+//   - numLibraryOptions: the length of these two arrays
+//
+// Errors:
+//   - [CUDA_ERROR_FILE_NOT_FOUND]: no such file
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY],
+// [CUDA_ERROR_NO_BINARY_FOR_GPU], [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND],
+// [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], [CUDA_ERROR_JIT_COMPILER_NOT_FOUND],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryUnload], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx].
@@ -70,9 +112,19 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 	return status(args.ret)
 }
 
-// CuLibraryUnload calls cuLibraryUnload.
+// CuLibraryUnload takes a library off every context; its kernels, variables and modules are invalid
+// afterwards.
 //
 //	CUresult cuLibraryUnload(CUlibrary library)
+//
+// It waits for kernels that run: measured, it returned when a kernel of the library ended 300 ms
+// later.
+//
+// Parameters:
+//   - library: the library
+//
+// From Go: it may hold the OS thread for that long. Nothing notices a kernel handle that is used
+// later.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -92,13 +144,24 @@ func CuLibraryUnload(library CUlibrary) error {
 	return status(args.ret)
 }
 
-// CuLibraryGetKernel calls cuLibraryGetKernel.
+// CuLibraryGetKernel finds a kernel in a library by its name.
 //
 //	CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// A kernel handle is good in every context. [CuLaunchKernel] and most functions that take a
+// function accept it after a plain conversion of the type; the stream, or else the current context,
+// then says where it runs.
+//
+// Parameters:
+//   - pKernel: receives the kernel, which is valid until the library is unloaded
+//   - library: the library
+//   - name: the name in the code, mangled for C++ unless extern "C", NUL-terminated
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: no such kernel
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuKernelGetFunction],
 // [CuLibraryGetModule], [CuModuleGetFunction].
@@ -118,9 +181,14 @@ func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error 
 	return status(args.ret)
 }
 
-// CuLibraryGetKernelCount calls cuLibraryGetKernelCount.
+// CuLibraryGetKernelCount counts the kernels of a library; it compiles and loads nothing on a
+// device.
 //
 //	CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
+//
+// Parameters:
+//   - count: receives the number
+//   - lib: the library
 //
 // Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
 // work.
@@ -139,9 +207,16 @@ func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 	return status(args.ret)
 }
 
-// CuLibraryEnumerateKernels calls cuLibraryEnumerateKernels.
+// CuLibraryEnumerateKernels lists the kernels of a library, in no particular order.
 //
 //	CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+//
+// Fewer than asked for are written if there are fewer. [CuKernelGetName] tells which is which.
+//
+// Parameters:
+//   - kernels: receives at most numKernels handles
+//   - numKernels: the length of kernels, from [CuLibraryGetKernelCount]
+//   - lib: the library
 //
 // Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
 // work.
@@ -163,13 +238,23 @@ func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibra
 	return status(args.ret)
 }
 
-// CuLibraryGetModule calls cuLibraryGetModule.
+// CuLibraryGetModule gives the module that a library became in the current context, loading it if
+// need be.
 //
 //	CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_FOUND],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
+// For functions that want a module. It stays the library's.
+//
+// Parameters:
+//   - pMod: receives the module; [CuModuleUnload] refuses it
+//   - library: the library
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this OS thread (measured)
+//   - [CUDA_ERROR_NOT_FOUND]: the library has nothing for this context's device
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuModuleGetFunction].
 //
@@ -187,13 +272,26 @@ func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
 	return status(args.ret)
 }
 
-// CuKernelGetFunction calls cuKernelGetFunction.
+// CuKernelGetFunction gives the function that a kernel became in the current context, loading it if
+// need be.
 //
 //	CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_FOUND],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
+// For functions that do not accept a converted kernel handle, and to have the loading done before
+// the first launch.
+//
+// Parameters:
+//   - pFunc: receives the function, which is valid in this context until the library is unloaded
+//   - kernel: the kernel
+//
+// From Go: the current context is the OS thread's; lock the goroutine and set it first.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this OS thread (measured)
+//   - [CUDA_ERROR_NOT_FOUND]: the kernel has no code for this context's device
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuLibraryGetKernel],
 // [CuLibraryGetModule], [CuModuleGetFunction].
@@ -212,9 +310,13 @@ func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
 	return status(args.ret)
 }
 
-// CuKernelGetLibrary calls cuKernelGetLibrary.
+// CuKernelGetLibrary tells which library a kernel is from; the library gains no reference by it.
 //
 //	CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+//
+// Parameters:
+//   - pLib: receives the library
+//   - kernel: the kernel
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_FOUND], or the error of
@@ -236,13 +338,28 @@ func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
 	return status(args.ret)
 }
 
-// CuLibraryGetGlobal calls cuLibraryGetGlobal.
+// CuLibraryGetGlobal finds the address and size that a __device__ or __constant__ variable of a
+// library has in the current context.
 //
 //	CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_FOUND],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
+// Each context has a copy of its own, at another address.
+//
+// Parameters:
+//   - dptr: receives the address; may be nil if only the size is wanted
+//   - bytes: receives the size in bytes; may be nil if only the address is wanted
+//   - library: the library
+//   - name: the variable's name in the code, NUL-terminated
+//
+// From Go: the current context is the OS thread's: without one the call fails with
+// [CUDA_ERROR_INVALID_CONTEXT] (measured).
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: no such variable; the compiler drops those that nothing uses
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or
+// the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuLibraryGetModule],
 // [CuModuleGetGlobal].
@@ -263,13 +380,27 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 	return status(args.ret)
 }
 
-// CuLibraryGetManaged calls cuLibraryGetManaged.
+// CuLibraryGetManaged finds the address and size of a __managed__ variable of a library.
 //
 //	CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// There is one of it for all devices and the host. It exists from when the library is first loaded
+// into a context, so with lazy loading it may not be there yet.
+//
+// Parameters:
+//   - dptr: receives the address; may be nil if only the size is wanted
+//   - bytes: receives the size in bytes; may be nil if only the address is wanted
+//   - library: the library
+//   - name: the variable's name in the code, NUL-terminated
+//
+// From Go: the memory is no Go memory and may be read and written through unsafe.Pointer, while no
+// kernel uses it on systems where host and device must take turns.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: no such variable, or not loaded anywhere yet
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload].
 //
@@ -289,13 +420,26 @@ func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, na
 	return status(args.ret)
 }
 
-// CuLibraryGetUnifiedFunction calls cuLibraryGetUnifiedFunction.
+// CuLibraryGetUnifiedFunction gives the pointer that a host and device function of a library has on
+// both sides.
 //
 //	CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// That takes a device with [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS], which today's discrete
+// GPUs lack.
+//
+// Parameters:
+//   - fptr: receives the address
+//   - library: the library
+//   - symbol: the function's name, NUL-terminated
+//
+// From Go: the address is of C code; Go cannot call it without cgo.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: no such function, or no device of that kind in the system
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload].
 //
@@ -314,13 +458,25 @@ func CuLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CUlibrary, symbol
 	return status(args.ret)
 }
 
-// CuKernelGetAttribute calls cuKernelGetAttribute.
+// CuKernelGetAttribute reads one property of a kernel as compiled for a device: registers, shared
+// memory, greatest block.
 //
 //	CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
-// error of earlier work.
+// No context is needed (measured), unlike for [CuFuncGetAttribute]. For PTX it can be the call that
+// compiles.
+//
+// Parameters:
+//   - pi: receives the value; sizes are in bytes
+//   - attrib: which property
+//   - kernel: the kernel
+//   - dev: the device
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: also for an attribute that is newer than the driver
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE],
+// [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuKernelSetAttribute],
 // [CuLibraryGetKernel], [CuLaunchKernel], [CuKernelGetFunction], [CuLibraryGetModule],
@@ -342,13 +498,30 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 	return status(args.ret)
 }
 
-// CuKernelSetAttribute calls cuKernelSetAttribute.
+// CuKernelSetAttribute sets a property of a kernel for all its launches on a device.
 //
 //	CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// The one most needed is [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]: a launch with more than
+// 48 KiB of dynamic shared memory fails until it is raised. What [CuFuncSetAttribute] sets on the
+// function of a context outweighs it, whichever came first.
+//
+// Parameters:
+//   - attrib: which property
+//   - val: its value; sizes are in bytes
+//   - kernel: the kernel
+//   - dev: the device
+//
+// From Go: no context is involved, and it holds for every goroutine that launches the kernel: set
+// it once, right after looking the kernel up. Goroutines that set the same one at once race.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a property that can only be read, or a value beyond the device's
+//     limit
+//   - [CUDA_ERROR_NOT_PERMITTED]: a cluster size that was fixed when the kernel was compiled
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE],
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuKernelGetAttribute],
 // [CuLibraryGetKernel], [CuLaunchKernel], [CuKernelGetFunction], [CuLibraryGetModule],
@@ -370,9 +543,18 @@ func CuKernelSetAttribute(attrib CUfunction_attribute, val int32, kernel CUkerne
 	return status(args.ret)
 }
 
-// CuKernelSetCacheConfig calls cuKernelSetCacheConfig.
+// CuKernelSetCacheConfig states whether a kernel on a device would rather have more L1 cache or
+// more shared memory.
 //
 //	CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+//
+// A wish only; since Volta the driver decides by what the kernel uses. A wish set on the function
+// of a context by [CuFuncSetCacheConfig] outweighs it.
+//
+// Parameters:
+//   - kernel: the kernel
+//   - config: the preference
+//   - dev: the device
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
@@ -397,9 +579,15 @@ func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) 
 	return status(args.ret)
 }
 
-// CuKernelGetName calls cuKernelGetName.
+// CuKernelGetName gives the name of a kernel as it stands in the code, mangled if it is a C++ name.
 //
 //	CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+//
+// Parameters:
+//   - name: receives the address of a NUL-terminated string that lives as long as the library
+//   - hfunc: the kernel
+//
+// From Go: copy it into a Go string before the library can be unloaded.
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
@@ -417,11 +605,23 @@ func CuKernelGetName(name **byte, hfunc CUkernel) error {
 	return status(args.ret)
 }
 
-// CuKernelGetParamInfo calls cuKernelGetParamInfo.
+// CuKernelGetParamInfo tells where one parameter of a kernel lies in its parameter block, and how
+// large it is.
 //
 //	CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Going from index 0 until it fails is how to count them where [CuKernelGetParamCount] is missing;
+// checking sizes before a launch catches what [CuLaunchKernel] cannot see.
+//
+// Parameters:
+//   - kernel: the kernel
+//   - paramIndex: which parameter, from 0
+//   - paramOffset: receives the offset in bytes
+//   - paramSize: receives the size in bytes; may be nil
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: there is no parameter of this index
+//   - [CUDA_ERROR_INVALID_CONTEXT]: measured without a current context
 //
 // See also [CuFuncGetParamInfo].
 //
@@ -441,9 +641,14 @@ func CuKernelGetParamInfo(kernel CUkernel, paramIndex uint64, paramOffset *uint6
 	return status(args.ret)
 }
 
-// CuKernelGetParamCount calls cuKernelGetParamCount.
+// CuKernelGetParamCount counts a kernel's parameters: the values that kernelParams of a launch must
+// point to.
 //
 //	CUresult cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
+//
+// Parameters:
+//   - kernel: the kernel
+//   - paramCount: receives the number
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //

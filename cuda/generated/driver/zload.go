@@ -275,4 +275,6 @@ func splitVersion(symbol string) (base string, version int) {
 }
 
 // versionText spells a CUDA version: 13020 is 13.2.
-func versionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+func versionText(v int) string {
+	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+}

@@ -4,12 +4,35 @@ package driver
 
 import "unsafe"
 
-// CuMemGetInfo calls cuMemGetInfo_v2.
+// CuMemGetInfo tells how much memory of the current context's device is free, and how much it has.
 //
 //	CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Both numbers are bytes of the whole device, shared by all processes, so the free amount changes
+// without this program doing anything, and an allocation of that size may still fail: memory is
+// handed out in large pages, and one request needs room of its own. What a memory pool keeps in
+// reserve counts as used here although the pool would give it up. On a GPU with multi-instance
+// partitions the numbers are those of the partition.
+//
+// Parameters:
+//   - free: receives the free bytes. The driver accepts nil
+//   - total: receives the bytes that there are; what the driver itself needs is taken off
+//
+// Ordering: waits for nothing that runs on the device and is not ordered with any stream; the
+// answer describes the moment of the call.
+//
+// Capture: harmless: measured, it does not disturb a capture of another thread, GLOBAL mode
+// included.
+//
+// From Go: the answer is about the context that is current on the OS thread, so call it on a
+// goroutine that is locked to its thread and has set the context there. Do not use it to decide how
+// much may be allocated; allocate and look at the error.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -28,7 +51,8 @@ func CuMemGetInfo(free *uint64, total *uint64) error {
 	return CuMemGetInfo_v2(free, total)
 }
 
-// CuMemGetInfo_v2 calls cuMemGetInfo_v2.
+// CuMemGetInfo_v2 tells how much memory of the current context's device is free, and how much it
+// has.
 //
 //	CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 //
@@ -48,13 +72,45 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 	return status(args.ret)
 }
 
-// CuMemAlloc calls cuMemAlloc_v2.
+// CuMemAlloc allocates device memory on the current context's device and gives its address.
 //
 //	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
+// The address begins at a multiple of 256 bytes at least and is unique among the GPUs and the host
+// of the process, so a pointer alone tells where it leads ([CuPointerGetAttribute] in the driver
+// API). The content is whatever was there before; nothing is cleared. Large blocks are made of 2
+// MiB pages, small ones share a page, and reading past the end of a small block is therefore rarely
+// caught. The memory lives until it is freed, or its context is destroyed.
+//
+// If there is not enough room, the driver first takes back what memory pools of the device hold
+// without using it (measured). It does not move or evict other memory.
+//
+// Parameters:
+//   - dptr: receives the address, which the host cannot follow
+//   - bytesize: bytes; 0 is refused
+//
+// Ordering: usable by every stream as soon as the call returns. It does not wait for running work
+// (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
+// behind a slow host function an allocation and its release took 350 ms. [CuMemAllocAsync] is
+// cheaper by far for memory that comes and goes.
+//
+// Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
+// thread of default mode while a capture in GLOBAL mode is open anywhere, gets
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the capture is lost.
+//
+// From Go: the current context belongs to the OS thread; use a locked goroutine, or another one may
+// find the thread with a context that it does not expect. A CUdeviceptr is a number: hold it as
+// long as it is needed and free it exactly once. No finalizer does so, and memory that is only
+// forgotten is lost until the process ends.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory in one piece. The call may be made again once
+//     something was freed; Go's garbage collector knows nothing of device memory and frees none
+//   - [CUDA_ERROR_INVALID_VALUE]: dptr is nil, or bytesize is 0
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_EXTERNAL_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
@@ -73,7 +129,7 @@ func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
 	return CuMemAlloc_v2(dptr, bytesize)
 }
 
-// CuMemAlloc_v2 calls cuMemAlloc_v2.
+// CuMemAlloc_v2 allocates device memory on the current context's device and gives its address.
 //
 //	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 //
@@ -93,13 +149,36 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 	return status(args.ret)
 }
 
-// CuMemAllocPitch calls cuMemAllocPitch_v2.
+// CuMemAllocPitch allocates device memory for rows of equal length, each beginning where the
+// hardware likes it.
 //
 //	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the
-// error of earlier work.
+// The driver rounds the width up to a pitch, which is the distance of two rows in bytes and has to
+// be used in every address: row y begins at y times the pitch. On an H200 the pitch is a multiple
+// of 512 bytes. It makes each row start aligned for coalesced loads and fit as linear memory behind
+// a 2D texture. For data without a row structure it only costs memory.
+//
+// Parameters:
+//   - dptr: receives the address of row 0
+//   - pPitch: receives the pitch in bytes, at least WidthInBytes
+//   - WidthInBytes: used bytes of a row
+//   - Height: number of rows, not 0
+//   - ElementSizeBytes: the largest size that kernels load at once: 4, 8 or 16 bytes, nothing else
+//
+// Ordering: usable by all streams when it returns, as memory of [CuMemAlloc] is.
+//
+// Capture: refused like [CuMemAlloc], and like it the end of a capture in GLOBAL mode elsewhere.
+//
+// From Go: needs a locked goroutine whose thread has the context current. Do not compute the pitch
+// yourself, it differs among GPUs. [CuMemFree] gives the memory back.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, or an element size that is not 4, 8 or 16
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: pitch times rows is more than is free in one piece
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemcpy2D], [CuMemcpy2DAsync],
@@ -118,7 +197,8 @@ func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Hei
 	return CuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)
 }
 
-// CuMemAllocPitch_v2 calls cuMemAllocPitch_v2.
+// CuMemAllocPitch_v2 allocates device memory for rows of equal length, each beginning where the
+// hardware likes it.
 //
 //	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 //
@@ -141,12 +221,42 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 	return status(args.ret)
 }
 
-// CuMemFree calls cuMemFree_v2.
+// CuMemFree gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
+// pool.
 //
 //	CUresult cuMemFree_v2(CUdeviceptr dptr)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// For ordinary and managed memory the call first waits until the context's work is done, also work
+// of streams that have nothing to do with the memory and of non-blocking ones (measured). A busy
+// program that frees this way serialises itself; [CuMemFreeAsync] does not.
+//
+// Memory of a pool ([CuMemAllocAsync]) is taken at its word: measured, the call returns at once
+// while kernels are still running, and the block may be handed out again. Synchronize with its
+// users first, or free it in stream order.
+//
+// Parameters:
+//   - dptr: the address that the allocation gave, not one inside the block; 0 is accepted and does
+//     nothing
+//
+// Ordering: synchronous. When it returns, no work of the context still uses the memory, pools
+// excepted.
+//
+// Capture: never recorded. It breaks a capture that another thread has open in GLOBAL mode, with
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]. Freeing what a captured graph uses is not noticed: the
+// next replay faults.
+//
+// From Go: works on every thread, measured also without a current context. It can block for as long
+// as the device is busy, and the OS thread with it: do not call it from a finalizer or a cleanup,
+// of which Go runs one at a time.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not the beginning of a live allocation of this kind: an inner
+//     address, one that was freed already, or host memory, for which there is [CuMemFreeHost]
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work crashed, and this call only reports it. The
+//     process cannot use CUDA any more; the memory is gone with it
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemAllocManaged],
@@ -166,7 +276,8 @@ func CuMemFree(dptr CUdeviceptr) error {
 	return CuMemFree_v2(dptr)
 }
 
-// CuMemFree_v2 calls cuMemFree_v2.
+// CuMemFree_v2 gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
+// pool.
 //
 //	CUresult cuMemFree_v2(CUdeviceptr dptr)
 //
@@ -185,13 +296,29 @@ func CuMemFree_v2(dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuMemGetAddressRange calls cuMemGetAddressRange_v2.
+// CuMemGetAddressRange finds the allocation that an address lies in: where it begins and how long
+// it is.
 //
 //	CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_FOUND], [CUDA_ERROR_INVALID_VALUE], or the error of
-// earlier work.
+// It knows device memory, pinned and managed host memory and stream-ordered allocations, whose size
+// it gives as it was asked for. Of reserved address space it tells the mapped piece around the
+// address. Useful when a library hands out a pointer and nothing else.
+//
+// Parameters:
+//   - pbase: receives the first address; nil if that is not wanted
+//   - psize: receives the bytes of the allocation; nil if that is not wanted
+//   - dptr: any address inside
+//
+// From Go: a snapshot. Nothing stops another goroutine from freeing the block meanwhile.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: the address belongs to nothing that CUDA allocated (measured for
+//     malloc's memory, and Go's is no different)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current; measured, it insists on one
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -208,7 +335,8 @@ func CuMemGetAddressRange(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) e
 	return CuMemGetAddressRange_v2(pbase, psize, dptr)
 }
 
-// CuMemGetAddressRange_v2 calls cuMemGetAddressRange_v2.
+// CuMemGetAddressRange_v2 finds the allocation that an address lies in: where it begins and how
+// long it is.
 //
 //	CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 //
@@ -444,15 +572,36 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
 	return status(args.ret)
 }
 
-// CuDeviceRegisterAsyncNotification calls cuDeviceRegisterAsyncNotification.
+// CuDeviceRegisterAsyncNotification asks to be told when this process holds more of a device's
+// memory than it is meant to.
 //
 //	CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback)
+//
+// Such a budget exists where several processes share the GPU's memory under a manager, mostly on
+// Windows; the notice is a request to free something before the system starts paging. On a Linux
+// server registration succeeds (measured) and the function may never be called. Several functions
+// may be registered, also one several times; their order is open.
+//
+// Parameters:
+//   - device: the device to watch
+//   - callbackFunc: the function to call; it should return within milliseconds and must not
+//     register or unregister
+//   - userData: handed to the function as it is
+//   - callback: receives the registration, which ends it again and is handed to the function
+//
+// From Go: CUDA promises no particular thread, so the function has to be C code that stores the
+// news where Go finds it, an atomic counter for instance. What userData points to must be C memory,
+// or be pinned, until the registration ended.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on a thread that CUDA does not
 // name: it must not be a Go function exported to C, and must not call one, or the process dies.
 //
-// Returns nil, [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+// Errors:
+//   - [CUDA_ERROR_NOT_PERMITTED]: called from inside such a function
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this system has no such notices
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error
+// of earlier work.
 //
 // See also [CuDeviceUnregisterAsyncNotification].
 //
@@ -472,12 +621,22 @@ func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCall
 	return status(args.ret)
 }
 
-// CuDeviceUnregisterAsyncNotification calls cuDeviceUnregisterAsyncNotification.
+// CuDeviceUnregisterAsyncNotification ends a registration of [CuDeviceRegisterAsyncNotification].
 //
 //	CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback)
 //
-// Returns nil, [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+// Parameters:
+//   - device: the device it was made for
+//   - callback: the registration; invalid afterwards
+//
+// From Go: a notice that is under way on another thread may still arrive while this runs. Release
+// what userData leads to after it returned.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_PERMITTED]: called from inside a notification function
+//
+// Also [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuDeviceRegisterAsyncNotification].
 //
@@ -495,12 +654,27 @@ func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallba
 	return status(args.ret)
 }
 
-// CuDeviceGetByPCIBusId calls cuDeviceGetByPCIBusId.
+// CuDeviceGetByPCIBusId finds the device that sits at a PCI address.
 //
 //	CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// That address, unlike the ordinal, does not depend on CUDA_VISIBLE_DEVICES or on the order of
+// enumeration, and it is what nvidia-smi and the kernel print. It says nothing about partitions: on
+// a multi-instance GPU all of them share it, so tell those apart by their UUID.
+//
+// Parameters:
+//   - dev: receives the device
+//   - pciBusId: text that ends in a zero byte, in hexadecimal, domain first and function last as in
+//     0000:3b:00.0; domain and function may be left out
+//
+// From Go: build the zero-terminated bytes yourself, for example append([]byte(id), 0), and pass
+// the address of the first; they need to live during the call only.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_DEVICE]: no visible device is there
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuDeviceGet], [CuDeviceGetAttribute], [CuDeviceGetPCIBusId]; in the runtime API
 // [cudaDeviceGetByPCIBusId].
@@ -521,12 +695,24 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 	return status(args.ret)
 }
 
-// CuDeviceGetPCIBusId calls cuDeviceGetPCIBusId.
+// CuDeviceGetPCIBusId writes a device's PCI address as text: domain, bus, device and function in
+// hexadecimal.
 //
 //	CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// Parameters:
+//   - pciBusId: receives the text with a closing zero byte
+//   - len: bytes there; 13 are needed (measured: 12 fail)
+//   - dev: the device
+//
+// From Go: pass a buffer of 16 bytes and cut it at the zero. Linux names the same device in lower
+// case below /sys/bus/pci/devices, so compare without regard to case.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the buffer is too short, or nil
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuDeviceGet], [CuDeviceGetAttribute], [CuDeviceGetByPCIBusId]; in the runtime API
 // [cudaDeviceGetPCIBusId].
@@ -761,7 +947,8 @@ func CuMemHostUnregister(p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemcpy_ptds calls cuMemcpy_ptds.
+// CuMemcpy_ptds copies bytes between any two addresses that the driver can place, host or device,
+// and waits.
 //
 //	CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 //
@@ -783,7 +970,7 @@ func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 	return status(args.ret)
 }
 
-// CuMemcpyPeer_ptds calls cuMemcpyPeer_ptds.
+// CuMemcpyPeer_ptds copies from the memory of one context to that of another.
 //
 //	CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 //
@@ -807,7 +994,8 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD_v2_ptds calls cuMemcpyHtoD_v2_ptds.
+// CuMemcpyHtoD_v2_ptds copies from host to device memory and returns when the host memory may be
+// written again.
 //
 //	CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
@@ -829,7 +1017,7 @@ func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH_v2_ptds calls cuMemcpyDtoH_v2_ptds.
+// CuMemcpyDtoH_v2_ptds copies from device to host memory and returns when the bytes are there.
 //
 //	CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -851,7 +1039,7 @@ func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD_v2_ptds calls cuMemcpyDtoD_v2_ptds.
+// CuMemcpyDtoD_v2_ptds copies between two places in device memory, of one GPU or of two.
 //
 //	CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -873,7 +1061,7 @@ func CuMemcpyDtoD_v2_ptds(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 	return status(args.ret)
 }
 
-// CuMemcpyDtoA_v2_ptds calls cuMemcpyDtoA_v2_ptds.
+// CuMemcpyDtoA_v2_ptds copies from linear device memory into an array of one dimension.
 //
 //	CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -896,7 +1084,8 @@ func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdevice
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD_v2_ptds calls cuMemcpyAtoD_v2_ptds.
+// CuMemcpyAtoD_v2_ptds copies from an array of one dimension to linear device memory, undoing the
+// array's layout.
 //
 //	CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -919,7 +1108,8 @@ func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uin
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA_v2_ptds calls cuMemcpyHtoA_v2_ptds.
+// CuMemcpyHtoA_v2_ptds copies from host memory into an array of one dimension and returns when the
+// host memory is free again.
 //
 //	CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
@@ -942,7 +1132,8 @@ func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH_v2_ptds calls cuMemcpyAtoH_v2_ptds.
+// CuMemcpyAtoH_v2_ptds copies from an array of one dimension to host memory and returns when the
+// bytes have arrived.
 //
 //	CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -965,7 +1156,7 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA_v2_ptds calls cuMemcpyAtoA_v2_ptds.
+// CuMemcpyAtoA_v2_ptds copies between two arrays of one dimension and the same format.
 //
 //	CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -989,7 +1180,8 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 	return status(args.ret)
 }
 
-// CuMemcpy2D_v2_ptds calls cuMemcpy2D_v2_ptds.
+// CuMemcpy2D_v2_ptds copies a rectangle of rows between host memory, device memory and arrays, and
+// waits like the plain copies.
 //
 //	CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 //
@@ -1009,7 +1201,8 @@ func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned_v2_ptds calls cuMemcpy2DUnaligned_v2_ptds.
+// CuMemcpy2DUnaligned_v2_ptds copies a rectangle like cuMemcpy2D, but also where the rows do not
+// lie as the copy hardware wants them.
 //
 //	CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 //
@@ -1029,7 +1222,8 @@ func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D_v2_ptds calls cuMemcpy3D_v2_ptds.
+// CuMemcpy3D_v2_ptds copies a box: width, height and depth, between linear memory and arrays in any
+// combination.
 //
 //	CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
 //
@@ -1049,7 +1243,7 @@ func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeer_ptds calls cuMemcpy3DPeer_ptds.
+// CuMemcpy3DPeer_ptds copies a box between the memories of two contexts.
 //
 //	CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
 //
@@ -1069,7 +1263,7 @@ func CuMemcpy3DPeer_ptds(pCopy *CUDA_MEMCPY3D_PEER) error {
 	return status(args.ret)
 }
 
-// CuMemcpyAsync_ptsz calls cuMemcpyAsync_ptsz.
+// CuMemcpyAsync_ptsz enqueues a copy between any two addresses, host or device, in a stream.
 //
 //	CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 //
@@ -1092,7 +1286,7 @@ func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStr
 	return status(args.ret)
 }
 
-// CuMemcpyPeerAsync_ptsz calls cuMemcpyPeerAsync_ptsz.
+// CuMemcpyPeerAsync_ptsz enqueues a copy from one context's memory to another's.
 //
 //	CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 //
@@ -1117,7 +1311,7 @@ func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevi
 	return status(args.ret)
 }
 
-// CuMemcpyHtoDAsync_v2_ptsz calls cuMemcpyHtoDAsync_v2_ptsz.
+// CuMemcpyHtoDAsync_v2_ptsz enqueues a copy from host to device memory in a stream.
 //
 //	CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -1140,7 +1334,7 @@ func CuMemcpyHtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcHost unsafe.Pointer, By
 	return status(args.ret)
 }
 
-// CuMemcpyDtoHAsync_v2_ptsz calls cuMemcpyDtoHAsync_v2_ptsz.
+// CuMemcpyDtoHAsync_v2_ptsz enqueues a copy from device to host memory in a stream.
 //
 //	CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -1163,7 +1357,7 @@ func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, By
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync_v2_ptsz calls cuMemcpyDtoDAsync_v2_ptsz.
+// CuMemcpyDtoDAsync_v2_ptsz enqueues a copy between two places in device memory.
 //
 //	CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -1186,7 +1380,7 @@ func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, Byt
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync_v2_ptsz calls cuMemcpyHtoAAsync_v2_ptsz.
+// CuMemcpyHtoAAsync_v2_ptsz enqueues a copy from host memory into an array of one dimension.
 //
 //	CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -1210,7 +1404,7 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync_v2_ptsz calls cuMemcpyAtoHAsync_v2_ptsz.
+// CuMemcpyAtoHAsync_v2_ptsz enqueues a copy from an array of one dimension to host memory.
 //
 //	CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
@@ -1234,7 +1428,7 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync_v2_ptsz calls cuMemcpy2DAsync_v2_ptsz.
+// CuMemcpy2DAsync_v2_ptsz enqueues the copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
@@ -1255,7 +1449,7 @@ func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync_v2_ptsz calls cuMemcpy3DAsync_v2_ptsz.
+// CuMemcpy3DAsync_v2_ptsz enqueues the copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
@@ -1276,7 +1470,7 @@ func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeerAsync_ptsz calls cuMemcpy3DPeerAsync_ptsz.
+// CuMemcpy3DPeerAsync_ptsz enqueues the copy of a box between two contexts.
 //
 //	CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 //
@@ -1297,7 +1491,8 @@ func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_v2_ptsz calls cuMemcpyBatchAsync_v2_ptsz.
+// CuMemcpyBatchAsync_v2_ptsz enqueues many copies by one call, each with attributes, as one piece
+// of work in a stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
@@ -1324,7 +1519,8 @@ func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uin
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_v2_ptsz calls cuMemcpy3DBatchAsync_v2_ptsz.
+// CuMemcpy3DBatchAsync_v2_ptsz enqueues many copies of boxes by one call, pointers and arrays
+// mixed.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
@@ -1347,7 +1543,8 @@ func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP,
 	return status(args.ret)
 }
 
-// CuMemcpyWithAttributesAsync_ptsz calls cuMemcpyWithAttributesAsync_ptsz.
+// CuMemcpyWithAttributesAsync_ptsz enqueues one copy with the attributes that a batch gives its
+// copies.
 //
 //	CUresult cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 //
@@ -1371,7 +1568,8 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 	return status(args.ret)
 }
 
-// CuMemcpy3DWithAttributesAsync_ptsz calls cuMemcpy3DWithAttributesAsync_ptsz.
+// CuMemcpy3DWithAttributesAsync_ptsz enqueues one copy of a box in the form in which a batch
+// describes it.
 //
 //	CUresult cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 //
@@ -2110,7 +2308,8 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 	return status(args.ret)
 }
 
-// CuMemBatchDecompressAsync_ptsz calls cuMemBatchDecompressAsync_ptsz.
+// CuMemBatchDecompressAsync_ptsz enqueues the decompression of many buffers by the GPU's
+// decompression engine.
 //
 //	CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 //
@@ -2155,7 +2354,8 @@ func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 	return status(args.ret)
 }
 
-// CuMemGetInfo_v1 calls cuMemGetInfo.
+// CuMemGetInfo_v1 tells how much memory of the current context's device is free, and how much it
+// has.
 //
 //	CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 //
@@ -2175,7 +2375,7 @@ func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 	return status(args.ret)
 }
 
-// CuMemAlloc_v1 calls cuMemAlloc.
+// CuMemAlloc_v1 allocates device memory on the current context's device and gives its address.
 //
 //	CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 //
@@ -2195,7 +2395,8 @@ func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 	return status(args.ret)
 }
 
-// CuMemAllocPitch_v1 calls cuMemAllocPitch.
+// CuMemAllocPitch_v1 allocates device memory for rows of equal length, each beginning where the
+// hardware likes it.
 //
 //	CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
 //
@@ -2218,7 +2419,8 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 	return status(args.ret)
 }
 
-// CuMemFree_v1 calls cuMemFree.
+// CuMemFree_v1 gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
+// pool.
 //
 //	CUresult cuMemFree(CUdeviceptr_v1 dptr)
 //
@@ -2237,7 +2439,8 @@ func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 	return status(args.ret)
 }
 
-// CuMemGetAddressRange_v1 calls cuMemGetAddressRange.
+// CuMemGetAddressRange_v1 finds the allocation that an address lies in: where it begins and how
+// long it is.
 //
 //	CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
 //
@@ -2299,7 +2502,8 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD_v1 calls cuMemcpyHtoD.
+// CuMemcpyHtoD_v1 copies from host to device memory and returns when the host memory may be written
+// again.
 //
 //	CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
 //
@@ -2320,7 +2524,7 @@ func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH_v1 calls cuMemcpyDtoH.
+// CuMemcpyDtoH_v1 copies from device to host memory and returns when the bytes are there.
 //
 //	CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
@@ -2341,7 +2545,7 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD_v1 calls cuMemcpyDtoD.
+// CuMemcpyDtoD_v1 copies between two places in device memory, of one GPU or of two.
 //
 //	CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
@@ -2362,7 +2566,7 @@ func CuMemcpyDtoD_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoA_v1 calls cuMemcpyDtoA.
+// CuMemcpyDtoA_v1 copies from linear device memory into an array of one dimension.
 //
 //	CUresult cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
@@ -2384,7 +2588,8 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD_v1 calls cuMemcpyAtoD.
+// CuMemcpyAtoD_v1 copies from an array of one dimension to linear device memory, undoing the
+// array's layout.
 //
 //	CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
@@ -2406,7 +2611,8 @@ func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint3
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA_v1 calls cuMemcpyHtoA.
+// CuMemcpyHtoA_v1 copies from host memory into an array of one dimension and returns when the host
+// memory is free again.
 //
 //	CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
 //
@@ -2428,7 +2634,8 @@ func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH_v1 calls cuMemcpyAtoH.
+// CuMemcpyAtoH_v1 copies from an array of one dimension to host memory and returns when the bytes
+// have arrived.
 //
 //	CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
@@ -2450,7 +2657,7 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA_v1 calls cuMemcpyAtoA.
+// CuMemcpyAtoA_v1 copies between two arrays of one dimension and the same format.
 //
 //	CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
@@ -2473,7 +2680,7 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync_v1 calls cuMemcpyHtoAAsync.
+// CuMemcpyHtoAAsync_v1 enqueues a copy from host memory into an array of one dimension.
 //
 //	CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 //
@@ -2496,7 +2703,7 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync_v1 calls cuMemcpyAtoHAsync.
+// CuMemcpyAtoHAsync_v1 enqueues a copy from an array of one dimension to host memory.
 //
 //	CUresult cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
 //
@@ -2519,7 +2726,8 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpy2D_v1 calls cuMemcpy2D.
+// CuMemcpy2D_v1 copies a rectangle of rows between host memory, device memory and arrays, and waits
+// like the plain copies.
 //
 //	CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
 //
@@ -2538,7 +2746,8 @@ func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned_v1 calls cuMemcpy2DUnaligned.
+// CuMemcpy2DUnaligned_v1 copies a rectangle like cuMemcpy2D, but also where the rows do not lie as
+// the copy hardware wants them.
 //
 //	CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
 //
@@ -2557,7 +2766,8 @@ func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D_v1 calls cuMemcpy3D.
+// CuMemcpy3D_v1 copies a box: width, height and depth, between linear memory and arrays in any
+// combination.
 //
 //	CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
 //
@@ -2576,7 +2786,7 @@ func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 	return status(args.ret)
 }
 
-// CuMemcpyHtoDAsync_v1 calls cuMemcpyHtoDAsync.
+// CuMemcpyHtoDAsync_v1 enqueues a copy from host to device memory in a stream.
 //
 //	CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 //
@@ -2598,7 +2808,7 @@ func CuMemcpyHtoDAsync_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, Byte
 	return status(args.ret)
 }
 
-// CuMemcpyDtoHAsync_v1 calls cuMemcpyDtoHAsync.
+// CuMemcpyDtoHAsync_v1 enqueues a copy from device to host memory in a stream.
 //
 //	CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 //
@@ -2620,7 +2830,7 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync_v1 calls cuMemcpyDtoDAsync.
+// CuMemcpyDtoDAsync_v1 enqueues a copy between two places in device memory.
 //
 //	CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 //
@@ -2642,7 +2852,7 @@ func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, By
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync_v1 calls cuMemcpy2DAsync.
+// CuMemcpy2DAsync_v1 enqueues the copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
 //
@@ -2662,7 +2872,7 @@ func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync_v1 calls cuMemcpy3DAsync.
+// CuMemcpy3DAsync_v1 enqueues the copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
 //
@@ -2894,12 +3104,39 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD calls cuMemcpyHtoD_v2.
+// CuMemcpyHtoD copies from host to device memory and returns when the host memory may be written
+// again.
 //
 //	CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Ordinary memory is read into pinned buffers of the driver first, by the CPU, so the copy is
+// slower than one from pinned memory. When the call returns, the last piece may still be on its way
+// from such a buffer to the device; work that is ordered behind it sees it nevertheless.
+//
+// Parameters:
+//   - dstDevice: where to, of any alignment
+//   - srcHost: where from; a device address is accepted as well (measured), nil is not
+//   - ByteCount: bytes; 0 succeeds
+//
+// Ordering: behind the work of all blocking streams, by way of the legacy default stream; a kernel
+// on a non-blocking stream that uses the destination is not waited for (measured), so synchronize
+// with it first. The _ptds function uses the thread's default stream in the same way.
+//
+// Capture: not recorded. It fails during the capture of a blocking stream and ruins it; beside one
+// of a non-blocking stream it works, whoever captures, GLOBAL mode included.
+//
+// From Go: pass unsafe.Pointer(unsafe.SliceData(b)) for a slice b; memory that holds Go pointers is
+// meaningless on the device. The thread needs the context: lock the goroutine. The OS thread is
+// blocked as long as blocking streams are busy.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the destination leaves its allocation, or the source does so with
+//     pinned memory, or srcHost is nil
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a stream that was created without
+//     [CU_STREAM_NON_BLOCKING] is capturing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -2920,7 +3157,8 @@ func CuMemcpyHtoD(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint6
 	return CuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount)
 }
 
-// CuMemcpyHtoD_v2 calls cuMemcpyHtoD_v2.
+// CuMemcpyHtoD_v2 copies from host to device memory and returns when the host memory may be written
+// again.
 //
 //	CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
@@ -2941,12 +3179,34 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH calls cuMemcpyDtoH_v2.
+// CuMemcpyDtoH copies from device to host memory and returns when the bytes are there.
 //
 //	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// This is the usual way to get a result: behind kernels of blocking streams it needs no other
+// synchronization, and it brings their errors with it.
+//
+// Parameters:
+//   - dstHost: where to; ordinary memory goes through the driver's pinned buffers
+//   - srcDevice: where from
+//   - ByteCount: bytes; 0 succeeds
+//
+// Ordering: on the legacy default stream. It does not wait for non-blocking streams: measured, it
+// copied in no time while one was busy, so what a kernel there is to write may be missing. Use
+// [CuMemcpyDtoHAsync] on that stream.
+//
+// Capture: refused while a blocking stream captures, and fatal to that capture; otherwise it runs
+// immediately and leaves no node.
+//
+// From Go: dstHost may be the beginning of a slice, which must be long enough: CUDA cannot check
+// it. Waits in the OS thread for everything before it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: more bytes than the allocation has from srcDevice on
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: a kernel before it crashed; the copy is only the first to tell
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -2967,7 +3227,7 @@ func CuMemcpyDtoH(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint6
 	return CuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount)
 }
 
-// CuMemcpyDtoH_v2 calls cuMemcpyDtoH_v2.
+// CuMemcpyDtoH_v2 copies from device to host memory and returns when the bytes are there.
 //
 //	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -2988,12 +3248,35 @@ func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount ui
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD calls cuMemcpyDtoD_v2.
+// CuMemcpyDtoD copies between two places in device memory, of one GPU or of two.
 //
 //	CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The name is misleading in one way: it returns at once, before the copy has run (measured), unless
+// the memory has [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] set or the context was made with
+// [CU_CTX_SYNC_MEMOPS]. Pinned host memory counts as device memory here, ordinary memory is
+// refused.
+//
+// Parameters:
+//   - dstDevice: where to; must not overlap the source
+//   - srcDevice: where from
+//   - ByteCount: bytes
+//
+// Ordering: legacy default stream: after earlier and before later work of the blocking streams.
+// Non-blocking streams see the bytes only after an event or a synchronization.
+//
+// Capture: [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and a lost capture while a blocking stream
+// captures.
+//
+// From Go: lock the goroutine for the current context. A nil result means enqueued, so free the
+// source by [CuMemFree], which waits, or after a synchronization.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an end is ordinary host memory (measured; [CuMemcpy] takes it),
+//     or a range leaves its allocation
+//   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3015,7 +3298,7 @@ func CuMemcpyDtoD(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64
 	return CuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount)
 }
 
-// CuMemcpyDtoD_v2 calls cuMemcpyDtoD_v2.
+// CuMemcpyDtoD_v2 copies between two places in device memory, of one GPU or of two.
 //
 //	CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -3036,12 +3319,32 @@ func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uin
 	return status(args.ret)
 }
 
-// CuMemcpyDtoA calls cuMemcpyDtoA_v2.
+// CuMemcpyDtoA copies from linear device memory into an array of one dimension.
 //
 //	CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// An array is stored in an order of its own, so this is more than moving bytes, and the driver does
+// the conversion. Arrays of two dimensions take it too (measured), from the first row on;
+// [CuMemcpy2D] is meant for those.
+//
+// Parameters:
+//   - dstArray: the array
+//   - dstOffset: where to begin in it, in bytes
+//   - srcDevice: where from
+//   - ByteCount: bytes, a multiple of the element size
+//
+// Ordering: enqueued on the legacy default stream; returns before it is done.
+//
+// Capture: cannot be recorded, since there is no form with a stream; [CuMemcpy2DAsync] can.
+//
+// From Go: needs the context to be current; keep array and memory until synchronized.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: offset or size is no multiple of an element, or leaves the array
+//   - [CUDA_ERROR_INVALID_HANDLE]: no live array
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3060,7 +3363,7 @@ func CuMemcpyDtoA(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, Byt
 	return CuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount)
 }
 
-// CuMemcpyDtoA_v2 calls cuMemcpyDtoA_v2.
+// CuMemcpyDtoA_v2 copies from linear device memory into an array of one dimension.
 //
 //	CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -3082,12 +3385,29 @@ func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, 
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD calls cuMemcpyAtoD_v2.
+// CuMemcpyAtoD copies from an array of one dimension to linear device memory, undoing the array's
+// layout.
 //
 //	CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - dstDevice: where to; a multiple of the element size
+//   - srcArray: the array
+//   - srcOffset: where to begin in it, in bytes
+//   - ByteCount: bytes, whole elements
+//
+// Ordering: on the legacy default stream, asynchronous to the host: a nil result does not mean that
+// the bytes are there, only that later work of blocking streams will see them.
+//
+// Capture: breaks the capture of a blocking stream; for a node use [CuMemcpy2DAsync].
+//
+// From Go: lock the goroutine for the current context; no host memory is involved.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not whole elements, or beyond the end of either side
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3106,7 +3426,8 @@ func CuMemcpyAtoD(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, Byt
 	return CuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoD_v2 calls cuMemcpyAtoD_v2.
+// CuMemcpyAtoD_v2 copies from an array of one dimension to linear device memory, undoing the
+// array's layout.
 //
 //	CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -3128,12 +3449,29 @@ func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA calls cuMemcpyHtoA_v2.
+// CuMemcpyHtoA copies from host memory into an array of one dimension and returns when the host
+// memory is free again.
 //
 //	CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - dstArray: the array
+//   - dstOffset: first byte of it to write
+//   - srcHost: where from, element after element
+//   - ByteCount: bytes
+//
+// Ordering: behind blocking streams on the legacy default stream.
+//
+// Capture: executed immediately, or [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] while a blocking stream is
+// captured.
+//
+// From Go: a slice's data pointer will do for srcHost; nothing is kept after the return.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the range is not within the array
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this thread
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3152,7 +3490,8 @@ func CuMemcpyHtoA(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, By
 	return CuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount)
 }
 
-// CuMemcpyHtoA_v2 calls cuMemcpyHtoA_v2.
+// CuMemcpyHtoA_v2 copies from host memory into an array of one dimension and returns when the host
+// memory is free again.
 //
 //	CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
@@ -3174,12 +3513,30 @@ func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH calls cuMemcpyAtoH_v2.
+// CuMemcpyAtoH copies from an array of one dimension to host memory and returns when the bytes have
+// arrived.
 //
 //	CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - dstHost: where to
+//   - srcArray: the array
+//   - srcOffset: first byte of it to read
+//   - ByteCount: bytes
+//
+// Ordering: waits for blocking streams, and the host for it. Surface writes of a non-blocking
+// stream are not waited for.
+//
+// Capture: outside of any graph; not to be called while a blocking stream captures.
+//
+// From Go: blocks the OS thread. dstHost may be Go memory that is long enough.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: more than the array has
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: an earlier kernel crashed, which shows here
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3198,7 +3555,8 @@ func CuMemcpyAtoH(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, By
 	return CuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoH_v2 calls cuMemcpyAtoH_v2.
+// CuMemcpyAtoH_v2 copies from an array of one dimension to host memory and returns when the bytes
+// have arrived.
 //
 //	CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -3220,12 +3578,28 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA calls cuMemcpyAtoA_v2.
+// CuMemcpyAtoA copies between two arrays of one dimension and the same format.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - dstArray: the array to write
+//   - dstOffset: first byte there
+//   - srcArray: the array to read, of elements of the same size
+//   - srcOffset: first byte there
+//   - ByteCount: bytes, whole elements
+//
+// Ordering: returns before the copy is done; ordered on the legacy default stream.
+//
+// Capture: as with all copies that have no stream: not recorded.
+//
+// From Go: both arrays must live until the work was waited for, and the context has to be current.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: elements of different size, or a range too long
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3244,7 +3618,7 @@ func CuMemcpyAtoA(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffse
 	return CuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoA_v2 calls cuMemcpyAtoA_v2.
+// CuMemcpyAtoA_v2 copies between two arrays of one dimension and the same format.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -3267,13 +3641,32 @@ func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOf
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync calls cuMemcpyHtoAAsync_v2.
+// CuMemcpyHtoAAsync enqueues a copy from host memory into an array of one dimension.
 //
 //	CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// From pinned memory it is asynchronous. Ordinary memory is staged (measured with a few bytes: the
+// call returned while the stream was busy).
+//
+// Parameters:
+//   - dstArray: the array
+//   - dstOffset: first byte of it to write
+//   - srcHost: where from
+//   - ByteCount: bytes
+//   - hStream: the stream
+//
+// Ordering: stream order; textures that kernels read later in that stream see the new elements.
+//
+// Capture: becomes a copy node (measured), which reads srcHost at replay.
+//
+// From Go: pinned memory, or a slice that is pinned until the stream has passed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not within the array
+//   - [CUDA_ERROR_INVALID_HANDLE]: array or stream is not alive
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3294,7 +3687,7 @@ func CuMemcpyHtoAAsync(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointe
 	return CuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream)
 }
 
-// CuMemcpyHtoAAsync_v2 calls cuMemcpyHtoAAsync_v2.
+// CuMemcpyHtoAAsync_v2 enqueues a copy from host memory into an array of one dimension.
 //
 //	CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -3317,13 +3710,33 @@ func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync calls cuMemcpyAtoHAsync_v2.
+// CuMemcpyAtoHAsync enqueues a copy from an array of one dimension to host memory.
 //
 //	CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// Into memory that is not pinned the call itself waits for the stream (measured).
+//
+// Parameters:
+//   - dstHost: where to
+//   - srcArray: the array
+//   - srcOffset: first byte of it to read
+//   - ByteCount: bytes
+//   - hStream: the stream
+//
+// Ordering: after earlier work of the stream; the bytes may be read when the stream was
+// synchronized.
+//
+// Capture: becomes a node that writes dstHost at each replay.
+//
+// From Go: use memory of [CuMemAllocHost] and keep it until then; another goroutine must not read
+// it earlier.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: more than the array holds
+//   - [CUDA_ERROR_INVALID_HANDLE]: array or stream is not alive
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3344,7 +3757,7 @@ func CuMemcpyAtoHAsync(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint6
 	return CuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream)
 }
 
-// CuMemcpyAtoHAsync_v2 calls cuMemcpyAtoHAsync_v2.
+// CuMemcpyAtoHAsync_v2 enqueues a copy from an array of one dimension to host memory.
 //
 //	CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
@@ -3367,12 +3780,35 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpy2D calls cuMemcpy2D_v2.
+// CuMemcpy2D copies a rectangle of rows between host memory, device memory and arrays, and waits
+// like the plain copies.
 //
 //	CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The struct names for each end what it is, where the rectangle begins and how far apart the rows
+// are. Source and destination may have different pitches, which makes this the way to pack and
+// unpack. Of [CU_MEMORYTYPE_UNIFIED] ends the driver finds out what they are.
+//
+// Parameters:
+//   - pCopy: describes the copy; read during the call only
+//
+// Ordering: on the legacy default stream; returns when host memory is read or written, and earlier
+// when both ends are on the device. The unused members need not be cleared.
+//
+// Capture: executed, not recorded; forbidden during the capture of a blocking stream.
+//
+// From Go: a Go pointer in SrcHost or DstHost lies inside the struct that is passed, so pin what it
+// points to with runtime.Pinner until the call returns. Set a current context on a locked thread
+// first.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than the row or larger than the device allows
+//     ([CU_DEVICE_ATTRIBUTE_MAX_PITCH]), a memory type that does not fit its address, a rectangle
+//     that leaves its allocation
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context captures
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2DAsync],
@@ -3394,7 +3830,8 @@ func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 	return CuMemcpy2D_v2(pCopy)
 }
 
-// CuMemcpy2D_v2 calls cuMemcpy2D_v2.
+// CuMemcpy2D_v2 copies a rectangle of rows between host memory, device memory and arrays, and waits
+// like the plain copies.
 //
 //	CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 //
@@ -3413,12 +3850,31 @@ func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned calls cuMemcpy2DUnaligned_v2.
+// CuMemcpy2DUnaligned copies a rectangle like cuMemcpy2D, but also where the rows do not lie as the
+// copy hardware wants them.
 //
 //	CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It exists for memory inside one device whose pitch did not come from [CuMemAllocPitch]: old
+// drivers refused such copies in [CuMemcpy2D], and this function makes them in smaller pieces and
+// perhaps much slower. Where [CuMemcpy2D] works there is nothing to gain.
+//
+// Parameters:
+//   - pCopy: describes the copy; read during the call only
+//
+// Ordering: legacy default stream, as for every copy without a stream argument.
+//
+// Capture: the same conditions: harmless to captures of non-blocking streams, fatal to others.
+//
+// From Go: host memory in the struct has to be pinned for the call, as Go's rule for pointers
+// inside what is passed to C demands.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a rectangle outside of its allocation, or a pitch shorter than
+//     its row
+//   - [CUDA_ERROR_INVALID_CONTEXT]: nothing is current on the thread
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3440,7 +3896,8 @@ func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
 	return CuMemcpy2DUnaligned_v2(pCopy)
 }
 
-// CuMemcpy2DUnaligned_v2 calls cuMemcpy2DUnaligned_v2.
+// CuMemcpy2DUnaligned_v2 copies a rectangle like cuMemcpy2D, but also where the rows do not lie as
+// the copy hardware wants them.
 //
 //	CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 //
@@ -3459,12 +3916,33 @@ func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D calls cuMemcpy3D_v2.
+// CuMemcpy3D copies a box: width, height and depth, between linear memory and arrays in any
+// combination.
 //
 //	CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Width is in bytes everywhere. Linear memory is described by pitch and height, from which the
+// distance of two slices follows. Layers of layered arrays and faces of cube maps count as slices.
+//
+// Parameters:
+//   - pCopy: describes the copy; clear it before filling it in, unused members must be 0
+//
+// Ordering: synchronous where the host takes part, otherwise only enqueued, on the legacy default
+// stream or the thread's own.
+//
+// Capture: not recorded, see [CuMemcpy3DAsync]; ruins captures of blocking streams.
+//
+// From Go: Go memory that the struct points to has to be pinned during the call (runtime.Pinner),
+// since it is reached through a pointer inside the argument. The context must be current on the
+// thread.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: two kinds of memory do not fit their members, a pitch is shorter
+//     than a row, or the box leaves its memory
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream captures
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3483,7 +3961,8 @@ func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 	return CuMemcpy3D_v2(pCopy)
 }
 
-// CuMemcpy3D_v2 calls cuMemcpy3D_v2.
+// CuMemcpy3D_v2 copies a box: width, height and depth, between linear memory and arrays in any
+// combination.
 //
 //	CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 //
@@ -3502,13 +3981,40 @@ func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 	return status(args.ret)
 }
 
-// CuMemcpyHtoDAsync calls cuMemcpyHtoDAsync_v2.
+// CuMemcpyHtoDAsync enqueues a copy from host to device memory in a stream.
 //
 //	CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// With pinned source memory the call returns at once and the copy engine reads the memory when the
+// stream gets there. With ordinary memory the driver first copies the bytes into pinned buffers of
+// its own: measured, up to 1 MiB came back at once, 64 MiB only after the stream had got to the
+// copy, and in every size the source could be overwritten afterwards without harm.
+//
+// Parameters:
+//   - dstDevice: where to
+//   - srcHost: where from
+//   - ByteCount: bytes; 0 enqueues nothing
+//   - hStream: the stream; 0 is the default stream
+//
+// Ordering: in the order of the stream. Copies of one direction share a copy engine and follow each
+// other even from different streams; kernels run beside them only if the host memory is pinned.
+// Stream 0 and 1 are ordered with all blocking streams, 2 is the thread's own.
+//
+// Capture: becomes a copy node, ordinary memory too. The source is then read at every replay, not
+// now: it must exist as long as the graph or any executable of it.
+//
+// From Go: needs no current context unless the stream is 0 (measured with 13.0; older drivers: set
+// it). Give it memory of [CuMemAllocHost], or pin the slice with a runtime.Pinner until an event
+// behind the copy is done; that ordinary memory is staged is what drivers do, not a promise. In a
+// capture Go memory is out of the question unless it stays pinned for the graph's life.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a range leaves its allocation, for instance pinned memory that
+//     ends earlier than the copy
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is gone
+//   - [CUDA_ERROR_INVALID_CONTEXT]: hStream is 0 and no context is current
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3530,7 +4036,7 @@ func CuMemcpyHtoDAsync(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount 
 	return CuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream)
 }
 
-// CuMemcpyHtoDAsync_v2 calls cuMemcpyHtoDAsync_v2.
+// CuMemcpyHtoDAsync_v2 enqueues a copy from host to device memory in a stream.
 //
 //	CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -3552,13 +4058,37 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoHAsync calls cuMemcpyDtoHAsync_v2.
+// CuMemcpyDtoHAsync enqueues a copy from device to host memory in a stream.
 //
 //	CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// Only pinned memory makes it asynchronous. Into ordinary memory the call blocks until the stream
+// has got to the copy and the bytes have arrived, whatever the size (measured).
+//
+// Parameters:
+//   - dstHost: where to
+//   - srcDevice: where from
+//   - ByteCount: bytes; with 0 nothing is enqueued
+//   - hStream: the stream; 0 means the default stream
+//
+// Ordering: after the stream's earlier work. The host may read the bytes when an event behind the
+// copy is done or the stream was synchronized, not when the call returns. Default streams behave as
+// in any launch.
+//
+// Capture: becomes a node that writes to dstHost at each replay, also where dstHost is ordinary
+// memory (measured), and the call does not block then.
+//
+// From Go: with pinned memory, keep the memory until the stream has passed. A slice works and costs
+// a blocked OS thread; pin it with runtime.Pinner if it must not matter how the driver does it.
+// Other goroutines must not touch the memory meanwhile: the race detector does not see the GPU.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the source or a pinned destination is shorter than that
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work has crashed; nothing will arrive
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3580,7 +4110,7 @@ func CuMemcpyDtoHAsync(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount 
 	return CuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream)
 }
 
-// CuMemcpyDtoHAsync_v2 calls cuMemcpyDtoHAsync_v2.
+// CuMemcpyDtoHAsync_v2 enqueues a copy from device to host memory in a stream.
 //
 //	CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -3602,13 +4132,35 @@ func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync calls cuMemcpyDtoDAsync_v2.
+// CuMemcpyDtoDAsync enqueues a copy between two places in device memory.
 //
 //	CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// Within a GPU it runs at about half the memory's bandwidth, since every byte is read and written.
+// Between GPUs it uses NVLink or PCI directly if the stream's context may access the peer, and a
+// detour through host memory if not.
+//
+// Parameters:
+//   - dstDevice: where to; an overlap with the source gives undefined bytes
+//   - srcDevice: where from; pinned host memory is allowed on either side
+//   - ByteCount: bytes
+//   - hStream: the stream; 0 is the default one
+//
+// Ordering: after the earlier and before the later work of the stream, nothing else. A copy to
+// another GPU is not ordered with that GPU's streams: use an event. Stream 0 as everywhere: legacy,
+// or the thread's own in the _ptsz function.
+//
+// Capture: becomes a copy node with these addresses.
+//
+// From Go: no Go memory is involved. Do not free either end before the stream has passed the copy,
+// or free it in the same stream by [CuMemFreeAsync].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an end is ordinary host memory (measured), or too short
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream does not exist
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3631,7 +4183,7 @@ func CuMemcpyDtoDAsync(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount u
 	return CuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream)
 }
 
-// CuMemcpyDtoDAsync_v2 calls cuMemcpyDtoDAsync_v2.
+// CuMemcpyDtoDAsync_v2 enqueues a copy between two places in device memory.
 //
 //	CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -3653,13 +4205,33 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync calls cuMemcpy2DAsync_v2.
+// CuMemcpy2DAsync enqueues the copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// Ordinary host memory is staged to the device and waited for in the other direction, as in the
+// plain asynchronous copies: measured, 2 MiB from a slice of rows returned at once and could be
+// overwritten, 2 MiB to the host blocked until the stream was there.
+//
+// Parameters:
+//   - pCopy: describes the copy; the struct may be reused as soon as the call returns
+//   - hStream: the stream; 0 is the default one
+//
+// Ordering: in the stream's order. With stream 0 it is ordered with all blocking streams, in the
+// _ptsz function as the thread's default stream is.
+//
+// Capture: a copy node that keeps the addresses and sizes of the struct; host memory is used at
+// replay.
+//
+// From Go: the struct may be on the Go stack. What SrcHost and DstHost point to has to stay pinned
+// until the stream has done the copy; pinned memory of CUDA needs nothing.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: pitches, types or sizes do not fit
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3682,7 +4254,7 @@ func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return CuMemcpy2DAsync_v2(pCopy, hStream)
 }
 
-// CuMemcpy2DAsync_v2 calls cuMemcpy2DAsync_v2.
+// CuMemcpy2DAsync_v2 enqueues the copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
@@ -3702,13 +4274,31 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync calls cuMemcpy3DAsync_v2.
+// CuMemcpy3DAsync enqueues the copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// One call moves a whole volume with its paddings, which the hardware does in one go; a loop over
+// slices costs a launch each. Host memory that is not pinned makes it block or stage as the linear
+// copies do.
+//
+// Parameters:
+//   - pCopy: describes the copy; only read before the call returns
+//   - hStream: the stream; 0 is the default one
+//
+// Ordering: in the order of the stream. Others see the result after an event behind it.
+//
+// Capture: becomes one copy node, to be changed later by [CuGraphExecMemcpyNodeSetParams].
+//
+// From Go: memory behind the pointers in the struct must stay where it is until the copy is done:
+// pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the struct contradicts itself or the memory
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -3729,7 +4319,7 @@ func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return CuMemcpy3DAsync_v2(pCopy, hStream)
 }
 
-// CuMemcpy3DAsync_v2 calls cuMemcpy3DAsync_v2.
+// CuMemcpy3DAsync_v2 enqueues the copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
@@ -4037,12 +4627,41 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 	return status(args.ret)
 }
 
-// CuMemcpy calls cuMemcpy.
+// CuMemcpy copies bytes between any two addresses that the driver can place, host or device, and
+// waits.
 //
 //	CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It finds out from the addresses which way to copy. Host memory that CUDA has never seen counts as
+// host memory, so a wrong number is taken for a host address and read. The two ranges must not
+// overlap. Between two GPUs it goes directly when peer access is enabled, else through the host.
+//
+// Parameters:
+//   - dst: where to
+//   - src: where from
+//   - ByteCount: bytes; 0 does nothing
+//
+// Ordering: runs on the legacy default stream (in the _ptds function on the thread's own): after
+// earlier work of all blocking streams, without regard to non-blocking ones. If an end lies on the
+// host, it returns when the copy is done, between two host ranges also; from device to device it
+// returns before.
+//
+// Capture: never recorded. While any blocking stream of the context captures, in whatever mode, it
+// fails and that capture is lost; a capture of a non-blocking stream survives it and the copy takes
+// place at once.
+//
+// From Go: the context must be current on this OS thread, so lock the goroutine. The address of a
+// slice goes in as a number, CUdeviceptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), which keeps
+// nothing alive: hold the slice by a runtime.Pinner during the call. [CuMemcpyHtoD] and
+// [CuMemcpyDtoH] take pointers and need no such care.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that begins inside an allocation of CUDA's and leaves it,
+//     or an address of 0
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context is capturing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -4073,13 +4692,34 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 	return status(args.ret)
 }
 
-// CuMemcpyAsync calls cuMemcpyAsync.
+// CuMemcpyAsync enqueues a copy between any two addresses, host or device, in a stream.
 //
 //	CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// The driver looks the addresses up to find the direction, which costs little. What is said at
+// [CuMemcpyHtoDAsync] and [CuMemcpyDtoHAsync] about ordinary memory holds here. Host to host,
+// pinned or not, the call blocks until the stream has got there and the copy is made (measured).
+//
+// Parameters:
+//   - dst: where to
+//   - src: where from
+//   - ByteCount: bytes
+//   - hStream: the stream
+//
+// Ordering: in stream order; streams 0 and 1 are the legacy stream, 2 the thread's own, and the
+// _ptsz function takes 0 for that, too.
+//
+// Capture: becomes a copy node, even from host to host; host memory is read and written at replay.
+//
+// From Go: an address of Go memory has to be turned into a number, which hides it from the
+// collector: pin it until the copy is done, not only until the call returns.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a range leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and there is no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -4112,12 +4752,34 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemcpyPeer calls cuMemcpyPeer.
+// CuMemcpyPeer copies from the memory of one context to that of another.
 //
 //	CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Where all addresses are unique, as on every 64-bit system, [CuMemcpy] does the same and asks for
+// less. The copy is direct if peer access is enabled, otherwise the driver sends it through host
+// memory.
+//
+// Parameters:
+//   - dstDevice: where to
+//   - dstContext: the context to which that memory belongs
+//   - srcDevice: where from
+//   - srcContext: the context of the source
+//   - ByteCount: bytes
+//
+// Ordering: starts after all earlier work of both contexts and finishes before their later work
+// begins; the host does not wait for it, except where the detour through host memory makes it.
+//
+// Capture: runs on the legacy stream, so it is fatal to the capture of a blocking stream.
+//
+// From Go: nothing needs to be pinned. The two contexts are arguments, and the thread's current one
+// does not matter to where the bytes go.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an address that is not of the context named with it
+//   - [CUDA_ERROR_INVALID_CONTEXT]: dstContext or srcContext is none
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuMemcpyDtoD], [CuMemcpy3DPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
 // [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpyPeer].
@@ -4141,13 +4803,34 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 	return status(args.ret)
 }
 
-// CuMemcpyPeerAsync calls cuMemcpyPeerAsync.
+// CuMemcpyPeerAsync enqueues a copy from one context's memory to another's.
 //
 //	CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// The stream may be of either side; one on the source's device usually is faster. It is the old
+// form of [CuMemcpyAsync], which needs no contexts and can be captured.
+//
+// Parameters:
+//   - dstDevice: where to
+//   - dstContext: the context that owns it
+//   - srcDevice: where from
+//   - srcContext: the context that owns that
+//   - ByteCount: bytes
+//   - hStream: the stream
+//
+// Ordering: with the stream only. The other side's streams have to be told by an event.
+//
+// Capture: refused, and the capture is lost (measured with source and destination in one context).
+//
+// From Go: asynchronous as soon as both ends are device memory: keep both until the stream has
+// passed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: address and context do not belong together
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpy3DPeer], [CuMemcpyDtoDAsync],
 // [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpyPeerAsync].
@@ -4172,12 +4855,28 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeer calls cuMemcpy3DPeer.
+// CuMemcpy3DPeer copies a box between the memories of two contexts.
 //
 //	CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is the three-dimensional [CuMemcpyPeer]. With unique addresses it is needed only for arrays,
+// whose handles do not tell the driver the context in the way an address does.
+//
+// Parameters:
+//   - pCopy: describes both ends, each with its context
+//
+// Ordering: behind all earlier work of both sides, and before what they get later. It returns
+// without waiting if neither end is on the host.
+//
+// Capture: an operation of the legacy default stream, with the usual danger to captures.
+//
+// From Go: pin host memory named in the struct for the call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an end does not belong to the context given for it
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
 // [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpy3DPeer].
@@ -4197,12 +4896,28 @@ func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeerAsync calls cuMemcpy3DPeerAsync.
+// CuMemcpy3DPeerAsync enqueues the copy of a box between two contexts.
 //
 //	CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - pCopy: describes the copy; may be reused when the call returns
+//   - hStream: the stream to put it in; its context does the work
+//
+// Ordering: ordered with the stream alone; synchronize the other side by events.
+//
+// Capture: not possible: the call fails and the capture is invalidated. [CuMemcpy3DAsync] can be
+// captured.
+//
+// From Go: as with every asynchronous copy, everything that the struct leads to has to outlive the
+// copy, while the struct itself need not.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the struct does not fit the memory
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures (measured)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync]; in the runtime
 // API [cudaMemcpy3DPeerAsync].
@@ -4223,7 +4938,8 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_v1 calls cuMemcpyBatchAsync.
+// CuMemcpyBatchAsync_v1 enqueues many copies by one call, each with attributes, as one piece of
+// work in a stream.
 //
 //	CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
@@ -4250,7 +4966,7 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_v1 calls cuMemcpy3DBatchAsync.
+// CuMemcpy3DBatchAsync_v1 enqueues many copies of boxes by one call, pointers and arrays mixed.
 //
 //	CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
@@ -4273,7 +4989,8 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_ptsz calls cuMemcpyBatchAsync_ptsz.
+// CuMemcpyBatchAsync_ptsz enqueues many copies by one call, each with attributes, as one piece of
+// work in a stream.
 //
 //	CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
@@ -4301,7 +5018,7 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_ptsz calls cuMemcpy3DBatchAsync_ptsz.
+// CuMemcpy3DBatchAsync_ptsz enqueues many copies of boxes by one call, pointers and arrays mixed.
 //
 //	CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
@@ -4325,12 +5042,48 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync calls cuMemcpyBatchAsync_v2.
+// CuMemcpyBatchAsync enqueues many copies by one call, each with attributes, as one piece of work
+// in a stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The copies of a batch have no order among themselves and may overlap in time, so none may depend
+// on another. It saves the cost of many calls and lets the driver spread small copies over several
+// engines. Entry k of attrs is for the copies from attrsIdxs k up to the next entry's index; the
+// first index is 0 and they increase. A stream is obligatory: 0 and the legacy handle are refused,
+// [CU_STREAM_PER_THREAD] is accepted (measured).
+//
+// Parameters:
+//   - dsts: destinations, count of them
+//   - srcs: sources, count of them
+//   - sizes: bytes of each copy; measured, a single 0 makes the whole call fail
+//   - count: number of copies, at least 1
+//   - attrs: attributes, numAttrs of them; each needs a valid source order
+//   - attrsIdxs: index of the first copy that the entry of attrs is for
+//   - numAttrs: entries of attrs and attrsIdxs, from 1 to count
+//   - hStream: the stream, not the legacy default stream
+//
+// Ordering: the batch as a whole takes its place in the stream: it starts after what was there and
+// later work waits for all of its copies. One exception is by request:
+// [CU_MEMCPY_SRC_ACCESS_ORDER_ANY] and [CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL] let the sources
+// be read before their turn.
+//
+// Capture: a driver of CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5 on
+// there is a node type for it.
+//
+// From Go: the arrays are read during the call and may be Go memory. Do not rely on the source
+// order "during the call" for Go memory: measured, sources of 128 KiB and more that were not pinned
+// were still read after the call had returned, and wrong bytes arrived. Pin the sources until the
+// stream has done the batch, or use pinned memory; addresses are numbers here and keep nothing
+// alive.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an attribute without source order, a stream that is not allowed,
+//     a bad range, a size or a count of 0; nothing was enqueued then
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures and the driver has no nodes for
+//     batches
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // The name means [CuMemcpyBatchAsync_v2]. Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -4338,7 +5091,8 @@ func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, cou
 	return CuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
 }
 
-// CuMemcpyBatchAsync_v2 calls cuMemcpyBatchAsync_v2.
+// CuMemcpyBatchAsync_v2 enqueues many copies by one call, each with attributes, as one piece of
+// work in a stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
@@ -4364,12 +5118,35 @@ func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync calls cuMemcpy3DBatchAsync_v2.
+// CuMemcpy3DBatchAsync enqueues many copies of boxes by one call, pointers and arrays mixed.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Each entry has two operands, an extent in elements and a source order. Between pointers an
+// element is a byte; with an array it is the array's. As in the linear batch there is no order
+// among the entries.
+//
+// Parameters:
+//   - numOps: number of copies
+//   - opList: the copies; a width, height or depth of 0 is not allowed, a flat copy has depth 1
+//   - flags: 0
+//   - hStream: the stream; not the legacy default stream
+//
+// Ordering: one piece of work in the stream. Nothing is known of single entries, only of the batch.
+//
+// Capture: refused by a driver of CUDA 13.0 without harm to the capture; make single copies with
+// [CuMemcpy3DAsync] instead.
+//
+// From Go: opList is read during the call. Its operands are unions: a Go pointer stored in one is
+// invisible to the collector, so pin the memory itself until the stream has passed, whatever the
+// source order says.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an empty extent, rows or layers shorter than the copy, elements
+//     of different size, no source order, or a stream that is not allowed
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // The name means [CuMemcpy3DBatchAsync_v2]. Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -4377,7 +5154,7 @@ func CuMemcpy3DBatchAsync(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags u
 	return CuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream)
 }
 
-// CuMemcpy3DBatchAsync_v2 calls cuMemcpy3DBatchAsync_v2.
+// CuMemcpy3DBatchAsync_v2 enqueues many copies of boxes by one call, pointers and arrays mixed.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
@@ -4399,12 +5176,34 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 	return status(args.ret)
 }
 
-// CuMemcpyWithAttributesAsync calls cuMemcpyWithAttributesAsync.
+// CuMemcpyWithAttributesAsync enqueues one copy with the attributes that a batch gives its copies.
 //
 //	CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The attributes say when the source may be read, where managed memory is likely to be, and whether
+// the copy should keep off the multiprocessors.
+//
+// Parameters:
+//   - dst: where to
+//   - src: where from
+//   - size: bytes
+//   - attr: the attributes, with a valid source order; read during the call
+//   - hStream: the stream
+//
+// Ordering: in the stream, apart from early reads of the source that the attributes allow.
+//
+// Capture: not measured; [CuMemcpy3DAsync] and the plain asynchronous copies are recorded by every
+// driver.
+//
+// From Go: "during the call" does not free you from pinning: measured, 1 MiB of ordinary memory
+// that was overwritten right after the return arrived wrong. Pin, or use pinned memory, until an
+// event behind the copy is done.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no source order, or a range that leaves its memory
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuMemcpyBatchAsync].
 //
@@ -4425,12 +5224,29 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DWithAttributesAsync calls cuMemcpy3DWithAttributesAsync.
+// CuMemcpy3DWithAttributesAsync enqueues one copy of a box in the form in which a batch describes
+// it.
 //
 //	CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - op: the two operands, extent and source order; read during the call
+//   - flags: 0
+//   - hStream: the stream
+//
+// Ordering: in stream order, unless the source order allows to read earlier.
+//
+// Capture: not measured; use [CuMemcpy3DAsync] where a node is wanted.
+//
+// From Go: the operands' pointers lie in unions, out of the collector's sight. Pin Go memory
+// yourself and until the copy is over.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an extent with a 0, elements of unequal size, or an invalid
+//     source order
+//   - [CUDA_ERROR_INVALID_HANDLE]: an array or the stream is not alive
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuMemcpy3DBatchAsync].
 //
@@ -4692,13 +5508,42 @@ func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 	return status(args.ret)
 }
 
-// CuMemBatchDecompressAsync calls cuMemBatchDecompressAsync.
+// CuMemBatchDecompressAsync enqueues the decompression of many buffers by the GPU's decompression
+// engine.
 //
 //	CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// The engine exists from Blackwell on; [CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK] names
+// what it understands and is 0 elsewhere (on an H200, for instance). Multiprocessors are not used.
+// All memory involved, the place for the output length too, has to be fit for the engine: of
+// [CuMemAlloc], of [CuMemCreate] with [CU_MEM_CREATE_USAGE_HW_DECOMPRESS], or of a pool made with
+// [CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS]. [CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE] tells.
+//
+// Parameters:
+//   - paramsArray: one description for each buffer; clear the padding. Read during the call
+//   - count: number of buffers
+//   - flags: 0
+//   - errorIndex: receives the index of the description that the returned error is about, or the
+//     largest uint64 if it is about none; nil if that is not wanted
+//   - stream: the stream
+//
+// Ordering: the batch is one piece of work in the stream; there is no telling when a single buffer
+// is done, and none may need another's output. Stream 0 means what it means for launches.
+//
+// Capture: refused with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the capture is lost
+// (measured).
+//
+// From Go: the struct's pointers are device addresses, of which Go's collector knows nothing. The
+// real output lengths arrive in device memory: copy them back after the batch.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an algorithm that this GPU lacks, or memory that the engine
+//     cannot use
+//   - [CUDA_ERROR_NOT_SUPPORTED]: no engine
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE], or
+// the error of earlier work.
 //
 // See also [CuMemAlloc], [CuMemPoolCreate], [CuMemAllocFromPoolAsync].
 //

@@ -4,16 +4,33 @@ package driver
 
 import "unsafe"
 
-// CuModuleLoad calls cuModuleLoad.
+// CuModuleLoad loads device code from a file into the current context.
 //
 //	CUresult cuModuleLoad(CUmodule *module, const char *fname)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX],
-// [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_NOT_FOUND], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_FILE_NOT_FOUND], [CUDA_ERROR_NO_BINARY_FOR_GPU],
-// [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
-// [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], or the error of earlier work.
+// The file may be a cubin, a fat binary, PTX or Tile IR; the driver looks at the content, not at
+// the name. PTX is compiled for the device on the spot, which can take seconds, and the result is
+// kept in a cache on disk (~/.nv/ComputeCache, see CUDA_CACHE_PATH). With lazy loading, the default
+// of today's drivers, a kernel is put on the device only when it is first needed: errors and waits
+// that older texts expect here can come at the first launch.
+//
+// Parameters:
+//   - module: receives the module; [CuModuleUnload] frees it
+//   - fname: the path, NUL-terminated
+//
+// From Go: the current context is the OS thread's: lock the goroutine. The call holds the thread
+// while it compiles. [CuLibraryLoadFromFile] needs no context at all.
+//
+// Errors:
+//   - [CUDA_ERROR_FILE_NOT_FOUND]: measured for a path that does not exist
+//   - [CUDA_ERROR_INVALID_IMAGE]: the content is no device code
+//   - [CUDA_ERROR_NO_BINARY_FOR_GPU]: no code for this device in it and no PTX to make it from
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION],
+// [CUDA_ERROR_NOT_FOUND], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND],
+// [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], or the error of
+// earlier work.
 //
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoadData],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
@@ -32,15 +49,38 @@ func CuModuleLoad(module *CUmodule, fname *byte) error {
 	return status(args.ret)
 }
 
-// CuModuleLoadData calls cuModuleLoadData.
+// CuModuleLoadData loads device code from memory into the current context: a cubin, a fat binary,
+// PTX text or Tile IR.
 //
 //	CUresult cuModuleLoadData(CUmodule *module, const void *image)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX],
-// [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
-// [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
-// [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], or the error of earlier work.
+// PTX is compiled for the device, which may take seconds and is remembered in the cache on disk. To
+// see the compiler's messages, use [CuModuleLoadDataEx]. The same image may be loaded again; each
+// time gives a module with variables of its own.
+//
+// Parameters:
+//   - module: receives the module; [CuModuleUnload] frees it
+//   - image: the code; PTX must end in a NUL byte
+//
+// Capture: loading does not disturb a capture on another thread (measured).
+//
+// From Go: image may be the address of a Go slice's first element: the driver keeps nothing of it.
+// Append a 0 to PTX text from a file. The OS thread's context must be current: lock the goroutine.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_IMAGE]: measured for bytes that are no code at all
+//   - [CUDA_ERROR_INVALID_PTX]: PTX that does not compile; measured also for PTX whose .target is
+//     newer than the device
+//   - [CUDA_ERROR_UNSUPPORTED_PTX_VERSION]: the PTX was made by a newer toolkit than the driver's
+//     compiler understands: update the driver, ship a cubin, or compile with an older .version
+//   - [CUDA_ERROR_NO_BINARY_FOR_GPU]: a cubin or fat binary without code for this device
+//   - [CUDA_ERROR_JIT_COMPILER_NOT_FOUND]: libnvidia-ptxjitcompiler is missing, often in a
+//     container
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
+// [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], or the error
+// of earlier work.
 //
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
@@ -59,13 +99,32 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuModuleLoadDataEx calls cuModuleLoadDataEx.
+// CuModuleLoadDataEx loads device code from memory with options for the compiler: optimization,
+// limits on registers, logs, line information.
 //
 //	CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX],
-// [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
+// Each option has a slot in optionValues. Small values, sizes and enumerators are stored in the
+// slot itself, buffers and arrays by their address, and results come back in the slot too: the wall
+// time as the bits of a float32 in milliseconds, the sizes of logs as the bytes that were written.
+// For code that needs no compilation the options are ignored.
+//
+// Parameters:
+//   - module: receives the module; [CuModuleUnload] frees it
+//   - image: the code; PTX must end in a NUL byte
+//   - numOptions: the length of the two arrays
+//   - options: which options
+//   - optionValues: their values, a machine word each
+//
+// From Go: a log buffer's address stands in optionValues as a number that the garbage collector
+// does not see: allocate it in C, or pin the slice with a runtime.Pinner until the call returns.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_PTX]: the error log, if a buffer for it was given, says where
+//   - [CUDA_ERROR_UNSUPPORTED_PTX_VERSION]: the PTX is newer than the driver's compiler
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
 // [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
 // [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], or the error of earlier work.
 //
@@ -89,14 +148,24 @@ func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint3
 	return status(args.ret)
 }
 
-// CuModuleLoadFatBinary calls cuModuleLoadFatBinary.
+// CuModuleLoadFatBinary loads from a fat binary the code that suits the current context's device
+// best.
 //
 //	CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX],
-// [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_NOT_FOUND], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_NO_BINARY_FOR_GPU], [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND],
+// [CuModuleLoadData] takes fat binaries as well and recognises them.
+//
+// Parameters:
+//   - module: receives the module; [CuModuleUnload] frees it
+//   - fatCubin: the fat binary, as nvcc -fatbin writes it
+//
+// Errors:
+//   - [CUDA_ERROR_NO_BINARY_FOR_GPU]: nothing in it runs on this device
+//   - [CUDA_ERROR_INVALID_IMAGE]: it is none
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION],
+// [CUDA_ERROR_NOT_FOUND], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND],
 // [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], or the error of
 // earlier work.
 //
@@ -117,13 +186,30 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuModuleUnload calls cuModuleUnload.
+// CuModuleUnload takes a module off its context; its functions, variables and references are
+// invalid afterwards.
 //
 //	CUresult cuModuleUnload(CUmodule hmod)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_PERMITTED], or the
-// error of earlier work.
+// It waits for kernels that run: measured, it returned when a kernel of the module ended 300 ms
+// later. Executable graphs that use its kernels must not be launched any more.
+//
+// Parameters:
+//   - hmod: the module
+//
+// Capture: see the error; with the thread's mode at thread-local or relaxed it is harmless.
+//
+// From Go: it may hold the OS thread for as long as kernels run. Keep Go's wrappers of its
+// functions from outliving it: a stale handle is not detected.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_PERMITTED]: the module belongs to a library ([CuLibraryGetModule]): unload
+//     that
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: another thread captures in global mode and this one
+//     has not exchanged its mode; that capture is lost
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleLoadFatBinary].
@@ -141,9 +227,15 @@ func CuModuleUnload(hmod CUmodule) error {
 	return status(args.ret)
 }
 
-// CuModuleGetLoadingMode calls cuModuleGetLoadingMode.
+// CuModuleGetLoadingMode tells whether this process loads kernels lazily or at once.
 //
 //	CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+//
+// It is decided by CUDA_MODULE_LOADING when CUDA starts; lazily is the default of present drivers
+// (measured with 13.0). No context is needed.
+//
+// Parameters:
+//   - mode: receives [CU_MODULE_EAGER_LOADING] or [CU_MODULE_LAZY_LOADING]
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
@@ -162,13 +254,27 @@ func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 	return status(args.ret)
 }
 
-// CuModuleGetFunction calls cuModuleGetFunction.
+// CuModuleGetFunction finds a kernel in a module by its name.
 //
 //	CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// The name is the one in the code: for C++ the mangled one unless the kernel is extern "C";
+// cuobjdump -symbols or [CuModuleEnumerateFunctions] show it. The handle is valid until the module
+// is unloaded and is not freed by itself.
+//
+// Parameters:
+//   - hfunc: receives the function
+//   - hmod: the module
+//   - name: the name, NUL-terminated
+//
+// From Go: look it up once and keep the handle; any goroutine may launch it.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: no such kernel; device functions that are no kernels are not found
+//     either
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
@@ -188,9 +294,14 @@ func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
 	return status(args.ret)
 }
 
-// CuModuleGetFunctionCount calls cuModuleGetFunctionCount.
+// CuModuleGetFunctionCount counts the kernels of a module, which is how many
+// [CuModuleEnumerateFunctions] can list.
 //
 //	CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
+//
+// Parameters:
+//   - count: receives the number
+//   - mod: the module
 //
 // Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
 // work.
@@ -209,9 +320,17 @@ func CuModuleGetFunctionCount(count *uint32, mod CUmodule) error {
 	return status(args.ret)
 }
 
-// CuModuleEnumerateFunctions calls cuModuleEnumerateFunctions.
+// CuModuleEnumerateFunctions lists the kernels of a module, in no particular order.
 //
 //	CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+//
+// With lazy loading the handles may stand for kernels that are not on the device yet; they are
+// loaded when they are used, or by [CuFuncLoad].
+//
+// Parameters:
+//   - functions: receives at most numFunctions handles
+//   - numFunctions: the length of functions, from [CuModuleGetFunctionCount]
+//   - mod: the module
 //
 // Returns nil, [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE],
 // [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -233,13 +352,26 @@ func CuModuleEnumerateFunctions(functions *CUfunction, numFunctions uint32, mod 
 	return status(args.ret)
 }
 
-// CuModuleGetGlobal calls cuModuleGetGlobal_v2.
+// CuModuleGetGlobal finds the address and size of a __device__ or __constant__ variable of a
+// module.
 //
 //	CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// The variable lives as long as the module, once for each time the image was loaded. The address is
+// for copies from and to it; it is never passed to [CuMemFree].
+//
+// Parameters:
+//   - dptr: receives the address; may be nil if only the size is wanted
+//   - bytes: receives the size in bytes; may be nil if only the address is wanted
+//   - hmod: the module
+//   - name: the name in the code, mangled for C++ variables in namespaces, NUL-terminated
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: no such variable; the compiler drops those that nothing uses
+//   - [CUDA_ERROR_INVALID_VALUE]: dptr and bytes are both nil (measured)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuModuleGetFunction], [CuModuleGetTexRef], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload]; in the runtime API
@@ -254,7 +386,8 @@ func CuModuleGetGlobal(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name *by
 	return CuModuleGetGlobal_v2(dptr, bytes, hmod, name)
 }
 
-// CuModuleGetGlobal_v2 calls cuModuleGetGlobal_v2.
+// CuModuleGetGlobal_v2 finds the address and size of a __device__ or __constant__ variable of a
+// module.
 //
 //	CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 //
@@ -276,13 +409,29 @@ func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name 
 	return status(args.ret)
 }
 
-// CuLinkCreate calls cuLinkCreate_v2.
+// CuLinkCreate begins to link pieces of device code into one cubin at run time.
 //
 //	CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_JIT_COMPILER_NOT_FOUND], or the error of earlier work.
+// Add the pieces, complete, load the result with [CuModuleLoadData], then [CuLinkDestroy]. Of
+// link-time-optimized code it takes only what toolkits before 12.0 made; for newer code use the
+// library nvJitLink.
+//
+// Parameters:
+//   - numOptions: the length of the two arrays
+//   - options: options for the linker and for pieces that have to be compiled
+//   - optionValues: their values, a machine word each, as for [CuModuleLoadDataEx]
+//   - stateOut: receives the state; [CuLinkDestroy] frees it
+//
+// From Go: with options that return something (logs, wall time), the driver writes into
+// optionValues and the buffers until [CuLinkDestroy]: allocate the array and the buffers in C, or
+// pin both for so long.
+//
+// Errors:
+//   - [CUDA_ERROR_JIT_COMPILER_NOT_FOUND]: the driver's compiler library is missing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuLinkAddData], [CuLinkAddFile], [CuLinkComplete], [CuLinkDestroy].
 //
@@ -292,7 +441,7 @@ func CuLinkCreate(numOptions uint32, options *CUjit_option, optionValues *uintpt
 	return CuLinkCreate_v2(numOptions, options, optionValues, stateOut)
 }
 
-// CuLinkCreate_v2 calls cuLinkCreate_v2.
+// CuLinkCreate_v2 begins to link pieces of device code into one cubin at run time.
 //
 //	CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 //
@@ -314,13 +463,30 @@ func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uin
 	return status(args.ret)
 }
 
-// CuLinkAddData calls cuLinkAddData_v2.
+// CuLinkAddData adds a piece in memory to what is being linked: PTX, a cubin, a fat binary, an
+// object or a library.
 //
 //	CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
-// Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_NO_BINARY_FOR_GPU], or the error of earlier work.
+// Nothing of it is kept after the call. PTX is compiled now, so its errors show here.
+//
+// Parameters:
+//   - state: from [CuLinkCreate]
+//   - type_: what kind of input data is
+//   - data: the piece
+//   - size: its size in bytes, for PTX with the NUL at its end
+//   - name: what log messages call it, NUL-terminated, or nil
+//   - numOptions: the length of the two arrays
+//   - options: options for this piece alone; logs, wall time and target are not among them
+//   - optionValues: their values, a machine word each
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_IMAGE]: data is not of the kind that type says
+//   - [CUDA_ERROR_INVALID_PTX]: see the error log given to [CuLinkCreate]
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE],
+// [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
+// or the error of earlier work.
 //
 // See also [CuLinkCreate], [CuLinkAddFile], [CuLinkComplete], [CuLinkDestroy].
 //
@@ -330,7 +496,8 @@ func CuLinkAddData(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer,
 	return CuLinkAddData_v2(state, type_, data, size, name, numOptions, options, optionValues)
 }
 
-// CuLinkAddData_v2 calls cuLinkAddData_v2.
+// CuLinkAddData_v2 adds a piece in memory to what is being linked: PTX, a cubin, a fat binary, an
+// object or a library.
 //
 //	CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
@@ -356,14 +523,27 @@ func CuLinkAddData_v2(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 	return status(args.ret)
 }
 
-// CuLinkAddFile calls cuLinkAddFile_v2.
+// CuLinkAddFile adds a file's content to what is being linked, as [CuLinkAddData] does with memory.
 //
 //	CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
-// Returns nil, [CUDA_ERROR_FILE_NOT_FOUND], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_IMAGE], [CUDA_ERROR_INVALID_PTX],
-// [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
-// or the error of earlier work.
+// This is the way to link against a static device library, libcudadevrt.a for kernels that launch
+// kernels.
+//
+// Parameters:
+//   - state: from [CuLinkCreate]
+//   - type_: what kind of input the file is; it is not told from the name
+//   - path: the path, NUL-terminated
+//   - numOptions: the length of the two arrays
+//   - options: options for this file alone
+//   - optionValues: their values, a machine word each
+//
+// Errors:
+//   - [CUDA_ERROR_FILE_NOT_FOUND]: no such file
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_IMAGE],
+// [CUDA_ERROR_INVALID_PTX], [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY],
+// [CUDA_ERROR_NO_BINARY_FOR_GPU], or the error of earlier work.
 //
 // See also [CuLinkCreate], [CuLinkAddData], [CuLinkComplete], [CuLinkDestroy].
 //
@@ -373,7 +553,8 @@ func CuLinkAddFile(state CUlinkState, type_ CUjitInputType, path *byte, numOptio
 	return CuLinkAddFile_v2(state, type_, path, numOptions, options, optionValues)
 }
 
-// CuLinkAddFile_v2 calls cuLinkAddFile_v2.
+// CuLinkAddFile_v2 adds a file's content to what is being linked, as [CuLinkAddData] does with
+// memory.
 //
 //	CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
@@ -397,12 +578,24 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 	return status(args.ret)
 }
 
-// CuLinkComplete calls cuLinkComplete.
+// CuLinkComplete links everything that was added and gives the cubin.
 //
 //	CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 //
-// Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier
-// work.
+// Unresolved names show here, in the error log. Nothing can be added afterwards.
+//
+// Parameters:
+//   - state: from [CuLinkCreate]
+//   - cubinOut: receives the address of the cubin, which belongs to state
+//   - sizeOut: receives its size in bytes; may be nil
+//
+// From Go: the cubin is C memory that [CuLinkDestroy] frees: load it before, or copy it with
+// unsafe.Slice.
+//
+// Errors:
+//   - [CUDA_ERROR_UNKNOWN]: also a failed link; read the error log
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuLinkCreate], [CuLinkAddData], [CuLinkAddFile], [CuLinkDestroy], [CuModuleLoadData].
 //
@@ -421,9 +614,16 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 	return status(args.ret)
 }
 
-// CuLinkDestroy calls cuLinkDestroy.
+// CuLinkDestroy ends a link and frees its state together with the cubin that it made.
 //
 //	CUresult cuLinkDestroy(CUlinkState state)
+//
+// Modules that were loaded from the cubin are not touched.
+//
+// Parameters:
+//   - state: from [CuLinkCreate]
+//
+// From Go: only from here on may buffers and option values of [CuLinkCreate] be unpinned or freed.
 //
 // Returns nil, [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
@@ -442,7 +642,7 @@ func CuLinkDestroy(state CUlinkState) error {
 	return status(args.ret)
 }
 
-// CuLinkCreate_v1 calls cuLinkCreate.
+// CuLinkCreate_v1 begins to link pieces of device code into one cubin at run time.
 //
 //	CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 //
@@ -464,7 +664,8 @@ func CuLinkCreate_v1(numOptions uint32, options *CUjit_option, optionValues *uin
 	return status(args.ret)
 }
 
-// CuLinkAddData_v1 calls cuLinkAddData.
+// CuLinkAddData_v1 adds a piece in memory to what is being linked: PTX, a cubin, a fat binary, an
+// object or a library.
 //
 //	CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
@@ -490,7 +691,8 @@ func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 	return status(args.ret)
 }
 
-// CuLinkAddFile_v1 calls cuLinkAddFile.
+// CuLinkAddFile_v1 adds a file's content to what is being linked, as [CuLinkAddData] does with
+// memory.
 //
 //	CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 //
@@ -514,7 +716,8 @@ func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 	return status(args.ret)
 }
 
-// CuModuleGetGlobal_v1 calls cuModuleGetGlobal.
+// CuModuleGetGlobal_v1 finds the address and size of a __device__ or __constant__ variable of a
+// module.
 //
 //	CUresult cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod, const char *name)
 //

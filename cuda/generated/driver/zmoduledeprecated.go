@@ -4,13 +4,23 @@ package driver
 
 import "unsafe"
 
-// CuModuleGetTexRef calls cuModuleGetTexRef.
+// CuModuleGetTexRef finds a texture reference, a global variable of type texture, in a module.
 //
 //	CUresult cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// Code from CUDA 12 compilers has none: they were removed from the language, and texture objects
+// ([CuTexObjectCreate]), which are passed to kernels as arguments, took their place.
+//
+// Parameters:
+//   - pTexRef: receives the reference; it is the module's and must not be destroyed
+//   - hmod: the module
+//   - name: the variable's name, NUL-terminated
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: no such texture reference
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetSurfRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
@@ -32,13 +42,23 @@ func CuModuleGetTexRef(pTexRef *CUtexref, hmod CUmodule, name *byte) error {
 	return status(args.ret)
 }
 
-// CuModuleGetSurfRef calls cuModuleGetSurfRef.
+// CuModuleGetSurfRef finds a surface reference in a module that was compiled by a toolkit before
+// 12.0.
 //
 //	CUresult cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// Surface objects ([CuSurfObjectCreate]) took the place of surface references.
+//
+// Parameters:
+//   - pSurfRef: receives the reference, which is the module's
+//   - hmod: the module
+//   - name: the variable's name, NUL-terminated
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: no such surface reference
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].

@@ -4,13 +4,30 @@ package driver
 
 import "unsafe"
 
-// CuOccupancyMaxActiveBlocksPerMultiprocessor calls cuOccupancyMaxActiveBlocksPerMultiprocessor.
+// CuOccupancyMaxActiveBlocksPerMultiprocessor computes how many blocks of a kernel can be resident
+// on one multiprocessor at the same time.
 //
 //	CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
-// earlier work.
+// Times the block size, divided by the threads a multiprocessor can hold, it is the occupancy;
+// times the number of multiprocessors, it is the largest grid of a cooperative launch. It is
+// arithmetic on registers, shared memory and block size: nothing runs. A configuration that cannot
+// be launched is no error but gives 0: measured for blocks of 2048 threads, and for 100000 bytes of
+// dynamic shared memory that the kernel had not been allowed by [CuFuncSetAttribute].
+//
+// Parameters:
+//   - numBlocks: receives the number, 0 if not even one fits
+//   - func_: the function; a kernel of a library may be converted to it
+//   - blockSize: threads in a block, at least 1
+//   - dynamicSMemSize: bytes of dynamic shared memory for each block
+//
+// Capture: it does not disturb a capture (measured).
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: blockSize is 0 or less
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also, in the runtime API, [cudaOccupancyMaxActiveBlocksPerMultiprocessor].
 //
@@ -32,10 +49,22 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunct
 	return status(args.ret)
 }
 
-// CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags calls
-// cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
+// CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags computes how many blocks of a kernel can be
+// resident on one multiprocessor, and lets the caller say how to treat caching of global memory in
+// L1.
 //
 //	CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
+//
+// That matters on Maxwell alone, where caching could bring the number to 0. On everything later the
+// flag changes nothing.
+//
+// Parameters:
+//   - numBlocks: receives the number, 0 if not even one fits
+//   - func_: the function
+//   - blockSize: threads in a block, at least 1
+//   - dynamicSMemSize: bytes of dynamic shared memory for each block
+//   - flags: [CU_OCCUPANCY_DEFAULT] or [CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE], which answers 0
+//     instead of assuming that caching is off
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
@@ -62,9 +91,28 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func
 	return status(args.ret)
 }
 
-// CuOccupancyMaxPotentialBlockSize calls cuOccupancyMaxPotentialBlockSize.
+// CuOccupancyMaxPotentialBlockSize suggests the block size with the highest occupancy, and the grid
+// that fills the device with it.
 //
 //	CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
+//
+// Highest occupancy is a good start and not always fastest. It tries block sizes from the largest
+// down, so for a small kernel the answer is often the limit: measured, 1024.
+//
+// Parameters:
+//   - minGridSize: receives the number of blocks that occupy the whole device once
+//   - blockSize: receives the number of threads in a block
+//   - func_: the function; a kernel of a library may be converted to it
+//   - blockSizeToDynamicSMemSize: gives the bytes of dynamic shared memory for a block size; 0 if
+//     dynamicSMemSize holds for all
+//   - dynamicSMemSize: bytes of dynamic shared memory for each block; ignored if there is a
+//     callback
+//   - blockSizeLimit: the largest block that the kernel can deal with; 0 for no limit but the
+//     device's
+//
+// From Go: the callback runs many times, on the calling thread inside this call, so it must be a C
+// function. Without one at hand, do the search in Go: for each multiple of the warp size ask
+// [CuOccupancyMaxActiveBlocksPerMultiprocessor].
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the calling thread, before the
 // call returns: it must not be a Go function exported to C, and must not call one, or the process
@@ -92,9 +140,25 @@ func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func
 	return status(args.ret)
 }
 
-// CuOccupancyMaxPotentialBlockSizeWithFlags calls cuOccupancyMaxPotentialBlockSizeWithFlags.
+// CuOccupancyMaxPotentialBlockSizeWithFlags suggests the block size with the highest occupancy,
+// with a choice of how to treat L1 caching.
 //
 //	CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
+//
+// The flag concerns Maxwell alone; for the rest see [CuOccupancyMaxPotentialBlockSize].
+//
+// Parameters:
+//   - minGridSize: receives the number of blocks that occupy the whole device once
+//   - blockSize: receives the number of threads in a block
+//   - func_: the function
+//   - blockSizeToDynamicSMemSize: gives the bytes of dynamic shared memory for a block size, or 0
+//   - dynamicSMemSize: bytes of dynamic shared memory for each block; ignored if there is a
+//     callback
+//   - blockSizeLimit: the largest block that the kernel can deal with; 0 for no limit but the
+//     device's
+//   - flags: [CU_OCCUPANCY_DEFAULT] or [CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE]
+//
+// From Go: the callback runs on the calling thread inside this call; it must be a C function.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the calling thread, before the
 // call returns: it must not be a Go function exported to C, and must not call one, or the process
@@ -123,9 +187,19 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 	return status(args.ret)
 }
 
-// CuOccupancyAvailableDynamicSMemPerBlock calls cuOccupancyAvailableDynamicSMemPerBlock.
+// CuOccupancyAvailableDynamicSMemPerBlock computes how much dynamic shared memory each block may
+// use if a given number of blocks shall still fit on a multiprocessor.
 //
 //	CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
+//
+// The kernel's own limit counts too: measured, 48 KiB as long as [CuFuncSetAttribute] has not
+// raised it, although the multiprocessor had far more for two blocks.
+//
+// Parameters:
+//   - dynamicSmemSize: receives bytes for each block
+//   - func_: the function
+//   - numBlocks: blocks that shall fit on a multiprocessor
+//   - blockSize: threads in a block
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
@@ -147,9 +221,22 @@ func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfu
 	return status(args.ret)
 }
 
-// CuOccupancyMaxPotentialClusterSize calls cuOccupancyMaxPotentialClusterSize.
+// CuOccupancyMaxPotentialClusterSize computes the largest cluster with which a kernel can be
+// launched, in blocks.
 //
 //	CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+//
+// Up to 8 is what every device with clusters can do; more (16 on an H100) only if the kernel has
+// been allowed a size that is not portable. A size that was fixed in the code is the answer as it
+// stands.
+//
+// Parameters:
+//   - clusterSize: receives the number of blocks in a cluster
+//   - func_: the function
+//   - config: the launch as planned; its cluster dimensions are not looked at
+//
+// From Go: attributes in the struct are a pointer inside it: keep that memory in C or pinned for
+// the call.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
@@ -174,13 +261,27 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 	return status(args.ret)
 }
 
-// CuOccupancyMaxActiveClusters calls cuOccupancyMaxActiveClusters.
+// CuOccupancyMaxActiveClusters computes how many clusters of a launch could be resident on the
+// device at the same time.
 //
 //	CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_CLUSTER_SIZE],
-// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+// Clusters need their blocks within one group of multiprocessors, so the number can be lower than
+// blocks alone suggest; 0 says that the launch cannot work. It is an upper bound that other work on
+// the device may spoil.
+//
+// Parameters:
+//   - numClusters: receives the number
+//   - func_: the function
+//   - config: the launch, with the cluster dimensions unless the code fixes them
+//
+// From Go: the struct's pointer to its attributes must be C memory or pinned for the call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CLUSTER_SIZE]: the cluster is larger than the device or the kernel allows
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuFuncGetAttribute]; in the runtime API [cudaFuncGetAttributes].
 //

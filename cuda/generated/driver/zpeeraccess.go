@@ -4,12 +4,25 @@ package driver
 
 import "unsafe"
 
-// CuDeviceCanAccessPeer calls cuDeviceCanAccessPeer.
+// CuDeviceCanAccessPeer tells whether kernels on one device can read and write the memory of
+// another directly.
 //
 //	CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// The answer has a direction, and it is about ability: access has still to be enabled, by
+// [CuCtxEnablePeerAccess]. Between two GPUs of a machine it depends on NVLink or on the PCIe
+// bridges and the IOMMU between them. Copies between devices work in any case; without access they
+// go through host memory.
+//
+// Parameters:
+//   - canAccessPeer: receives 1 or 0; measured, 0 for a device and itself
+//   - dev: the device that would access
+//   - peerDev: the device whose memory it is
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_DEVICE]: no such device
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuCtxEnablePeerAccess], [CuCtxDisablePeerAccess]; in the runtime API
 // [cudaDeviceCanAccessPeer].
@@ -31,14 +44,32 @@ func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice)
 	return status(args.ret)
 }
 
-// CuCtxEnablePeerAccess calls cuCtxEnablePeerAccess.
+// CuCtxEnablePeerAccess lets kernels and copies of the current context use memory that was and will
+// be allocated in a context on another device.
 //
 //	CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED], [CUDA_ERROR_TOO_MANY_PEERS],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED], [CUDA_ERROR_INVALID_VALUE],
-// or the error of earlier work.
+// It works in one direction; the other context needs a call of its own. All allocations of
+// [CuMemAlloc] and its kind in the peer context are mapped, which makes every later allocation on
+// both sides slower. Memory of [CuMemCreate] and of pools is opened one by one instead, by
+// [CuMemSetAccess] and [CuMemPoolSetAccess].
+//
+// Parameters:
+//   - peerContext: the context whose memory is to be used
+//   - Flags: must be 0
+//
+// From Go: the context that gains access is the OS thread's current one: set it under
+// runtime.LockOSThread.
+//
+// Errors:
+//   - [CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED]: nothing to do; treat it as success
+//   - [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED]: these devices cannot reach each other; measured also
+//     for the current context itself
+//   - [CUDA_ERROR_TOO_MANY_PEERS]: a device reaches a limited number of others at once, eight where
+//     there is no NVSwitch
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuDeviceCanAccessPeer], [CuCtxDisablePeerAccess]; in the runtime API
 // [cudaDeviceEnablePeerAccess].
@@ -59,12 +90,23 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuCtxDisablePeerAccess calls cuCtxDisablePeerAccess.
+// CuCtxDisablePeerAccess takes back what [CuCtxEnablePeerAccess] allowed the current context.
 //
 //	CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_PEER_ACCESS_NOT_ENABLED], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// Kernels that still use the peer's memory fault, so finish them first: an illegal address breaks
+// the process.
+//
+// Parameters:
+//   - peerContext: the context whose memory is to be closed again
+//
+// From Go: for the OS thread's current context.
+//
+// Errors:
+//   - [CUDA_ERROR_PEER_ACCESS_NOT_ENABLED]: it was not open
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuDeviceCanAccessPeer], [CuCtxEnablePeerAccess]; in the runtime API
 // [cudaDeviceDisablePeerAccess].
@@ -84,12 +126,23 @@ func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 	return status(args.ret)
 }
 
-// CuDeviceGetP2PAttribute calls cuDeviceGetP2PAttribute.
+// CuDeviceGetP2PAttribute reads one property of the link from a device to another: access, atomics,
+// arrays, relative speed.
 //
 //	CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - value: receives 1 or 0, or a rank of performance, in which 0 is the fastest kind of link of
+//     this machine
+//   - attrib: which property
+//   - srcDevice: the device that accesses
+//   - dstDevice: the device whose memory it is
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_DEVICE]: no such device, or twice the same (measured)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuCtxEnablePeerAccess], [CuCtxDisablePeerAccess], [CuDeviceCanAccessPeer],
 // [CuDeviceGetP2PAtomicCapabilities]; in the runtime API [cudaDeviceGetP2PAttribute].
@@ -112,12 +165,25 @@ func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevi
 	return status(args.ret)
 }
 
-// CuDeviceGetP2PAtomicCapabilities calls cuDeviceGetP2PAtomicCapabilities.
+// CuDeviceGetP2PAtomicCapabilities tells which atomic operations on another device's memory are
+// done by the link itself, size by size.
 //
 //	CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice srcDevice, CUdevice dstDevice)
 //
-// Returns nil, [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
-// work.
+// It says in detail what the attribute for partly native atomics only hints at. Where both devices
+// change the same word, rely on no other operation.
+//
+// Parameters:
+//   - capabilities: receives count sets of [CUatomicOperationCapability] bits
+//   - operations: count operations to ask about
+//   - count: the length of both arrays, at least 1
+//   - srcDevice: the device that runs the operation
+//   - dstDevice: another device, whose memory it changes
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_DEVICE]: also when both are the same device
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuDeviceGetP2PAttribute]; in the runtime API [cudaDeviceGetP2PAttribute],
 // [cudaDeviceGetP2PAtomicCapabilities].

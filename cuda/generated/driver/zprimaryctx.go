@@ -4,13 +4,29 @@ package driver
 
 import "unsafe"
 
-// CuDevicePrimaryCtxRetain calls cuDevicePrimaryCtxRetain.
+// CuDevicePrimaryCtxRetain gives the primary context of a device and counts one more user of it.
 //
 //	CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+// It is the context that the runtime API and every library built on it use, so handles and pointers
+// made in it can be handed to them. The first user creates it, which takes a tenth of a second and
+// more and holds some hundred MiB of device memory. Every later call gives the same handle. It is
+// not made current. Each successful call is to be paired with a [CuDevicePrimaryCtxRelease].
+//
+// Parameters:
+//   - pctx: receives the context
+//   - dev: the device
+//
+// From Go: any goroutine, any thread. Then make it current where it is needed: [CuCtxSetCurrent]
+// under runtime.LockOSThread.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the device has no room for another context
+//   - [CUDA_ERROR_DEVICE_UNAVAILABLE]: another process uses the device exclusively
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
+// earlier work.
 //
 // See also [CuDevicePrimaryCtxRelease], [CuDevicePrimaryCtxSetFlags], [CuCtxCreate],
 // [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit],
@@ -31,12 +47,27 @@ func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxRelease calls cuDevicePrimaryCtxRelease_v2.
+// CuDevicePrimaryCtxRelease gives up one use of a device's primary context; the last one destroys
+// it.
 //
 //	CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// Destruction takes everything with it that was made in the context, and it does so although the
+// context may be current on some threads. Measured: calls there return
+// [CUDA_ERROR_CONTEXT_IS_DESTROYED], and when somebody retains the context again the same handle
+// stands for a new, empty context with another [CuCtxGetId].
+//
+// Parameters:
+//   - dev: the device
+//
+// From Go: nothing is popped from any thread's stack of contexts, so a thread that goes back to
+// Go's pool with this context current passes it on: put back what was current first.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: released more often than retained
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuDevicePrimaryCtxRetain], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
@@ -48,7 +79,8 @@ func CuDevicePrimaryCtxRelease(dev CUdevice) error {
 	return CuDevicePrimaryCtxRelease_v2(dev)
 }
 
-// CuDevicePrimaryCtxRelease_v2 calls cuDevicePrimaryCtxRelease_v2.
+// CuDevicePrimaryCtxRelease_v2 gives up one use of a device's primary context; the last one
+// destroys it.
 //
 //	CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 //
@@ -67,9 +99,19 @@ func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxSetFlags calls cuDevicePrimaryCtxSetFlags_v2.
+// CuDevicePrimaryCtxSetFlags sets how threads wait in a device's primary context, now and after it
+// has been created anew.
 //
 //	CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+//
+// On an active context it takes effect at once (measured); before CUDA 11 that was refused with
+// [CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE], as older texts say. The flags last until the process ends
+// and hold for the runtime API and libraries too.
+//
+// Parameters:
+//   - dev: the device
+//   - flags: one of [CU_CTX_SCHED_AUTO], [CU_CTX_SCHED_SPIN], [CU_CTX_SCHED_YIELD] and
+//     [CU_CTX_SCHED_BLOCKING_SYNC], perhaps with [CU_CTX_SYNC_MEMOPS] or a core dump flag
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -85,7 +127,8 @@ func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags uint32) error {
 	return CuDevicePrimaryCtxSetFlags_v2(dev, flags)
 }
 
-// CuDevicePrimaryCtxSetFlags_v2 calls cuDevicePrimaryCtxSetFlags_v2.
+// CuDevicePrimaryCtxSetFlags_v2 sets how threads wait in a device's primary context, now and after
+// it has been created anew.
 //
 //	CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 //
@@ -105,9 +148,19 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxGetState calls cuDevicePrimaryCtxGetState.
+// CuDevicePrimaryCtxGetState tells whether a device's primary context exists, and the flags that
+// were set for it.
 //
 //	CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+//
+// It neither creates nor retains the context, so it is the way to look without touching. The flags
+// are those of [CuDevicePrimaryCtxSetFlags]; what [CuCtxSetFlags] did to the living context does
+// not show here (measured).
+//
+// Parameters:
+//   - dev: the device
+//   - flags: receives bits of [CUctx_flags]
+//   - active: receives 1 if the context exists, else 0; another goroutine may change that at once
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -132,12 +185,27 @@ func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) erro
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxReset calls cuDevicePrimaryCtxReset_v2.
+// CuDevicePrimaryCtxReset destroys a device's primary context with all that is in it, however many
+// users have retained it.
 //
 //	CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE], or the error of earlier work.
+// The users' counts stay: each still has to release it, and the next [CuDevicePrimaryCtxRetain] or
+// call of the runtime API creates it anew. Until then calls on threads where it is current return
+// [CUDA_ERROR_CONTEXT_IS_DESTROYED].
+//
+// Parameters:
+//   - dev: the device
+//
+// From Go: every package of the process that uses the device loses its streams, memory and kernels
+// without being asked. Meant for the end of a test, hardly for more.
+//
+// Errors:
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: like other fatal codes: the process is broken, and measured, no
+//     reset, release and retain mends it; start a new one
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE],
+// [CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE], or the error of earlier work.
 //
 // See also [CuDevicePrimaryCtxRetain], [CuDevicePrimaryCtxRelease], [CuCtxGetApiVersion],
 // [CuCtxGetCacheConfig], [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent],
@@ -152,7 +220,8 @@ func CuDevicePrimaryCtxReset(dev CUdevice) error {
 	return CuDevicePrimaryCtxReset_v2(dev)
 }
 
-// CuDevicePrimaryCtxReset_v2 calls cuDevicePrimaryCtxReset_v2.
+// CuDevicePrimaryCtxReset_v2 destroys a device's primary context with all that is in it, however
+// many users have retained it.
 //
 //	CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 //
@@ -171,7 +240,8 @@ func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxRelease_v1 calls cuDevicePrimaryCtxRelease.
+// CuDevicePrimaryCtxRelease_v1 gives up one use of a device's primary context; the last one
+// destroys it.
 //
 //	CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 //
@@ -190,7 +260,8 @@ func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxReset_v1 calls cuDevicePrimaryCtxReset.
+// CuDevicePrimaryCtxReset_v1 destroys a device's primary context with all that is in it, however
+// many users have retained it.
 //
 //	CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 //
@@ -209,7 +280,8 @@ func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDevicePrimaryCtxSetFlags_v1 calls cuDevicePrimaryCtxSetFlags.
+// CuDevicePrimaryCtxSetFlags_v1 sets how threads wait in a device's primary context, now and after
+// it has been created anew.
 //
 //	CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 //

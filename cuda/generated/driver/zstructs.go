@@ -13,7 +13,7 @@ import (
 // It stays the same across processes, reboots and renumbering, which ordinals do not.
 type CUuuid struct {
 	_ structs.HostLayout
-	// the identity; char is signed in C, so convert each to byte before printing
+	// The identity; char is signed in C, so convert each to byte before printing.
 	Bytes [16]byte
 }
 
@@ -50,37 +50,51 @@ type CUstreamBatchMemOpParams struct {
 	data [6]uint64
 }
 
-// which member is meant; the same memory as the operation inside each member
+// Operation is the member operation of the union, where it lies in u.
+//
+// Which member is meant; the same memory as the operation inside each member.
 func (u *CUstreamBatchMemOpParams) Operation() *CUstreamBatchMemOpType {
 	return (*CUstreamBatchMemOpType)(unsafe.Pointer(u))
 }
 
-// for the two waits
+// WaitValue is the member waitValue of the union, where it lies in u.
+//
+// For the two waits.
 func (u *CUstreamBatchMemOpParams) WaitValue() *CUstreamBatchMemOpParams_waitValue {
 	return (*CUstreamBatchMemOpParams_waitValue)(unsafe.Pointer(u))
 }
 
-// for the two stores
+// WriteValue is the member writeValue of the union, where it lies in u.
+//
+// For the two stores.
 func (u *CUstreamBatchMemOpParams) WriteValue() *CUstreamBatchMemOpParams_writeValue {
 	return (*CUstreamBatchMemOpParams_writeValue)(unsafe.Pointer(u))
 }
 
-// for the flush of other devices' writes
+// FlushRemoteWrites is the member flushRemoteWrites of the union, where it lies in u.
+//
+// For the flush of other devices' writes.
 func (u *CUstreamBatchMemOpParams) FlushRemoteWrites() *CUstreamBatchMemOpParams_flushRemoteWrites {
 	return (*CUstreamBatchMemOpParams_flushRemoteWrites)(unsafe.Pointer(u))
 }
 
-// for the fence; the first version of the functions does not know it
+// MemoryBarrier is the member memoryBarrier of the union, where it lies in u.
+//
+// For the fence; the first version of the functions does not know it.
 func (u *CUstreamBatchMemOpParams) MemoryBarrier() *CUstreamBatchMemOpParams_memoryBarrier {
 	return (*CUstreamBatchMemOpParams_memoryBarrier)(unsafe.Pointer(u))
 }
 
-// for the atomic reduction
+// AtomicReduction is the member atomicReduction of the union, where it lies in u.
+//
+// For the atomic reduction.
 func (u *CUstreamBatchMemOpParams) AtomicReduction() *CUstreamBatchMemOpParams_atomicReduction {
 	return (*CUstreamBatchMemOpParams_atomicReduction)(unsafe.Pointer(u))
 }
 
-// makes the union 48 bytes long
+// Pad is the member pad of the union, where it lies in u.
+//
+// Makes the union 48 bytes long.
 func (u *CUstreamBatchMemOpParams) Pad() *[6]uint64 {
 	return (*[6]uint64)(unsafe.Pointer(u))
 }
@@ -88,26 +102,31 @@ func (u *CUstreamBatchMemOpParams) Pad() *[6]uint64 {
 // CUstreamBatchMemOpParams_waitValue is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_waitValue struct {
 	_ structs.HostLayout
-	// [CU_STREAM_MEM_OP_WAIT_VALUE_32] or [CU_STREAM_MEM_OP_WAIT_VALUE_64]
+	// [CU_STREAM_MEM_OP_WAIT_VALUE_32] or [CU_STREAM_MEM_OP_WAIT_VALUE_64].
 	Operation CUstreamBatchMemOpType
 	_         [4]byte
-	// the word to watch, as a device address, at a multiple of its size. Managed memory is refused;
-	// pinned host memory is given by its device address
+	// The word to watch, as a device address, at a multiple of its size, else
+	// [CUDA_ERROR_INVALID_VALUE]. Managed memory is refused in the same way; pinned host memory is
+	// given by its device address.
 	Address CUdeviceptr
 	anon2   CUstreamBatchMemOpParams_waitValue_anon2
-	// the comparison, of [CUstreamWaitValue_flags]
+	// The comparison, of [CUstreamWaitValue_flags].
 	Flags uint32
 	_     [4]byte
-	// the driver's own; leave it
+	// The driver's own; leave it.
 	Alias CUdeviceptr
 }
 
-// what to compare with, for the wait on 4 bytes
+// Value is the member value of the union, where it lies in u.
+//
+// What to compare with, for the wait on 4 bytes.
 func (u *CUstreamBatchMemOpParams_waitValue) Value() *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// what to compare with, for the wait on 8 bytes
+// Value64 is the member value64 of the union, where it lies in u.
+//
+// What to compare with, for the wait on 8 bytes.
 func (u *CUstreamBatchMemOpParams_waitValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -120,12 +139,16 @@ type CUstreamBatchMemOpParams_waitValue_anon2 struct {
 	data [1]uint64
 }
 
-// what to compare with, for the wait on 4 bytes
+// Value is the member value of the union, where it lies in u.
+//
+// What to compare with, for the wait on 4 bytes.
 func (u *CUstreamBatchMemOpParams_waitValue_anon2) Value() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
-// what to compare with, for the wait on 8 bytes
+// Value64 is the member value64 of the union, where it lies in u.
+//
+// What to compare with, for the wait on 8 bytes.
 func (u *CUstreamBatchMemOpParams_waitValue_anon2) Value64() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -133,25 +156,29 @@ func (u *CUstreamBatchMemOpParams_waitValue_anon2) Value64() *uint64 {
 // CUstreamBatchMemOpParams_writeValue is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_writeValue struct {
 	_ structs.HostLayout
-	// [CU_STREAM_MEM_OP_WRITE_VALUE_32] or [CU_STREAM_MEM_OP_WRITE_VALUE_64]
+	// [CU_STREAM_MEM_OP_WRITE_VALUE_32] or [CU_STREAM_MEM_OP_WRITE_VALUE_64].
 	Operation CUstreamBatchMemOpType
 	_         [4]byte
-	// where the word goes, a device address at a multiple of its size
+	// Where the word goes, a device address at a multiple of its size.
 	Address CUdeviceptr
 	anon2   CUstreamBatchMemOpParams_writeValue_anon2
-	// fenced or not, of [CUstreamWriteValue_flags]
+	// Fenced or not, of [CUstreamWriteValue_flags].
 	Flags uint32
 	_     [4]byte
-	// used inside the driver; any content will do
+	// Used inside the driver; any content will do.
 	Alias CUdeviceptr
 }
 
-// the word, for the store of 4 bytes
+// Value is the member value of the union, where it lies in u.
+//
+// The word, for the store of 4 bytes.
 func (u *CUstreamBatchMemOpParams_writeValue) Value() *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// the word, for the store of 8 bytes
+// Value64 is the member value64 of the union, where it lies in u.
+//
+// The word, for the store of 8 bytes.
 func (u *CUstreamBatchMemOpParams_writeValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -164,12 +191,16 @@ type CUstreamBatchMemOpParams_writeValue_anon2 struct {
 	data [1]uint64
 }
 
-// the word, for the store of 4 bytes
+// Value is the member value of the union, where it lies in u.
+//
+// The word, for the store of 4 bytes.
 func (u *CUstreamBatchMemOpParams_writeValue_anon2) Value() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
-// the word, for the store of 8 bytes
+// Value64 is the member value64 of the union, where it lies in u.
+//
+// The word, for the store of 8 bytes.
 func (u *CUstreamBatchMemOpParams_writeValue_anon2) Value64() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -177,37 +208,37 @@ func (u *CUstreamBatchMemOpParams_writeValue_anon2) Value64() *uint64 {
 // CUstreamBatchMemOpParams_flushRemoteWrites is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_flushRemoteWrites struct {
 	_ structs.HostLayout
-	// [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES]
+	// [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES].
 	Operation CUstreamBatchMemOpType
-	// 0
+	// 0.
 	Flags uint32
 }
 
 // CUstreamBatchMemOpParams_memoryBarrier is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_memoryBarrier struct {
 	_ structs.HostLayout
-	// [CU_STREAM_MEM_OP_BARRIER]
+	// [CU_STREAM_MEM_OP_BARRIER].
 	Operation CUstreamBatchMemOpType
-	// the scope, of [CUstreamMemoryBarrier_flags]
+	// The scope, of [CUstreamMemoryBarrier_flags].
 	Flags uint32
 }
 
 // CUstreamBatchMemOpParams_atomicReduction is a struct inside [CUstreamBatchMemOpParams].
 type CUstreamBatchMemOpParams_atomicReduction struct {
 	_ structs.HostLayout
-	// [CU_STREAM_MEM_OP_ATOMIC_REDUCTION]
+	// [CU_STREAM_MEM_OP_ATOMIC_REDUCTION].
 	Operation CUstreamBatchMemOpType
-	// 0
+	// 0.
 	Flags uint32
-	// how operand and memory are combined
+	// How operand and memory are combined.
 	ReductionOp CUstreamAtomicReductionOpType
-	// how wide the word is
+	// How wide the word is.
 	DataType CUstreamAtomicReductionDataType
-	// the word in memory, at a multiple of its size
+	// The word in memory, at a multiple of its size.
 	Address CUdeviceptr
-	// the operand
+	// The operand.
 	Value uint64
-	// belongs to the driver, needs no value
+	// Belongs to the driver, needs no value.
 	Alias CUdeviceptr
 }
 
@@ -237,10 +268,10 @@ type CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 struct {
 // returns.
 type CUasyncNotificationInfo struct {
 	_ structs.HostLayout
-	// which notification it is, and so which member of info counts
+	// Which notification it is, and so which member of info counts.
 	Type CUasyncNotificationType
 	_    [4]byte
-	// the details
+	// The details.
 	Info CUasyncNotificationInfo_info
 }
 
@@ -252,7 +283,9 @@ type CUasyncNotificationInfo_info struct {
 	data [1]uint64
 }
 
-// for [CU_ASYNC_NOTIFICATION_TYPE_OVER_BUDGET]
+// OverBudget is the member overBudget of the union, where it lies in u.
+//
+// For [CU_ASYNC_NOTIFICATION_TYPE_OVER_BUDGET].
 func (u *CUasyncNotificationInfo_info) OverBudget() *CUasyncNotificationInfo_info_overBudget {
 	return (*CUasyncNotificationInfo_info_overBudget)(unsafe.Pointer(u))
 }
@@ -260,7 +293,7 @@ func (u *CUasyncNotificationInfo_info) OverBudget() *CUasyncNotificationInfo_inf
 // CUasyncNotificationInfo_info_overBudget is a struct inside [CUasyncNotificationInfo_info].
 type CUasyncNotificationInfo_info_overBudget struct {
 	_ structs.HostLayout
-	// how many bytes the allocations are beyond the budget
+	// How many bytes the allocations are beyond the budget.
 	BytesOverBudget uint64
 }
 
@@ -270,46 +303,48 @@ type CUasyncNotificationInfo_info_overBudget struct {
 // Use [CuDeviceGetAttribute]; the struct is never extended.
 type CUdevprop struct {
 	_ structs.HostLayout
-	// threads in a block over all its dimensions
+	// Threads in a block over all its dimensions.
 	MaxThreadsPerBlock int32
-	// extents of a block in x, y and z
+	// Extents of a block in x, y and z.
 	MaxThreadsDim [3]int32
-	// extents of a grid in x, y and z
+	// Extents of a grid in x, y and z.
 	MaxGridSize [3]int32
-	// bytes of shared memory of a block without permission for more
+	// Bytes of shared memory of a block without permission for more.
 	SharedMemPerBlock int32
-	// bytes of constant memory of a module
+	// Bytes of constant memory of a module.
 	TotalConstantMemory int32
-	// threads of a warp
+	// Threads of a warp.
 	SIMDWidth int32
-	// bytes between rows that copies accept
+	// Bytes between rows that copies accept.
 	MemPitch int32
-	// registers of 32 bits for a block
+	// Registers of 32 bits for a block.
 	RegsPerBlock int32
-	// highest clock of the multiprocessors in kHz
+	// Highest clock of the multiprocessors in kHz.
 	ClockRate int32
-	// bytes to which the address of a texture's linear memory must be aligned
+	// Bytes to which the address of a texture's linear memory must be aligned.
 	TextureAlign int32
 }
 
 // CUaccessPolicyWindow is a range of device addresses whose accesses get a preference of their own
 // in the L2 cache.
 //
-// It does nothing until part of the cache is set aside by [CU_LIMIT_PERSISTING_L2_CACHE_SIZE],
-// which is 0 at first. A stream or kernel has one window. Lines stay persistent after the window is
-// gone; [CuCtxResetPersistingL2Cache] frees them. It changes speed only, never results.
+// How much persists is bounded by [CU_LIMIT_PERSISTING_L2_CACHE_SIZE]; where that is 0 the window
+// does nothing. A stream or kernel has one window. Lines stay persistent after the window is gone;
+// [CuCtxResetPersistingL2Cache] frees them. It changes speed only, never results.
 type CUaccessPolicyWindow struct {
 	_ structs.HostLayout
-	// the first byte, a device address; the driver may round it
+	// The first byte, a device address; the driver may round it.
 	Base_ptr unsafe.Pointer
-	// length, at most [CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE]; 0 means no window
+	// Length; more than [CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE] is refused, 0 means no
+	// window.
 	Num_bytes uint64
-	// the share of the lines, from 0 to 1, that get hitProp; which ones is up to the hardware. Choose
-	// it such that the share fits into what is set aside, or lines push each other out
+	// The share of the lines, from 0 to 1, that get hitProp; another number is refused. Which ones is
+	// up to the hardware. Choose it such that the share fits into what is set aside, or lines push each
+	// other out.
 	HitRatio float32
-	// for that share of the accesses
+	// For that share of the accesses.
 	HitProp CUaccessProperty
-	// for the others; normal or streaming, not persisting
+	// For the others; normal or streaming. Persisting is refused with [CUDA_ERROR_INVALID_VALUE].
 	MissProp CUaccessProperty
 	_        [4]byte
 }
@@ -406,12 +441,12 @@ type CUDA_HOST_NODE_PARAMS_v2 struct {
 	anon3    CUDA_HOST_NODE_PARAMS_v2_anon3
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_HOST_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_HOST_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -424,12 +459,12 @@ type CUDA_HOST_NODE_PARAMS_v2_anon3 struct {
 	data [1]uint64
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_HOST_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_HOST_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
@@ -470,9 +505,9 @@ type CUDA_GRAPH_INSTANTIATE_PARAMS struct {
 // capability 9.0 and 1 where there are no domains. Unset, the map is 0 and 1.
 type CUlaunchMemSyncDomainMap struct {
 	_ structs.HostLayout
-	// hardware domain of the default one
+	// Hardware domain of the default one.
 	Default_ uint8
-	// hardware domain of the remote one
+	// Hardware domain of the remote one.
 	Remote uint8
 }
 
@@ -488,93 +523,129 @@ type CUlaunchAttributeValue struct {
 	data [8]uint64
 }
 
-// the 64 bytes that every version of the union has
+// Pad is the member pad of the union, where it lies in u.
+//
+// The 64 bytes that every version of the union has.
 func (u *CUlaunchAttributeValue) Pad() *[64]byte {
 	return (*[64]byte)(unsafe.Pointer(u))
 }
 
-// the window; all zero, or a length of 0, takes it away
+// AccessPolicyWindow is the member accessPolicyWindow of the union, where it lies in u.
+//
+// The window; all zero, or a length of 0, takes it away.
 func (u *CUlaunchAttributeValue) AccessPolicyWindow() *CUaccessPolicyWindow {
 	return (*CUaccessPolicyWindow)(unsafe.Pointer(u))
 }
 
-// 1 for a cooperative launch
+// Cooperative is the member cooperative of the union, where it lies in u.
+//
+// 1 for a cooperative launch.
 func (u *CUlaunchAttributeValue) Cooperative() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// the way of waiting
+// SyncPolicy is the member syncPolicy of the union, where it lies in u.
+//
+// The way of waiting.
 func (u *CUlaunchAttributeValue) SyncPolicy() *CUsynchronizationPolicy {
 	return (*CUsynchronizationPolicy)(unsafe.Pointer(u))
 }
 
-// the size of a cluster in blocks; the product is at most 8 to be portable, 16 with permission on
-// some devices
+// ClusterDim is the member clusterDim of the union, where it lies in u.
+//
+// The size of a cluster in blocks; the product is at most 8 to be portable, 16 with permission on
+// some devices.
 func (u *CUlaunchAttributeValue) ClusterDim() *CUlaunchAttributeValue_clusterDim {
 	return (*CUlaunchAttributeValue_clusterDim)(unsafe.Pointer(u))
 }
 
-// the wish, [CUclusterSchedulingPolicy]
+// ClusterSchedulingPolicyPreference is the member clusterSchedulingPolicyPreference of the union, where it lies in u.
+//
+// The wish, [CUclusterSchedulingPolicy].
 func (u *CUlaunchAttributeValue) ClusterSchedulingPolicyPreference() *CUclusterSchedulingPolicy {
 	return (*CUclusterSchedulingPolicy)(unsafe.Pointer(u))
 }
 
-// 1 lets the kernel overlap with the end of the one before it
+// ProgrammaticStreamSerializationAllowed is the member programmaticStreamSerializationAllowed of the union, where it lies in u.
+//
+// 1 lets the kernel overlap with the end of the one before it.
 func (u *CUlaunchAttributeValue) ProgrammaticStreamSerializationAllowed() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// the event that blocks trigger while they run
+// ProgrammaticEvent is the member programmaticEvent of the union, where it lies in u.
+//
+// The event that blocks trigger while they run.
 func (u *CUlaunchAttributeValue) ProgrammaticEvent() *CUlaunchAttributeValue_programmaticEvent {
 	return (*CUlaunchAttributeValue_programmaticEvent)(unsafe.Pointer(u))
 }
 
-// the event that fires when the blocks have begun
+// LaunchCompletionEvent is the member launchCompletionEvent of the union, where it lies in u.
+//
+// The event that fires when the blocks have begun.
 func (u *CUlaunchAttributeValue) LaunchCompletionEvent() *CUlaunchAttributeValue_launchCompletionEvent {
 	return (*CUlaunchAttributeValue_launchCompletionEvent)(unsafe.Pointer(u))
 }
 
-// the number, within the range of [CuCtxGetStreamPriorityRange]; lower means sooner
+// Priority is the member priority of the union, where it lies in u.
+//
+// The number, within the range of [CuCtxGetStreamPriorityRange]; lower means sooner.
 func (u *CUlaunchAttributeValue) Priority() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// the two hardware domains
+// MemSyncDomainMap is the member memSyncDomainMap of the union, where it lies in u.
+//
+// The two hardware domains.
 func (u *CUlaunchAttributeValue) MemSyncDomainMap() *CUlaunchMemSyncDomainMap {
 	return (*CUlaunchMemSyncDomainMap)(unsafe.Pointer(u))
 }
 
-// which of the two logical domains
+// MemSyncDomain is the member memSyncDomain of the union, where it lies in u.
+//
+// Which of the two logical domains.
 func (u *CUlaunchAttributeValue) MemSyncDomain() *CUlaunchMemSyncDomain {
 	return (*CUlaunchMemSyncDomain)(unsafe.Pointer(u))
 }
 
-// the larger cluster, a multiple of clusterDim in x and y
+// PreferredClusterDim is the member preferredClusterDim of the union, where it lies in u.
+//
+// The larger cluster, a multiple of clusterDim in x and y.
 func (u *CUlaunchAttributeValue) PreferredClusterDim() *CUlaunchAttributeValue_preferredClusterDim {
 	return (*CUlaunchAttributeValue_preferredClusterDim)(unsafe.Pointer(u))
 }
 
-// both a wish and an answer
+// DeviceUpdatableKernelNode is the member deviceUpdatableKernelNode of the union, where it lies in u.
+//
+// Both a wish and an answer.
 func (u *CUlaunchAttributeValue) DeviceUpdatableKernelNode() *CUlaunchAttributeValue_deviceUpdatableKernelNode {
 	return (*CUlaunchAttributeValue_deviceUpdatableKernelNode)(unsafe.Pointer(u))
 }
 
-// percent of the common memory, 0 to 100
+// SharedMemCarveout is the member sharedMemCarveout of the union, where it lies in u.
+//
+// Percent of the common memory, 0 to 100.
 func (u *CUlaunchAttributeValue) SharedMemCarveout() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
-// 0 or 1
+// NvlinkUtilCentricScheduling is the member nvlinkUtilCentricScheduling of the union, where it lies in u.
+//
+// 0 or 1.
 func (u *CUlaunchAttributeValue) NvlinkUtilCentricScheduling() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
-// permission for large clusters, per launch
+// PortableClusterSizeMode is the member portableClusterSizeMode of the union, where it lies in u.
+//
+// Permission for large clusters, per launch.
 func (u *CUlaunchAttributeValue) PortableClusterSizeMode() *CUlaunchAttributePortableClusterMode {
 	return (*CUlaunchAttributePortableClusterMode)(unsafe.Pointer(u))
 }
 
-// permission for large shared memory, per launch
+// SharedMemoryMode is the member sharedMemoryMode of the union, where it lies in u.
+//
+// Permission for large shared memory, per launch.
 func (u *CUlaunchAttributeValue) SharedMemoryMode() *CUsharedMemoryMode {
 	return (*CUsharedMemoryMode)(unsafe.Pointer(u))
 }
@@ -582,31 +653,31 @@ func (u *CUlaunchAttributeValue) SharedMemoryMode() *CUsharedMemoryMode {
 // CUlaunchAttributeValue_clusterDim is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_clusterDim struct {
 	_ structs.HostLayout
-	// blocks in x, a divisor of the grid's extent in x
+	// Blocks in x, a divisor of the grid's extent in x.
 	X uint32
-	// blocks in y, a divisor of the grid's extent in y
+	// Blocks in y, a divisor of the grid's extent in y.
 	Y uint32
-	// blocks in z, a divisor of the grid's extent in z
+	// Blocks in z, a divisor of the grid's extent in z.
 	Z uint32
 }
 
 // CUlaunchAttributeValue_programmaticEvent is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_programmaticEvent struct {
 	_ structs.HostLayout
-	// an event of this process, without timing
+	// An event of this process, without timing.
 	Event CUevent
-	// as for [CuEventRecordWithFlags], the external flag excepted
+	// As for [CuEventRecordWithFlags], the external flag excepted.
 	Flags int32
-	// 1 has each block trigger it as it begins, without code in the kernel
+	// 1 has each block trigger it as it begins, without code in the kernel.
 	TriggerAtBlockStart int32
 }
 
 // CUlaunchAttributeValue_launchCompletionEvent is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_launchCompletionEvent struct {
 	_ structs.HostLayout
-	// an event of this process, without timing
+	// An event of this process, without timing.
 	Event CUevent
-	// record flags; the external one is not accepted
+	// Record flags; the external one is not accepted.
 	Flags int32
 	_     [4]byte
 }
@@ -614,32 +685,32 @@ type CUlaunchAttributeValue_launchCompletionEvent struct {
 // CUlaunchAttributeValue_preferredClusterDim is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_preferredClusterDim struct {
 	_ structs.HostLayout
-	// blocks in x, which must divide the grid too
+	// Blocks in x, which must divide the grid too.
 	X uint32
-	// blocks in y, which must divide the grid too
+	// Blocks in y, which must divide the grid too.
 	Y uint32
-	// the same as clusterDim's
+	// The same as clusterDim's.
 	Z uint32
 }
 
 // CUlaunchAttributeValue_deviceUpdatableKernelNode is a struct inside [CUlaunchAttributeValue].
 type CUlaunchAttributeValue_deviceUpdatableKernelNode struct {
 	_ structs.HostLayout
-	// 1 to ask for it; 0 is refused once it was granted
+	// 1 to ask for it; 0 is refused once it was granted.
 	DeviceUpdatable int32
 	_               [4]byte
-	// receives the handle that device code updates the node by
+	// Receives the handle that device code updates the node by.
 	DevNode CUgraphDeviceNode
 }
 
 // CUlaunchAttribute is one entry of a launch's list of attributes: a name and its value.
 type CUlaunchAttribute struct {
 	_ structs.HostLayout
-	// which property, and so which member of the value is read
+	// Which property, and so which member of the value is read.
 	Id CUlaunchAttributeID
-	// fills up to the value, which begins at byte 8
+	// Fills up to the value, which begins at byte 8.
 	Pad [4]byte
-	// the property's value. After the call it may hold an answer, as for a device-updatable node
+	// The property's value. After the call it may hold an answer, as for a device-updatable node.
 	Value CUlaunchAttributeValue
 }
 
@@ -653,27 +724,27 @@ type CUlaunchAttribute struct {
 // [runtime.Pinner] on the array since the struct holds a pointer to it.
 type CUlaunchConfig struct {
 	_ structs.HostLayout
-	// blocks in x, up to 2147483647; a multiple of the cluster's extent where there are clusters
+	// Blocks in x, up to 2147483647; a multiple of the cluster's extent where there are clusters.
 	GridDimX uint32
-	// blocks in y, up to 65535
+	// Blocks in y, up to 65535.
 	GridDimY uint32
-	// blocks in z, up to 65535
+	// Blocks in z, up to 65535.
 	GridDimZ uint32
-	// threads of a block in x, up to 1024; the product of the three is limited to 1024 as well
+	// Threads of a block in x, up to 1024; the product of the three is limited to 1024 as well.
 	BlockDimX uint32
-	// threads of a block in y, up to 1024
+	// Threads of a block in y, up to 1024.
 	BlockDimY uint32
-	// threads of a block in z, up to 64
+	// Threads of a block in z, up to 64.
 	BlockDimZ uint32
-	// dynamic shared memory of each block, in bytes, beside what the kernel declares. Above 48 KiB the
-	// kernel needs [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] raised first
+	// Dynamic shared memory of each block, in bytes, beside what the kernel declares. Above 48 KiB the
+	// kernel needs [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] raised first.
 	SharedMemBytes uint32
 	_              [4]byte
-	// where to enqueue; 0 is the default stream
+	// Where to enqueue; 0 is the default stream.
 	HStream CUstream
-	// the attributes, nil if there are none
+	// The attributes, nil if there are none.
 	Attrs *CUlaunchAttribute
-	// how many there are
+	// How many there are.
 	NumAttrs uint32
 	_        [4]byte
 }
@@ -681,7 +752,7 @@ type CUlaunchConfig struct {
 // CUexecAffinitySmCount is a number of multiprocessors to which a context is restricted.
 type CUexecAffinitySmCount struct {
 	_ structs.HostLayout
-	// at least so many are granted; the driver rounds up to what the hardware can divide
+	// At least so many are granted; the driver rounds up to what the hardware can divide.
 	Val uint32
 }
 
@@ -691,9 +762,9 @@ type CUexecAffinitySmCount struct {
 // [CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY]. Green contexts divide a device without that service.
 type CUexecAffinityParam struct {
 	_ structs.HostLayout
-	// the kind, and so the member of param that is read
+	// The kind, and so the member of param that is read.
 	Type CUexecAffinityType
-	// the restriction itself
+	// The restriction itself.
 	Param CUexecAffinityParam_param
 }
 
@@ -705,7 +776,9 @@ type CUexecAffinityParam_param struct {
 	data [1]uint32
 }
 
-// for [CU_EXEC_AFFINITY_TYPE_SM_COUNT]
+// SmCount is the member smCount of the union, where it lies in u.
+//
+// For [CU_EXEC_AFFINITY_TYPE_SM_COUNT].
 func (u *CUexecAffinityParam_param) SmCount() *CUexecAffinitySmCount {
 	return (*CUexecAffinitySmCount)(unsafe.Pointer(u))
 }
@@ -717,10 +790,10 @@ func (u *CUexecAffinityParam_param) SmCount() *CUexecAffinitySmCount {
 // first.
 type CUctxCigParam struct {
 	_ structs.HostLayout
-	// what the pointer is
+	// What the pointer is.
 	SharedDataType CUcigDataType
 	_              [4]byte
-	// the queue or the data block; it must stay for the life of the context
+	// The queue or the data block; it must stay for the life of the context.
 	SharedData unsafe.Pointer
 }
 
@@ -732,12 +805,12 @@ type CUctxCigParam struct {
 // From Go: read during the call. The pointers inside need a [runtime.Pinner], or C memory.
 type CUctxCreateParams struct {
 	_ structs.HostLayout
-	// the restrictions, or nil
+	// The restrictions, or nil.
 	ExecAffinityParams *CUexecAffinityParam
-	// how many; 0 with nil
+	// How many; 0 with nil.
 	NumExecAffinityParams int32
 	_                     [4]byte
-	// the graphics queue, or nil
+	// The graphics queue, or nil.
 	CigParams *CUctxCigParam
 }
 
@@ -745,11 +818,11 @@ type CUctxCreateParams struct {
 // graph.
 type CUstreamCigParam struct {
 	_ structs.HostLayout
-	// what the pointer points to
+	// What the pointer points to.
 	StreamSharedDataType CUstreamCigDataType
 	_                    [4]byte
-	// the command list or buffer of the graphics API. CUDA does not keep it alive: the program does,
-	// until the capture has ended
+	// The command list or buffer of the graphics API. CUDA does not keep it alive: the program does,
+	// until the capture has ended.
 	StreamSharedData unsafe.Pointer
 }
 
@@ -757,7 +830,7 @@ type CUstreamCigParam struct {
 // graphics command list.
 type CUstreamCigCaptureParams struct {
 	_ structs.HostLayout
-	// must not be nil
+	// Must not be nil.
 	StreamCigParams *CUstreamCigParam
 }
 
@@ -767,13 +840,13 @@ type CUstreamCigCaptureParams struct {
 // It is made for code that compilers generate. NVIDIA documents nothing about the tables' contents.
 type CUlibraryHostUniversalFunctionAndDataTable struct {
 	_ structs.HostLayout
-	// the functions
+	// The functions.
 	FunctionTable unsafe.Pointer
-	// bytes of that table
+	// Bytes of that table.
 	FunctionWindowSize uint64
-	// the data
+	// The data.
 	DataTable unsafe.Pointer
-	// bytes of that table
+	// Bytes of that table.
 	DataWindowSize uint64
 }
 
@@ -921,14 +994,22 @@ type CUDA_ARRAY_MEMORY_REQUIREMENTS struct {
 	Reserved  [4]uint32
 }
 
-// CUDA_RESOURCE_DESC is the struct CUDA_RESOURCE_DESC_v1.
+// CUDA_RESOURCE_DESC is which memory a texture or surface object reads: an array, a mipmapped array
+// or linear memory.
+//
+// Only an array can be a surface, and only arrays filter in 3D, as cube maps or with mipmap levels.
+//
+// From Go: read during the call. The memory must outlive the object.
 type CUDA_RESOURCE_DESC struct {
-	_       structs.HostLayout
+	_ structs.HostLayout
+	// The kind of memory, and so the member of res that is read.
 	ResType CUresourcetype
 	_       [4]byte
-	Res     CUDA_RESOURCE_DESC_res
-	Flags   uint32
-	_       [4]byte
+	// The memory.
+	Res CUDA_RESOURCE_DESC_res
+	// 0.
+	Flags uint32
+	_     [4]byte
 }
 
 // CUDA_RESOURCE_DESC_res is a union inside [CUDA_RESOURCE_DESC].
@@ -939,105 +1020,165 @@ type CUDA_RESOURCE_DESC_res struct {
 	data [16]uint64
 }
 
-// Array is the member array, inside u.
+// Array is the member array of the union, where it lies in u.
+//
+// For [CU_RESOURCE_TYPE_ARRAY].
 func (u *CUDA_RESOURCE_DESC_res) Array() *CUDA_RESOURCE_DESC_res_array {
 	return (*CUDA_RESOURCE_DESC_res_array)(unsafe.Pointer(u))
 }
 
-// Mipmap is the member mipmap, inside u.
+// Mipmap is the member mipmap of the union, where it lies in u.
+//
+// For [CU_RESOURCE_TYPE_MIPMAPPED_ARRAY].
 func (u *CUDA_RESOURCE_DESC_res) Mipmap() *CUDA_RESOURCE_DESC_res_mipmap {
 	return (*CUDA_RESOURCE_DESC_res_mipmap)(unsafe.Pointer(u))
 }
 
-// Linear is the member linear, inside u.
+// Linear is the member linear of the union, where it lies in u.
+//
+// For [CU_RESOURCE_TYPE_LINEAR].
 func (u *CUDA_RESOURCE_DESC_res) Linear() *CUDA_RESOURCE_DESC_res_linear {
 	return (*CUDA_RESOURCE_DESC_res_linear)(unsafe.Pointer(u))
 }
 
-// Pitch2D is the member pitch2D, inside u.
+// Pitch2D is the member pitch2D of the union, where it lies in u.
+//
+// For [CU_RESOURCE_TYPE_PITCH2D].
 func (u *CUDA_RESOURCE_DESC_res) Pitch2D() *CUDA_RESOURCE_DESC_res_pitch2D {
 	return (*CUDA_RESOURCE_DESC_res_pitch2D)(unsafe.Pointer(u))
 }
 
-// Reserved is the member reserved, inside u.
+// Reserved is the member reserved of the union, where it lies in u.
+//
+// Makes the union as long as it is.
 func (u *CUDA_RESOURCE_DESC_res) Reserved() *CUDA_RESOURCE_DESC_res_reserved {
 	return (*CUDA_RESOURCE_DESC_res_reserved)(unsafe.Pointer(u))
 }
 
 // CUDA_RESOURCE_DESC_res_array is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_array struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// The array.
 	HArray CUarray
 }
 
 // CUDA_RESOURCE_DESC_res_mipmap is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_mipmap struct {
-	_               structs.HostLayout
+	_ structs.HostLayout
+	// The array with its levels.
 	HMipmappedArray CUmipmappedArray
 }
 
 // CUDA_RESOURCE_DESC_res_linear is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_linear struct {
-	_           structs.HostLayout
-	DevPtr      CUdeviceptr
-	Format      CUarray_format
+	_ structs.HostLayout
+	// Its first byte, aligned to [CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] bytes.
+	DevPtr CUdeviceptr
+	// Type of one channel of an element.
+	Format CUarray_format
+	// Channels of an element: 1, 2 or 4.
 	NumChannels uint32
+	// Its length; the number of elements is limited as [CuDeviceGetTexture1DLinearMaxWidth] tells.
 	SizeInBytes uint64
 }
 
 // CUDA_RESOURCE_DESC_res_pitch2D is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_pitch2D struct {
-	_            structs.HostLayout
-	DevPtr       CUdeviceptr
-	Format       CUarray_format
-	NumChannels  uint32
-	Width        uint64
-	Height       uint64
+	_ structs.HostLayout
+	// First byte of the first row, aligned in the same way.
+	DevPtr CUdeviceptr
+	// What one channel of a pixel is.
+	Format CUarray_format
+	// Channels of a pixel: 1, 2 or 4.
+	NumChannels uint32
+	// Elements in a row.
+	Width uint64
+	// Rows.
+	Height uint64
+	// From row to row, a multiple of [CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT].
 	PitchInBytes uint64
 }
 
 // CUDA_RESOURCE_DESC_res_reserved is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_reserved struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// Unused.
 	Reserved [32]int32
 }
 
-// CUDA_TEXTURE_DESC is the struct CUDA_TEXTURE_DESC_v1.
+// CUDA_TEXTURE_DESC is how a texture object turns coordinates into a value: addressing, filtering,
+// conversion.
+//
+// All zero reads the nearest element at unnormalized coordinates, clamped to the edge, and turns
+// integers of 8 and 16 bits into fractions.
 type CUDA_TEXTURE_DESC struct {
-	_                   structs.HostLayout
-	AddressMode         [3]CUaddress_mode
-	FilterMode          CUfilter_mode
-	Flags               uint32
-	MaxAnisotropy       uint32
-	MipmapFilterMode    CUfilter_mode
-	MipmapLevelBias     float32
+	_ structs.HostLayout
+	// What happens outside in x, y and z.
+	AddressMode [3]CUaddress_mode
+	// Nearest element or interpolation.
+	FilterMode CUfilter_mode
+	// 0 or a combination of [CU_TRSF_READ_AS_INTEGER], [CU_TRSF_NORMALIZED_COORDINATES],
+	// [CU_TRSF_SRGB], [CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION] and [CU_TRSF_SEAMLESS_CUBEMAP].
+	Flags uint32
+	// Ratio of anisotropic filtering, 1 to 16; 0 counts as 1.
+	MaxAnisotropy uint32
+	// Nearest level or interpolation between two.
+	MipmapFilterMode CUfilter_mode
+	// Added to the level that was computed.
+	MipmapLevelBias float32
+	// The lowest level used.
 	MinMipmapLevelClamp float32
+	// The highest level used.
 	MaxMipmapLevelClamp float32
-	BorderColor         [4]float32
-	Reserved            [12]int32
+	// Red, green, blue and alpha outside, for the border mode.
+	BorderColor [4]float32
+	// Zero.
+	Reserved [12]int32
 }
 
-// CUDA_RESOURCE_VIEW_DESC is the struct CUDA_RESOURCE_VIEW_DESC_v1.
+// CUDA_RESOURCE_VIEW_DESC is another reading of an array's elements, or of a part of its levels and
+// layers, for a texture object.
+//
+// It works on arrays only. The new format must have the same bytes per element; a compressed format
+// reads 32-bit elements as its blocks, and then width and height are four times the array's.
 type CUDA_RESOURCE_VIEW_DESC struct {
-	_                structs.HostLayout
-	Format           CUresourceViewFormat
-	_                [4]byte
-	Width            uint64
-	Height           uint64
-	Depth            uint64
+	_ structs.HostLayout
+	// The new reading of an element.
+	Format CUresourceViewFormat
+	_      [4]byte
+	// In elements of the new format.
+	Width uint64
+	// In elements of the new format.
+	Height uint64
+	// In elements of the new format.
+	Depth uint64
+	// Level that becomes level 0.
 	FirstMipmapLevel uint32
-	LastMipmapLevel  uint32
-	FirstLayer       uint32
-	LastLayer        uint32
-	Reserved         [16]uint32
+	// Last level that is seen.
+	LastMipmapLevel uint32
+	// Layer that becomes layer 0.
+	FirstLayer uint32
+	// Last layer that is seen.
+	LastLayer uint32
+	// Zero.
+	Reserved [16]uint32
 }
 
-// CUtensorMap is the struct CUtensorMap.
+// CUtensorMap is the description of a tensor in global memory and of the boxes that kernels copy
+// out of it with the tensor memory accelerator, 128 opaque bytes.
+//
+// [CuTensorMapEncodeTiled] and its relatives fill it in; no memory is allocated, so nothing need be
+// freed. It is a value: pass it to the kernel by value as a __grid_constant__ argument, or copy it
+// to global memory. It holds the tensor's address, which [CuTensorMapReplaceAddress] can change.
+//
+// From Go: an ordinary Go value, but with an alignment Go does not give by itself. The driver does
+// not check it, measured; the hardware that reads the copy on the device wants 64 bytes.
 //
 // C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with
 // NewCUtensorMap.
 type CUtensorMap struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// What the hardware reads; not for programs.
 	Opaque [16]uint64
 }
 
@@ -1064,26 +1205,26 @@ type CUDA_POINTER_ATTRIBUTE_P2P_TOKENS struct {
 // to synchronize.
 type CUDA_LAUNCH_PARAMS struct {
 	_ structs.HostLayout
-	// the kernel, of the device at hand
+	// The kernel, of the device at hand.
 	Function CUfunction
-	// blocks in x; the same in every part
+	// Blocks in x; the same in every part.
 	GridDimX uint32
-	// blocks in y; the same in every part
+	// Blocks in y; the same in every part.
 	GridDimY uint32
-	// blocks in z; the same in every part
+	// Blocks in z; the same in every part.
 	GridDimZ uint32
-	// threads in x; the same in every part
+	// Threads in x; the same in every part.
 	BlockDimX uint32
-	// threads in y; the same in every part
+	// Threads in y; the same in every part.
 	BlockDimY uint32
-	// threads in z; the same in every part
+	// Threads in z; the same in every part.
 	BlockDimZ uint32
-	// bytes of dynamic shared memory of a block
+	// Bytes of dynamic shared memory of a block.
 	SharedMemBytes uint32
 	_              [4]byte
-	// a stream that was created; the default streams are refused
+	// A stream that was created; the default streams are refused.
 	HStream CUstream
-	// pointers to the arguments, read during the call
+	// Pointers to the arguments, read during the call.
 	KernelParams *unsafe.Pointer
 }
 
@@ -1107,17 +1248,17 @@ type CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle struct {
 	data [2]uint64
 }
 
-// Fd is the member fd, inside u.
+// Fd is the member fd of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) Fd() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// Win32 is the member win32, inside u.
+// Win32 is the member win32 of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) Win32() *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 {
 	return (*CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32)(unsafe.Pointer(u))
 }
 
-// NvSciBufObject is the member nvSciBufObject, inside u.
+// NvSciBufObject is the member nvSciBufObject of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) NvSciBufObject() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
@@ -1171,17 +1312,17 @@ type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle struct {
 	data [2]uint64
 }
 
-// Fd is the member fd, inside u.
+// Fd is the member fd of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) Fd() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// Win32 is the member win32, inside u.
+// Win32 is the member win32 of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) Win32() *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 {
 	return (*CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32)(unsafe.Pointer(u))
 }
 
-// NvSciSyncObj is the member nvSciSyncObj, inside u.
+// NvSciSyncObj is the member nvSciSyncObj of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) NvSciSyncObj() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
@@ -1229,12 +1370,12 @@ type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync struct {
 	data [1]uint64
 }
 
-// Fence is the member fence, inside u.
+// Fence is the member fence of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// Reserved is the member reserved, inside u.
+// Reserved is the member reserved of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1281,12 +1422,12 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync struct {
 	data [1]uint64
 }
 
-// Fence is the member fence, inside u.
+// Fence is the member fence of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// Reserved is the member reserved, inside u.
+// Reserved is the member reserved of the union, where it lies in u.
 func (u *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1319,12 +1460,12 @@ type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 struct {
 	anon3       CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -1337,12 +1478,12 @@ type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3 struct {
 	data [1]uint64
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
@@ -1366,12 +1507,12 @@ type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 struct {
 	anon3       CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -1384,12 +1525,12 @@ type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3 struct {
 	data [1]uint64
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
@@ -1420,12 +1561,12 @@ type CUarrayMapInfo_resource struct {
 	data [1]uint64
 }
 
-// Mipmap is the member mipmap, inside u.
+// Mipmap is the member mipmap of the union, where it lies in u.
 func (u *CUarrayMapInfo_resource) Mipmap() *CUmipmappedArray {
 	return (*CUmipmappedArray)(unsafe.Pointer(u))
 }
 
-// Array is the member array, inside u.
+// Array is the member array of the union, where it lies in u.
 func (u *CUarrayMapInfo_resource) Array() *CUarray {
 	return (*CUarray)(unsafe.Pointer(u))
 }
@@ -1438,12 +1579,12 @@ type CUarrayMapInfo_subresource struct {
 	data [4]uint64
 }
 
-// SparseLevel is the member sparseLevel, inside u.
+// SparseLevel is the member sparseLevel of the union, where it lies in u.
 func (u *CUarrayMapInfo_subresource) SparseLevel() *CUarrayMapInfo_subresource_sparseLevel {
 	return (*CUarrayMapInfo_subresource_sparseLevel)(unsafe.Pointer(u))
 }
 
-// Miptail is the member miptail, inside u.
+// Miptail is the member miptail of the union, where it lies in u.
 func (u *CUarrayMapInfo_subresource) Miptail() *CUarrayMapInfo_subresource_miptail {
 	return (*CUarrayMapInfo_subresource_miptail)(unsafe.Pointer(u))
 }
@@ -1478,7 +1619,7 @@ type CUarrayMapInfo_memHandle struct {
 	data [1]uint64
 }
 
-// MemHandle is the member memHandle, inside u.
+// MemHandle is the member memHandle of the union, where it lies in u.
 func (u *CUarrayMapInfo_memHandle) MemHandle() *CUmemGenericAllocationHandle {
 	return (*CUmemGenericAllocationHandle)(unsafe.Pointer(u))
 }
@@ -1490,12 +1631,12 @@ type CUmemLocation struct {
 	anon1 CUmemLocation_anon1
 }
 
-// Id is the member id, inside u.
+// Id is the member id of the union, where it lies in u.
 func (u *CUmemLocation) Id() *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(u), 4))
 }
 
-// Localized is the member localized, inside u.
+// Localized is the member localized of the union, where it lies in u.
 func (u *CUmemLocation) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Add(unsafe.Pointer(u), 4))
 }
@@ -1508,12 +1649,12 @@ type CUmemLocation_anon1 struct {
 	data [1]uint32
 }
 
-// Id is the member id, inside u.
+// Id is the member id of the union, where it lies in u.
 func (u *CUmemLocation_anon1) Id() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// Localized is the member localized, inside u.
+// Localized is the member localized of the union, where it lies in u.
 func (u *CUmemLocation_anon1) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Pointer(u))
 }
@@ -1630,12 +1771,12 @@ type CUmemcpy3DOperand_op struct {
 	data [4]uint64
 }
 
-// Ptr is the member ptr, inside u.
+// Ptr is the member ptr of the union, where it lies in u.
 func (u *CUmemcpy3DOperand_op) Ptr() *CUmemcpy3DOperand_op_ptr {
 	return (*CUmemcpy3DOperand_op_ptr)(unsafe.Pointer(u))
 }
 
-// Array is the member array, inside u.
+// Array is the member array of the union, where it lies in u.
 func (u *CUmemcpy3DOperand_op) Array() *CUmemcpy3DOperand_op_array {
 	return (*CUmemcpy3DOperand_op_array)(unsafe.Pointer(u))
 }
@@ -1707,12 +1848,12 @@ type CUDA_EVENT_RECORD_NODE_PARAMS struct {
 	anon1 CUDA_EVENT_RECORD_NODE_PARAMS_anon1
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 8))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 8))
 }
@@ -1725,12 +1866,12 @@ type CUDA_EVENT_RECORD_NODE_PARAMS_anon1 struct {
 	data [1]uint64
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS_anon1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS_anon1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
@@ -1754,12 +1895,12 @@ type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 struct {
 	anon7     CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 56))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 56))
 }
@@ -1772,22 +1913,27 @@ type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7 struct {
 	data [1]uint64
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_FABRIC_COPY_BATCH_OP is the struct CUDA_FABRIC_COPY_BATCH_OP_v1.
+// CUDA_FABRIC_COPY_BATCH_OP is one copy of a batch for [CuFabricCpyBatchAsync]; the copies of a
+// batch have no order among themselves.
 type CUDA_FABRIC_COPY_BATCH_OP struct {
-	_     structs.HostLayout
-	Src   CUfabricCpyOperand
-	Dst   CUfabricCpyOperand
-	Size  uint64
+	_ structs.HostLayout
+	// From where.
+	Src CUfabricCpyOperand
+	// To where.
+	Dst CUfabricCpyOperand
+	// Bytes; 0 copies nothing, but src and dst must be valid.
+	Size uint64
+	// 0.
 	Flags uint32
 	_     [4]byte
 }
@@ -1801,12 +1947,12 @@ type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 struct {
 	anon3  CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -1820,12 +1966,12 @@ type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3 struct {
 	data [1]uint64
 }
 
-// Ctx is the member ctx, inside u.
+// Ctx is the member ctx of the union, where it lies in u.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
-// GCtx is the member gCtx, inside u.
+// GCtx is the member gCtx of the union, where it lies in u.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
@@ -1839,87 +1985,87 @@ type CUgraphNodeParams struct {
 	Reserved2 int64
 }
 
-// Reserved1 is the member reserved1, inside u.
+// Reserved1 is the member reserved1 of the union, where it lies in u.
 func (u *CUgraphNodeParams) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Kernel is the member kernel, inside u.
+// Kernel is the member kernel of the union, where it lies in u.
 func (u *CUgraphNodeParams) Kernel() *CUDA_KERNEL_NODE_PARAMS_v3 {
 	return (*CUDA_KERNEL_NODE_PARAMS_v3)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Memcpy is the member memcpy, inside u.
+// Memcpy is the member memcpy of the union, where it lies in u.
 func (u *CUgraphNodeParams) Memcpy() *CUDA_MEMCPY_NODE_PARAMS {
 	return (*CUDA_MEMCPY_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Memset is the member memset, inside u.
+// Memset is the member memset of the union, where it lies in u.
 func (u *CUgraphNodeParams) Memset() *CUDA_MEMSET_NODE_PARAMS_v2 {
 	return (*CUDA_MEMSET_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Host is the member host, inside u.
+// Host is the member host of the union, where it lies in u.
 func (u *CUgraphNodeParams) Host() *CUDA_HOST_NODE_PARAMS_v2 {
 	return (*CUDA_HOST_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Graph is the member graph, inside u.
+// Graph is the member graph of the union, where it lies in u.
 func (u *CUgraphNodeParams) Graph() *CUDA_CHILD_GRAPH_NODE_PARAMS {
 	return (*CUDA_CHILD_GRAPH_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// EventWait is the member eventWait, inside u.
+// EventWait is the member eventWait of the union, where it lies in u.
 func (u *CUgraphNodeParams) EventWait() *CUDA_EVENT_WAIT_NODE_PARAMS {
 	return (*CUDA_EVENT_WAIT_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// EventRecord is the member eventRecord, inside u.
+// EventRecord is the member eventRecord of the union, where it lies in u.
 func (u *CUgraphNodeParams) EventRecord() *CUDA_EVENT_RECORD_NODE_PARAMS {
 	return (*CUDA_EVENT_RECORD_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// ExtSemSignal is the member extSemSignal, inside u.
+// ExtSemSignal is the member extSemSignal of the union, where it lies in u.
 func (u *CUgraphNodeParams) ExtSemSignal() *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// ExtSemWait is the member extSemWait, inside u.
+// ExtSemWait is the member extSemWait of the union, where it lies in u.
 func (u *CUgraphNodeParams) ExtSemWait() *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Alloc is the member alloc, inside u.
+// Alloc is the member alloc of the union, where it lies in u.
 func (u *CUgraphNodeParams) Alloc() *CUDA_MEM_ALLOC_NODE_PARAMS_v2 {
 	return (*CUDA_MEM_ALLOC_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Free is the member free, inside u.
+// Free is the member free of the union, where it lies in u.
 func (u *CUgraphNodeParams) Free() *CUDA_MEM_FREE_NODE_PARAMS {
 	return (*CUDA_MEM_FREE_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// MemOp is the member memOp, inside u.
+// MemOp is the member memOp of the union, where it lies in u.
 func (u *CUgraphNodeParams) MemOp() *CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
 	return (*CUDA_BATCH_MEM_OP_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// Conditional is the member conditional, inside u.
+// Conditional is the member conditional of the union, where it lies in u.
 func (u *CUgraphNodeParams) Conditional() *CUDA_CONDITIONAL_NODE_PARAMS {
 	return (*CUDA_CONDITIONAL_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// MemcpyBatch is the member memcpyBatch, inside u.
+// MemcpyBatch is the member memcpyBatch of the union, where it lies in u.
 func (u *CUgraphNodeParams) MemcpyBatch() *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 {
 	return (*CUDA_MEMCPY_BATCH_NODE_PARAMS_V1)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// FabricCpyBatch is the member fabricCpyBatch, inside u.
+// FabricCpyBatch is the member fabricCpyBatch of the union, where it lies in u.
 func (u *CUgraphNodeParams) FabricCpyBatch() *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 {
 	return (*CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// AsBytes is the member asBytes, inside u.
+// AsBytes is the member asBytes of the union, where it lies in u.
 func (u *CUgraphNodeParams) AsBytes() *[232]byte {
 	return (*[232]byte)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -1932,143 +2078,169 @@ type CUgraphNodeParams_anon2 struct {
 	data [29]uint64
 }
 
-// Reserved1 is the member reserved1, inside u.
+// Reserved1 is the member reserved1 of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Pointer(u))
 }
 
-// Kernel is the member kernel, inside u.
+// Kernel is the member kernel of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Kernel() *CUDA_KERNEL_NODE_PARAMS_v3 {
 	return (*CUDA_KERNEL_NODE_PARAMS_v3)(unsafe.Pointer(u))
 }
 
-// Memcpy is the member memcpy, inside u.
+// Memcpy is the member memcpy of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Memcpy() *CUDA_MEMCPY_NODE_PARAMS {
 	return (*CUDA_MEMCPY_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
-// Memset is the member memset, inside u.
+// Memset is the member memset of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Memset() *CUDA_MEMSET_NODE_PARAMS_v2 {
 	return (*CUDA_MEMSET_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
-// Host is the member host, inside u.
+// Host is the member host of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Host() *CUDA_HOST_NODE_PARAMS_v2 {
 	return (*CUDA_HOST_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
-// Graph is the member graph, inside u.
+// Graph is the member graph of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Graph() *CUDA_CHILD_GRAPH_NODE_PARAMS {
 	return (*CUDA_CHILD_GRAPH_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
-// EventWait is the member eventWait, inside u.
+// EventWait is the member eventWait of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) EventWait() *CUDA_EVENT_WAIT_NODE_PARAMS {
 	return (*CUDA_EVENT_WAIT_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
-// EventRecord is the member eventRecord, inside u.
+// EventRecord is the member eventRecord of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) EventRecord() *CUDA_EVENT_RECORD_NODE_PARAMS {
 	return (*CUDA_EVENT_RECORD_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
-// ExtSemSignal is the member extSemSignal, inside u.
+// ExtSemSignal is the member extSemSignal of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) ExtSemSignal() *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
-// ExtSemWait is the member extSemWait, inside u.
+// ExtSemWait is the member extSemWait of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) ExtSemWait() *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
-// Alloc is the member alloc, inside u.
+// Alloc is the member alloc of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Alloc() *CUDA_MEM_ALLOC_NODE_PARAMS_v2 {
 	return (*CUDA_MEM_ALLOC_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
-// Free is the member free, inside u.
+// Free is the member free of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Free() *CUDA_MEM_FREE_NODE_PARAMS {
 	return (*CUDA_MEM_FREE_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
-// MemOp is the member memOp, inside u.
+// MemOp is the member memOp of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) MemOp() *CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
 	return (*CUDA_BATCH_MEM_OP_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
-// Conditional is the member conditional, inside u.
+// Conditional is the member conditional of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) Conditional() *CUDA_CONDITIONAL_NODE_PARAMS {
 	return (*CUDA_CONDITIONAL_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
-// MemcpyBatch is the member memcpyBatch, inside u.
+// MemcpyBatch is the member memcpyBatch of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) MemcpyBatch() *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 {
 	return (*CUDA_MEMCPY_BATCH_NODE_PARAMS_V1)(unsafe.Pointer(u))
 }
 
-// FabricCpyBatch is the member fabricCpyBatch, inside u.
+// FabricCpyBatch is the member fabricCpyBatch of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) FabricCpyBatch() *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 {
 	return (*CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1)(unsafe.Pointer(u))
 }
 
-// AsBytes is the member asBytes, inside u.
+// AsBytes is the member asBytes of the union, where it lies in u.
 func (u *CUgraphNodeParams_anon2) AsBytes() *[232]byte {
 	return (*[232]byte)(unsafe.Pointer(u))
 }
 
-// CUcheckpointCustomStoragePerDeviceData is the struct CUcheckpointCustomStoragePerDeviceData.
+// CUcheckpointCustomStoragePerDeviceData is the memory of one device that a checkpoint's caller has
+// to copy out, or a restore's caller to fill.
 type CUcheckpointCustomStoragePerDeviceData struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// The memory, mapped into the calling process.
 	DevPtr CUdeviceptr
-	Size   uint64
+	// Its length in bytes.
+	Size uint64
+	// The stream for the copies; it must not capture, and the driver waits for it at the end.
 	Stream CUstream
 }
 
-// CUcheckpointCustomStorageInfo is the struct CUcheckpointCustomStorageInfo.
+// CUcheckpointCustomStorageInfo is what a caller needs to save or restore device memory itself.
 type CUcheckpointCustomStorageInfo struct {
-	_             structs.HostLayout
-	Handle        CUcheckpointOperationHandle
+	_ structs.HostLayout
+	// To be given to [CuCheckpointOperationComplete] when all copies are enqueued.
+	Handle CUcheckpointOperationHandle
+	// An entry for each device; the driver's memory.
 	PerDeviceData *CUcheckpointCustomStoragePerDeviceData
-	DeviceCount   uint32
-	_             [4]byte
+	// Number of entries.
+	DeviceCount uint32
+	_           [4]byte
 }
 
-// CUcheckpointLockArgs is the struct CUcheckpointLockArgs.
+// CUcheckpointLockArgs is how long locking a process for a checkpoint may take.
 type CUcheckpointLockArgs struct {
-	_         structs.HostLayout
+	_ structs.HostLayout
+	// Milliseconds, after which the lock is given up; 0 waits as long as it takes. Work that never ends
+	// never lets it succeed.
 	TimeoutMs uint32
+	// Zero.
 	Reserved0 uint32
+	// Zero.
 	Reserved1 [7]uint64
 }
 
-// CUcheckpointCheckpointArgs is the struct CUcheckpointCheckpointArgs.
+// CUcheckpointCheckpointArgs is where the contents of device memory go at a checkpoint: to host
+// memory by default, or to the caller.
 type CUcheckpointCheckpointArgs struct {
-	_                     structs.HostLayout
+	_ structs.HostLayout
+	// Nil for host memory. Otherwise receives the address of a list that the driver makes, by which the
+	// caller copies the memory itself before [CuCheckpointOperationComplete].
 	CustomStorageInfo_out **CUcheckpointCustomStorageInfo
-	Reserved              [56]byte
+	// Zero.
+	Reserved [56]byte
 }
 
-// CUcheckpointGpuPair is the struct CUcheckpointGpuPair.
+// CUcheckpointGpuPair is the replacement of one GPU by another of the same model when a process is
+// restored.
 type CUcheckpointGpuPair struct {
-	_       structs.HostLayout
+	_ structs.HostLayout
+	// Where the process was.
 	OldUuid CUuuid
+	// Where it goes.
 	NewUuid CUuuid
 }
 
-// CUcheckpointRestoreArgs is the struct CUcheckpointRestoreArgs.
+// CUcheckpointRestoreArgs is from where and onto which GPUs a process is restored.
 type CUcheckpointRestoreArgs struct {
-	_                     structs.HostLayout
-	GpuPairs              *CUcheckpointGpuPair
-	GpuPairsCount         uint32
-	Padding0              uint32
+	_ structs.HostLayout
+	// Which GPU takes the place of which; nil keeps all where they were.
+	GpuPairs *CUcheckpointGpuPair
+	// How many pairs; if any are given, all GPUs of the process must occur.
+	GpuPairsCount uint32
+	// Zero.
+	Padding0 uint32
+	// Nil if the memory is in the host's; otherwise receives what the caller needs to copy it back
+	// itself.
 	CustomStorageInfo_out **CUcheckpointCustomStorageInfo
-	Reserved              [40]byte
+	// Zero.
+	Reserved [40]byte
 }
 
-// CUcheckpointUnlockArgs is the struct CUcheckpointUnlockArgs.
+// CUcheckpointUnlockArgs is an argument for unlocking a process, without content so far; nil will
+// do.
 type CUcheckpointUnlockArgs struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// Zero.
 	Reserved [8]uint64
 }
 
@@ -2088,34 +2260,45 @@ type CUmemDecompressParams struct {
 // fabric cluster, are in the same one.
 type CUcliqueInfo struct {
 	_ structs.HostLayout
-	// what the members can do with each other
+	// What the members can do with each other.
 	Type CUcliqueType
-	// the number of the clique among those of its type
+	// The number of the clique among those of its type.
 	Id uint32
 }
 
-// CUlogicalEndpointFabricHandle is the struct CUlogicalEndpointFabricHandle.
+// CUlogicalEndpointFabricHandle is an exported logical endpoint: 64 bytes to be sent to another
+// process, which imports them under a number of its own.
 type CUlogicalEndpointFabricHandle struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// Opaque bytes.
 	Data [64]uint8
 }
 
-// CUlogicalEndpointProp is the struct CUlogicalEndpointProp.
+// CUlogicalEndpointProp is what kind of logical endpoint to create.
 type CUlogicalEndpointProp struct {
-	_              structs.HostLayout
-	Type           CUlogicalEndpointType
-	anon1          CUlogicalEndpointProp_anon1
-	Size           uint64
+	_ structs.HostLayout
+	// One device or a team, and so which of the two members counts.
+	Type  CUlogicalEndpointType
+	anon1 CUlogicalEndpointProp_anon1
+	// Bytes per device; a multiple of the alignment, and at most the size, that
+	// [CuLogicalEndpointGetLimits] tells.
+	Size uint64
+	// Forms of export to be possible, of [CUlogicalEndpointIpcHandleType]; 0 for none.
 	IpcHandleTypes uint32
-	Flags          uint32
+	// Of [CUlogicalEndpointFlag].
+	Flags uint32
 }
 
-// Unicast is the member unicast, inside u.
+// Unicast is the member unicast of the union, where it lies in u.
+//
+// For one device.
 func (u *CUlogicalEndpointProp) Unicast() *CUlogicalEndpointProp_anon1_unicast {
 	return (*CUlogicalEndpointProp_anon1_unicast)(unsafe.Add(unsafe.Pointer(u), 4))
 }
 
-// Multicast is the member multicast, inside u.
+// Multicast is the member multicast of the union, where it lies in u.
+//
+// For a team.
 func (u *CUlogicalEndpointProp) Multicast() *CUlogicalEndpointProp_anon1_multicast {
 	return (*CUlogicalEndpointProp_anon1_multicast)(unsafe.Add(unsafe.Pointer(u), 4))
 }
@@ -2128,34 +2311,44 @@ type CUlogicalEndpointProp_anon1 struct {
 	data [1]uint32
 }
 
-// Unicast is the member unicast, inside u.
+// Unicast is the member unicast of the union, where it lies in u.
+//
+// For one device.
 func (u *CUlogicalEndpointProp_anon1) Unicast() *CUlogicalEndpointProp_anon1_unicast {
 	return (*CUlogicalEndpointProp_anon1_unicast)(unsafe.Pointer(u))
 }
 
-// Multicast is the member multicast, inside u.
+// Multicast is the member multicast of the union, where it lies in u.
+//
+// For a team.
 func (u *CUlogicalEndpointProp_anon1) Multicast() *CUlogicalEndpointProp_anon1_multicast {
 	return (*CUlogicalEndpointProp_anon1_multicast)(unsafe.Pointer(u))
 }
 
 // CUlogicalEndpointProp_anon1_unicast is a struct inside [CUlogicalEndpointProp_anon1].
 type CUlogicalEndpointProp_anon1_unicast struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// The device whose memory will be bound to it.
 	Device CUdevice
 }
 
 // CUlogicalEndpointProp_anon1_multicast is a struct inside [CUlogicalEndpointProp_anon1].
 type CUlogicalEndpointProp_anon1_multicast struct {
-	_          structs.HostLayout
+	_ structs.HostLayout
+	// How many devices will be added; all must be, before memory is bound.
 	NumDevices uint32
 }
 
-// CUfabricCpyOperand is the struct CUfabricCpyOperand.
+// CUfabricCpyOperand is the source or the destination of a copy over the fabric.
+//
+// At least one side of a copy is a pointer, and an endpoint that is read must be of one device.
 type CUfabricCpyOperand struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// Which member counts.
 	Type CUfabricCpyOperandType
 	_    [4]byte
-	Op   CUfabricCpyOperand_op
+	// The place.
+	Op CUfabricCpyOperand_op
 }
 
 // CUfabricCpyOperand_op is a union inside [CUfabricCpyOperand].
@@ -2166,91 +2359,141 @@ type CUfabricCpyOperand_op struct {
 	data [2]uint64
 }
 
-// Ptr is the member ptr, inside u.
+// Ptr is the member ptr of the union, where it lies in u.
+//
+// For [CU_FABRIC_COPY_OPERAND_TYPE_POINTER].
 func (u *CUfabricCpyOperand_op) Ptr() *CUfabricCpyOperand_op_ptr {
 	return (*CUfabricCpyOperand_op_ptr)(unsafe.Pointer(u))
 }
 
-// Le is the member le, inside u.
+// Le is the member le of the union, where it lies in u.
+//
+// For [CU_FABRIC_COPY_OPERAND_TYPE_LOGICAL_ENDPOINT].
 func (u *CUfabricCpyOperand_op) Le() *CUfabricCpyOperand_op_le {
 	return (*CUfabricCpyOperand_op_le)(unsafe.Pointer(u))
 }
 
 // CUfabricCpyOperand_op_ptr is a struct inside [CUfabricCpyOperand_op].
 type CUfabricCpyOperand_op_ptr struct {
-	_       structs.HostLayout
-	Ptr     CUdeviceptr
+	_ structs.HostLayout
+	// First byte.
+	Ptr CUdeviceptr
+	// Where managed or ordinary host memory probably is; ignored for the rest.
 	LocHint CUmemLocation
 }
 
 // CUfabricCpyOperand_op_le is a struct inside [CUfabricCpyOperand_op].
 type CUfabricCpyOperand_op_le struct {
-	_      structs.HostLayout
-	Id     CUlogicalEndpointId
-	_      [4]byte
+	_ structs.HostLayout
+	// The endpoint.
+	Id CUlogicalEndpointId
+	_  [4]byte
+	// Bytes from its beginning.
 	Offset uint64
 }
 
-// CUdevSmResource is the struct CUdevSmResource.
+// CUdevSmResource is a set of multiprocessors, as CUDA describes it; writing into it changes
+// nothing.
 type CUdevSmResource struct {
-	_                      structs.HostLayout
-	SmCount                uint32
-	MinSmPartitionSize     uint32
+	_ structs.HostLayout
+	// How many there are.
+	SmCount uint32
+	// The smallest part it can be split into.
+	MinSmPartitionSize uint32
+	// How many are guaranteed to lie in one hardware cluster, so that clusters of that many blocks can
+	// run: 8 from compute capability 9.0 on, else 2.
 	SmCoscheduledAlignment uint32
-	Flags                  uint32
-	LocalityDomainId       uint32
+	// [CUdevSmResourceGroup_flags] with which it was split off.
+	Flags uint32
+	// Which locality domain it lies in, if the flags say that it lies in one.
+	LocalityDomainId uint32
 }
 
-// CUdevWorkqueueConfigResource is the struct CUdevWorkqueueConfigResource.
+// CUdevWorkqueueConfigResource is a wish for work queues, the paths by which streams reach the
+// device.
+//
+// Streams beyond the number of queues share some, and then wait for each other without need.
 type CUdevWorkqueueConfigResource struct {
-	_                  structs.HostLayout
-	Device             CUdevice
+	_ structs.HostLayout
+	// The device at hand.
+	Device CUdevice
+	// Streams with work at the same time that are expected. More than CUDA_DEVICE_MAX_CONNECTIONS can
+	// be asked for, without the promise that they stay apart.
 	WqConcurrencyLimit uint32
-	SharingScope       CUdevWorkqueueConfigScope
+	// With whom queues are shared.
+	SharingScope CUdevWorkqueueConfigScope
 }
 
-// CUdevWorkqueueResource is the struct CUdevWorkqueueResource.
+// CUdevWorkqueueResource is a reference to work queues of an existing context, to be handed to
+// another green context.
 type CUdevWorkqueueResource struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// Opaque.
 	Reserved [40]uint8
 }
 
-// CU_DEV_SM_RESOURCE_GROUP_PARAMS is the struct CU_DEV_SM_RESOURCE_GROUP_PARAMS.
+// CU_DEV_SM_RESOURCE_GROUP_PARAMS is the wish for one group when multiprocessors are split by
+// [CuDevSmResourceSplit].
+//
+// Zero the struct first. Groups are served in the order of the array.
 type CU_DEV_SM_RESOURCE_GROUP_PARAMS struct {
-	_                           structs.HostLayout
-	SmCount                     uint32
-	CoscheduledSmCount          uint32
+	_ structs.HostLayout
+	// How many: a multiple of 2 and of coscheduledSmCount. 0 asks how many there could be, and receives
+	// the answer.
+	SmCount uint32
+	// How many must lie together for clusters, up to 32 from compute capability 9.0 on; 0 is the
+	// device's usual number.
+	CoscheduledSmCount uint32
+	// Sets of this size are formed where possible, for preferred clusters; 0 is no wish.
 	PreferredCoscheduledSmCount uint32
-	Flags                       uint32
-	LocalityDomainId            uint32
-	Reserved                    [11]uint32
+	// Of [CUdevSmResourceGroup_flags].
+	Flags uint32
+	// The domain, if the flags ask for one.
+	LocalityDomainId uint32
+	// Zero.
+	Reserved [11]uint32
 }
 
-// CUdevResource is the struct CUdevResource_v1.
+// CUdevResource is one resource of a device or context, tagged by its type.
+//
+// Ask for it with [CuDeviceGetDevResource] or split it off with [CuDevSmResourceSplit]. It carries
+// hidden data beside the members: pass on what CUDA filled in, and do not build one by hand. A work
+// queue configuration alone is meant to be edited.
 type CUdevResource struct {
-	_                  structs.HostLayout
-	Type               CUdevResourceType
+	_ structs.HostLayout
+	// Which member counts.
+	Type CUdevResourceType
+	// The driver's own; copy it along.
 	X_internal_padding [92]uint8
 	anon2              CUdevResource_anon2
-	NextResource       *CUdevResource_v1
+	// The driver's own.
+	NextResource *CUdevResource_v1
 }
 
-// Sm is the member sm, inside u.
+// Sm is the member sm of the union, where it lies in u.
+//
+// Multiprocessors.
 func (u *CUdevResource) Sm() *CUdevSmResource {
 	return (*CUdevSmResource)(unsafe.Add(unsafe.Pointer(u), 96))
 }
 
-// WqConfig is the member wqConfig, inside u.
+// WqConfig is the member wqConfig of the union, where it lies in u.
+//
+// Wish for work queues.
 func (u *CUdevResource) WqConfig() *CUdevWorkqueueConfigResource {
 	return (*CUdevWorkqueueConfigResource)(unsafe.Add(unsafe.Pointer(u), 96))
 }
 
-// Wq is the member wq, inside u.
+// Wq is the member wq of the union, where it lies in u.
+//
+// Existing work queues.
 func (u *CUdevResource) Wq() *CUdevWorkqueueResource {
 	return (*CUdevWorkqueueResource)(unsafe.Add(unsafe.Pointer(u), 96))
 }
 
-// X_oversize is the member _oversize, inside u.
+// X_oversize is the member _oversize of the union, where it lies in u.
+//
+// The length of the union.
 func (u *CUdevResource) X_oversize() *[40]uint8 {
 	return (*[40]uint8)(unsafe.Add(unsafe.Pointer(u), 96))
 }
@@ -2263,22 +2506,30 @@ type CUdevResource_anon2 struct {
 	data [10]uint32
 }
 
-// Sm is the member sm, inside u.
+// Sm is the member sm of the union, where it lies in u.
+//
+// Multiprocessors.
 func (u *CUdevResource_anon2) Sm() *CUdevSmResource {
 	return (*CUdevSmResource)(unsafe.Pointer(u))
 }
 
-// WqConfig is the member wqConfig, inside u.
+// WqConfig is the member wqConfig of the union, where it lies in u.
+//
+// Wish for work queues.
 func (u *CUdevResource_anon2) WqConfig() *CUdevWorkqueueConfigResource {
 	return (*CUdevWorkqueueConfigResource)(unsafe.Pointer(u))
 }
 
-// Wq is the member wq, inside u.
+// Wq is the member wq of the union, where it lies in u.
+//
+// Existing work queues.
 func (u *CUdevResource_anon2) Wq() *CUdevWorkqueueResource {
 	return (*CUdevWorkqueueResource)(unsafe.Pointer(u))
 }
 
-// X_oversize is the member _oversize, inside u.
+// X_oversize is the member _oversize of the union, where it lies in u.
+//
+// The length of the union.
 func (u *CUdevResource_anon2) X_oversize() *[40]uint8 {
 	return (*[40]uint8)(unsafe.Pointer(u))
 }

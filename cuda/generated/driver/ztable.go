@@ -1381,3 +1381,6 @@ var symbols = [...]struct {
 	symCuCheckpointOperationComplete:                        {"cuCheckpointOperationComplete", "13.4"},
 	symCuCheckpointProcessUnlock:                            {"cuCheckpointProcessUnlock", "12.8"},
 }
+
+// Functions is how many functions of the library this package binds.
+const Functions = 685

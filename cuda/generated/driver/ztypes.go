@@ -23,7 +23,7 @@ type CUdevice int32
 //
 // From Go: goroutines move between threads. Set the context and make the calls that depend on it
 // between [runtime.LockOSThread] and [runtime.UnlockOSThread], and restore what was current before.
-// The handle may be used after the context is destroyed only to the program's harm.
+// The handle of a destroyed context must not be used again, and nothing checks that reliably.
 type CUcontext uintptr
 
 // CUmodule is code and global variables loaded into one context from a cubin, PTX or a fat binary.
@@ -58,10 +58,15 @@ type CUarray uintptr
 // CUmipmappedArray is a handle of CUDA's, CUmipmappedArray in C; 0 is none.
 type CUmipmappedArray uintptr
 
-// CUtexref is a handle of CUDA's, CUtexref in C; 0 is none.
+// CUtexref is a texture variable of a module, the way of binding textures that texture objects have
+// replaced.
+//
+// It belongs to its module. Code compiled by toolkits from 12.0 on has no such variables.
 type CUtexref uintptr
 
-// CUsurfref is a handle of CUDA's, CUsurfref in C; 0 is none.
+// CUsurfref is a surface variable of a module, from before there were surface objects.
+//
+// Modules compiled by current toolkits contain none.
 type CUsurfref uintptr
 
 // CUevent is a marker that is placed in a stream and becomes done when the work before it is done.
@@ -95,13 +100,25 @@ type CUevent uintptr
 // memory, buffers and callbacks that pending work uses must outlive the work by the program's care.
 type CUstream uintptr
 
-// CUgraphicsResource is a handle of CUDA's, CUgraphicsResource in C; 0 is none.
+// CUgraphicsResource is a buffer or texture of a graphics API that was registered for use by CUDA.
+//
+// Between map and unmap it belongs to CUDA, and graphics calls that use it are undefined; at other
+// times CUDA must not touch it. Addresses and arrays obtained while it is mapped end with the
+// unmapping. Unregister it before the graphics API deletes the object.
 type CUgraphicsResource uintptr
 
-// CUtexObject is CUtexObject_v1 in C, a number of 8 bytes.
+// CUtexObject is a texture: memory together with a way of reading it, as one 64-bit number that is
+// passed to kernels as an argument.
+//
+// It does not own the memory. Destroy it when the kernels that use it are done, before the array is
+// freed. 0 is none. It is valid in the context that made it.
 type CUtexObject uint64
 
-// CUsurfObject is CUsurfObject_v1 in C, a number of 8 bytes.
+// CUsurfObject is an array that kernels may read and write by coordinates, as one 64-bit number
+// that they take as an argument.
+//
+// Unlike a texture it neither filters nor converts, and x counts in bytes. The array must have been
+// made for it. 0 is none.
 type CUsurfObject uint64
 
 // CUexternalMemory is a handle of CUDA's, CUexternalMemory in C; 0 is none.
@@ -135,7 +152,17 @@ type CUgraphDeviceNode uintptr
 // with [CuDeviceUnregisterAsyncNotification] and good for nothing else.
 type CUasyncCallbackHandle uintptr
 
-// CUgreenCtx is a handle of CUDA's, CUgreenCtx in C; 0 is none.
+// CUgreenCtx is a part of a device's multiprocessors and work queues with streams of its own,
+// inside the primary context.
+//
+// Memory, modules and events are the primary context's, so they are shared with all other work on
+// the device; what differs is where kernels run. [CuCtxFromGreenCtx] gives a [CUcontext] for calls
+// that want one, which must not be destroyed itself.
+//
+// Destroy its streams before it: up to driver 13.0 they otherwise leak, from 13.1 on every call
+// with them but [CuStreamDestroy] returns [CUDA_ERROR_STREAM_DETACHED]. Disjoint multiprocessors do
+// not promise that two green contexts make progress independently; other resources are still
+// shared.
 type CUgreenCtx uintptr
 
 // CUasyncCallback is a function that CUDA calls about events of a device, such as a memory budget
@@ -154,7 +181,13 @@ type CUgreenCtx uintptr
 // must not be a Go function exported to C, and must not call one.
 type CUasyncCallback uintptr
 
-// CUlinkState is a handle of CUDA's, CUlinkState in C; 0 is none.
+// CUlinkState is a linker at work: inputs go in one by one, and [CuLinkComplete] gives out a cubin
+// that it owns.
+//
+// The cubin is gone with [CuLinkDestroy], so load it, or copy it, before.
+//
+// From Go: log buffers and option values handed to [CuLinkCreate] are written until
+// [CuLinkDestroy]: C memory, not Go's.
 type CUlinkState uintptr
 
 // CUhostFn is a function of the program that a stream calls on the host when its turn comes.
@@ -211,10 +244,15 @@ type CUoccupancyB2DSize uintptr
 // CUmemGenericAllocationHandle is CUmemGenericAllocationHandle_v1 in C, a number of 8 bytes.
 type CUmemGenericAllocationHandle uint64
 
-// CUcheckpointOperationHandle is a handle of CUDA's, CUcheckpointOperationHandle in C; 0 is none.
+// CUcheckpointOperationHandle is a checkpoint or restore that waits for the caller to have copied
+// the memory.
 type CUcheckpointOperationHandle uintptr
 
-// CUlogicalEndpointId is CUlogicalEndpointId in C, a number of 4 bytes.
+// CUlogicalEndpointId is the number of a logical endpoint: a range of memory on one or several GPUs
+// that others reach over an NVLink fabric without mapping it into their address space.
+//
+// Numbers are reserved with [CuLogicalEndpointIdReserve], and name an endpoint after it is created
+// or imported.
 type CUlogicalEndpointId uint32
 
 // CUgraphRecaptureCallback is the callback CUgraphRecaptureCallback.
@@ -225,10 +263,20 @@ type CUlogicalEndpointId uint32
 // inside that call. It must not be a Go function exported to C, and must not call one.
 type CUgraphRecaptureCallback uintptr
 
-// CUcoredumpCallbackHandle is a handle of CUDA's, CUcoredumpCallbackHandle in C; 0 is none.
+// CUcoredumpCallbackHandle is the receipt for a core dump callback.
+//
+// One from a start registration is given to [CuCoredumpDeregisterStartCallback], one from a
+// complete registration to its counterpart; they cannot be swapped.
 type CUcoredumpCallbackHandle uintptr
 
-// CUcoredumpStatusCallback is the callback CUcoredumpStatusCallback.
+// CUcoredumpStatusCallback is a function that is called when a GPU core dump begins or has been
+// written.
+//
+// It receives the userData, the process id and the device. The dump waits for it. It must not
+// register or deregister such functions: [CUDA_ERROR_NOT_PERMITTED].
+//
+// From Go: the process is in trouble at that moment and Go may not run again: a C function that
+// writes a line to a file descriptor is about all that is sensible.
 //
 //	void (*CUcoredumpStatusCallback)(void *userData, int pid, CUdevice dev)
 //
@@ -236,13 +284,26 @@ type CUcoredumpCallbackHandle uintptr
 // must not be a Go function exported to C, and must not call one.
 type CUcoredumpStatusCallback uintptr
 
-// CUdevResourceDesc is a handle of CUDA's, CUdevResourceDesc in C; 0 is none.
+// CUdevResourceDesc is a set of resources that was sealed for creating green contexts from it.
+//
+// [CuDevResourceGenerateDesc] makes it. There is no call that frees it: it stays valid until the
+// process ends.
 type CUdevResourceDesc uintptr
 
-// CUlogsCallbackHandle is a handle of CUDA's, CUlogsCallbackHandle in C; 0 is none.
+// CUlogsCallbackHandle is the receipt for a registered log callback, for
+// [CuLogsUnregisterCallback].
 type CUlogsCallbackHandle uintptr
 
-// CUlogsCallback is the callback CUlogsCallback.
+// CUlogsCallback is a function that gets each message of the driver's log as it arises.
+//
+// It receives the data of its registration, the level, and the text with its length in bytes. The
+// text is gone when the function returns.
+//
+// Measured: it runs on the thread whose call fails, inside that call. It must make no CUDA call
+// that could fail itself.
+//
+// From Go: since it is called inside of a Go call, a Go function here kills the process. Poll with
+// [CuLogsDumpToMemory] instead.
 //
 //	void (*CUlogsCallback)(void *data, CUlogLevel logLevel, char *message, size_t length)
 //
@@ -250,7 +311,10 @@ type CUlogsCallbackHandle uintptr
 // that call. It must not be a Go function exported to C, and must not call one.
 type CUlogsCallback uintptr
 
-// CUlogIterator is CUlogIterator in C, a number of 4 bytes.
+// CUlogIterator is a place in the driver's log, from which messages can be read later.
+//
+// [CuLogsCurrent] gives the present end, and reading moves it on. The log has room for some 25 kB;
+// what is older than that is overwritten, with a note in the output that something is missing.
 type CUlogIterator uint32
 
 // CUdeviceptr_v1 is CUdeviceptr_v1 in C, a number of 4 bytes.

@@ -1,0 +1,94 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package driver_test
+
+import (
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/stretchr/testify/require"
+)
+
+// The benchmarks measure what a call costs beside the same call in a loop of C,
+// and beside a call into C that does nothing. A process keeps its library, so
+// those against the fake driver and those on a GPU want a run each:
+//
+//	go test -run '^$' -bench Fake ./cuda/generated/driver
+//	go test -run '^$' -bench GPU ./cuda/generated/driver
+
+func BenchmarkFake(b *testing.B) {
+	if file, _, err := driver.Library(); err == nil {
+		b.Skip("another library is open or would be: ", file)
+	}
+	_, file := library(b, fakeSource)
+	require.NoError(b, driver.Open(file))
+	benchmarkEmpty(b)
+	benchmarkVersion(b, file)
+	benchmarkQuery(b, file, "done", 0)
+	benchmarkQuery(b, file, "not ready", 600)
+	benchmarkLaunch(b, file, 0, 0)
+}
+
+func BenchmarkGPU(b *testing.B) {
+	gpu(b)
+	file, _, err := driver.Library()
+	require.NoError(b, err)
+	stream, nothing := newStream(b, driver.CU_STREAM_NON_BLOCKING), kernel(b, "nothing")
+	benchmarkEmpty(b)
+	benchmarkVersion(b, file)
+	benchmarkQuery(b, file, "done", stream)
+	benchmarkLaunch(b, file, nothing, stream)
+	require.NoError(b, driver.CuStreamSynchronize(stream))
+}
+
+func benchmarkEmpty(b *testing.B) {
+	b.Run("empty cgo call", func(b *testing.B) {
+		for b.Loop() {
+			drivertest.Empty()
+		}
+	})
+}
+
+// benchmarkVersion has a result on the stack.
+func benchmarkVersion(b *testing.B, file string) {
+	b.Run("version/go", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var version int32
+			if driver.CuDriverGetVersion(&version) != nil {
+				b.Fatal()
+			}
+		}
+	})
+	b.Run("version/c", func(b *testing.B) {
+		drivertest.LoopVersion(drivertest.Symbol(file, "cuDriverGetVersion"), b.N)
+	})
+}
+
+func benchmarkQuery(b *testing.B, file, name string, stream driver.CUstream) {
+	b.Run("query "+name+"/go", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			driver.CuStreamQuery(stream)
+		}
+	})
+	b.Run("query "+name+"/c", func(b *testing.B) {
+		drivertest.LoopQuery(drivertest.Symbol(file, "cuStreamQuery"), uintptr(stream), b.N)
+	})
+}
+
+// benchmarkLaunch calls a function of 11 arguments.
+func benchmarkLaunch(b *testing.B, file string, function driver.CUfunction, stream driver.CUstream) {
+	b.Run("launch/go", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if driver.CuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nil, nil) != nil {
+				b.Fatal()
+			}
+		}
+	})
+	b.Run("launch/c", func(b *testing.B) {
+		drivertest.LoopLaunch(drivertest.Symbol(file, "cuLaunchKernel"), uintptr(function), uintptr(stream), b.N)
+	})
+}

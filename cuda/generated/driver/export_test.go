@@ -1,0 +1,10 @@
+package driver
+
+// Symbols tells for every function's symbol which CUDA version introduced it.
+func Symbols() map[string]string {
+	since := map[string]string{}
+	for _, s := range symbols {
+		since[s.name] = s.since
+	}
+	return since
+}

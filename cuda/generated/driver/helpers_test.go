@@ -1,0 +1,104 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package driver_test
+
+import (
+	_ "embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/stretchr/testify/require"
+)
+
+//go:embed testdata/fake.c
+var fakeSource string
+
+const (
+	childVariable   = "CUDABIND_TEST_CHILD"
+	libraryVariable = "LD_LIBRARY_PATH"
+)
+
+// inChild runs body in a process of its own, since a process keeps the library
+// that it has loaded. env is added to the environment of that process.
+func inChild(t *testing.T, body func(t *testing.T), env ...string) {
+	t.Helper()
+	if os.Getenv(childVariable) == t.Name() {
+		body(t)
+		return
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^") + "$"
+	cmd := exec.Command(self, "-test.v", "-test.run="+pattern, "-test.timeout=2m")
+	cmd.Env = append(os.Environ(), childVariable+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(string(out), "--- SKIP: "+t.Name()+" ") {
+		t.Skipf("%s", out)
+	}
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS: "+t.Name()+" ", "the test did not run in the child")
+}
+
+// inParent tells whether what the child will find is to be prepared now.
+func inParent() bool { return os.Getenv(childVariable) == "" }
+
+// compile makes a shared library of C, or skips where there is no C compiler.
+func compile(tb testing.TB, file, source string) {
+	tb.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		tb.Skip("no C compiler: ", err)
+	}
+	c := filepath.Join(tb.TempDir(), "library.c")
+	require.NoError(tb, os.WriteFile(c, []byte(source), 0o666))
+	out, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-pthread", "-o", file, c).CombinedOutput()
+	require.NoError(tb, err, "%s", out)
+}
+
+// library is a folder with a driver made of C.
+func library(tb testing.TB, source string) (dir, file string) {
+	tb.Helper()
+	dir = tb.TempDir()
+	file = filepath.Join(dir, "libcuda.so.1")
+	compile(tb, file, source)
+	return dir, file
+}
+
+// onFake runs body in a process whose driver is testdata/fake.c.
+func onFake(t *testing.T, body func(t *testing.T)) {
+	t.Helper()
+	inChild(t, func(t *testing.T) {
+		_, file := library(t, fakeSource)
+		require.NoError(t, driver.Open(file))
+		body(t)
+	})
+}
+
+// said is what the fake driver was last called with.
+func said(t *testing.T) string {
+	t.Helper()
+	var text *byte
+	require.NoError(t, driver.CuGetErrorString(driver.CUDA_SUCCESS, &text))
+	return goString(text)
+}
+
+func goString(p *byte) string {
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}
+
+// cString is text as C wants it.
+func cString(text string) *byte { return unsafe.StringData(text + "\x00") }

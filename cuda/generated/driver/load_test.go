@@ -1,0 +1,288 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package driver_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	goodDriver = `
+int cuDriverGetVersion(int *version) { *version = 12040; return 0; }
+int cuInit(unsigned flags) { return flags; }
+int cuDeviceGetCount(int *count) { *count = 3; return 0; }
+int cuCtxCreate(void **context, unsigned flags, int device) { *context = (void *)1; return 0; }
+int cuCtxCreate_v2(void **context, unsigned flags, int device) { *context = (void *)2; return 0; }
+int cuMemPrefetchAsync_ptsz(void) { return 0; }
+int cuMemPrefetchAsync_v2(void) { return 0; }
+`
+	stubDriver  = "int cuDriverGetVersion(int *version) { return 34; }"
+	sickDriver  = "int cuDriverGetVersion(int *version) { return 999; }"
+	otherSource = "int cuUnrelated(void) { return 0; }"
+)
+
+// exported are the functions of goodDriver.
+var exported = []string{
+	"cuDriverGetVersion", "cuInit", "cuDeviceGetCount", "cuCtxCreate", "cuCtxCreate_v2", "cuMemPrefetchAsync_ptsz", "cuMemPrefetchAsync_v2",
+}
+
+// badFiles are files that are no driver, with what is said of each.
+var badFiles = []struct {
+	name  string
+	write func(t *testing.T, file string)
+	want  []string
+}{
+	{"nothing", func(*testing.T, string) {}, []string{"No such file", "install NVIDIA's driver"}},
+	{"empty file", content(""), []string{"file too short", "install NVIDIA's driver"}},
+	{"text", content("This is not a library.\nIt only has the name of one, and is as long as a header.\n"), []string{"invalid ELF header"}},
+	{"cut off", damaged(func(elf []byte) []byte { return elf[:40] }), []string{"file too short"}},
+	{"another machine", damaged(func(elf []byte) []byte { elf[18] = 243; return elf }), []string{"cannot open shared object file"}},
+	{"another library", source(otherSource), []string{"is not the CUDA driver", "no cuDriverGetVersion"}},
+	{"stub", source(stubDriver), []string{"the CUDA toolkit's stub", "install NVIDIA's driver"}},
+	{"no version", source(sickDriver), []string{"does not tell its version", "returned 999"}},
+	{"missing part", source("int absent(void); int cuDriverGetVersion(int *version) { return absent(); }"), []string{"undefined symbol: absent"}},
+}
+
+func content(text string) func(*testing.T, string) {
+	return func(t *testing.T, file string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o666)) }
+}
+
+func source(text string) func(*testing.T, string) {
+	return func(t *testing.T, file string) { compile(t, file, text) }
+}
+
+func damaged(damage func([]byte) []byte) func(*testing.T, string) {
+	return func(t *testing.T, file string) {
+		compile(t, file, goodDriver)
+		elf, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, damage(elf), 0o666))
+	}
+}
+
+// requireLibraryError checks that err is one for library, and what it says.
+func requireLibraryError(t *testing.T, err error, library string, says ...string) {
+	t.Helper()
+	var e *driver.LibraryError
+	require.ErrorAs(t, err, &e)
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.Equal(t, library, e.Library)
+	for _, s := range append(says, library) {
+		assert.ErrorContains(t, err, s)
+	}
+}
+
+// TestBadLibraryByPath also shows that a failure is not remembered: one process
+// goes through all of them and then loads a driver.
+func TestBadLibraryByPath(t *testing.T) {
+	inChild(t, func(t *testing.T) {
+		for _, bad := range badFiles {
+			t.Run(bad.name, func(t *testing.T) {
+				dir := t.TempDir()
+				file := filepath.Join(dir, "libcuda.so.1")
+				bad.write(t, file)
+				requireLibraryError(t, driver.Open(file), file, bad.want...)
+				requireLibraryError(t, driver.Open(dir), dir, append(bad.want, file)...)
+			})
+		}
+		_, file := library(t, goodDriver)
+		require.NoError(t, driver.Open(file))
+		assert.NoError(t, driver.CuInit(0))
+	})
+}
+
+// TestBadLibraryByName lets the first call find the library where libraries
+// usually are.
+func TestBadLibraryByName(t *testing.T) {
+	for _, bad := range badFiles {
+		t.Run(bad.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if inParent() {
+				bad.write(t, filepath.Join(dir, "libcuda.so.1"))
+			}
+			inChild(t, func(t *testing.T) {
+				err := driver.CuInit(0)
+				if _, _, ok := driver.Library(); ok == nil {
+					t.Skip("the system's loader goes on and finds a driver")
+				}
+				requireLibraryError(t, err, "libcuda.so.1", bad.want...)
+				_, _, err = driver.Library()
+				requireLibraryError(t, err, "libcuda.so.1")
+				requireLibraryError(t, driver.Find("cuInit"), "libcuda.so.1")
+				_, err = driver.Missing()
+				requireLibraryError(t, err, "libcuda.so.1")
+				requireLibraryError(t, driver.Open(""), "libcuda.so.1")
+
+				_, file := library(t, goodDriver)
+				require.NoError(t, driver.Open(file), "the failure is remembered")
+				assert.NoError(t, driver.CuInit(0))
+			}, libraryVariable+"="+dir)
+		})
+	}
+}
+
+func TestOpen(t *testing.T) {
+	for _, name := range []string{"file", "folder", "relative", "bare name", "link"} {
+		t.Run(name, func(t *testing.T) {
+			inChild(t, func(t *testing.T) {
+				dir, file := library(t, goodDriver)
+				t.Chdir(dir)
+				require.NoError(t, os.Symlink(file, "link.so"))
+				paths := map[string]string{
+					"file": file, "folder": dir, "relative": "./libcuda.so.1", "bare name": "libcuda.so.1", "link": "link.so",
+				}
+				require.NoError(t, driver.Open(paths[name]))
+				for again, path := range paths {
+					assert.NoError(t, driver.Open(path), "again as %s", again)
+				}
+				assert.NoError(t, driver.Open(""), "what is open will do")
+
+				other, otherFile := library(t, goodDriver)
+				requireLibraryError(t, driver.Open(otherFile), otherFile, "another library is open already")
+				requireLibraryError(t, driver.Open(other), other, "another library is open already", dir)
+				requireLibraryError(t, driver.Open("absent"), "absent", "another library is open already")
+
+				at, version, err := driver.Library()
+				require.NoError(t, err)
+				assert.Equal(t, "12.4", version)
+				assert.Equal(t, file, resolved(t, at))
+			})
+		})
+	}
+}
+
+// TestOpenByName names the library as the system's loader knows it.
+func TestOpenByName(t *testing.T) {
+	dir := t.TempDir()
+	if inParent() {
+		compile(t, filepath.Join(dir, "libcuda.so.1"), goodDriver)
+	}
+	inChild(t, func(t *testing.T) {
+		require.NoError(t, driver.Open("libcuda.so.1"))
+		assert.NoError(t, driver.Open("libcuda.so.1"))
+		assert.NoError(t, driver.Open(filepath.Join(os.Getenv(libraryVariable), "libcuda.so.1")))
+		at, _, err := driver.Library()
+		require.NoError(t, err)
+		assert.Equal(t, os.Getenv(libraryVariable), filepath.Dir(at))
+	}, libraryVariable+"="+dir)
+}
+
+func resolved(t *testing.T, file string) string {
+	t.Helper()
+	file, err := filepath.EvalSymlinks(file)
+	require.NoError(t, err)
+	return file
+}
+
+func TestSymbolError(t *testing.T) {
+	inChild(t, func(t *testing.T) {
+		_, file := library(t, goodDriver)
+		require.NoError(t, driver.Open(file))
+		var context driver.CUcontext
+		var resource driver.CUdevResource
+		for _, c := range []struct {
+			symbol, since, older string
+			call                 func() error
+		}{
+			{"cuCtxCreate_v4", "12.5", "cuCtxCreate_v2", func() error { return driver.CuCtxCreate(&context, nil, 0, 0) }},
+			{"cuCtxCreate_v3", "11.4", "cuCtxCreate_v2", func() error { return driver.CuCtxCreate_v3(&context, nil, 0, 0, 0) }},
+			{"cuMemPrefetchAsync_v2_ptsz", "12.2", "cuMemPrefetchAsync_ptsz", func() error {
+				return driver.CuMemPrefetchAsync_v2_ptsz(0, 0, driver.CUmemLocation{}, 0, 0)
+			}},
+			{"cuMemPrefetchAsync", "8.0", "", func() error { return driver.CuMemPrefetchAsync_v1(0, 0, 0, 0) }},
+			{"cuStreamGetDevResource", "13.1", "", func() error { return driver.CuStreamGetDevResource(0, &resource, 0) }},
+		} {
+			t.Run(c.symbol, func(t *testing.T) {
+				want := &driver.SymbolError{Symbol: c.symbol, Since: c.since, Library: file, Version: "12.4", Older: c.older}
+				text := "cuda: " + file + " (CUDA 12.4) has no " + c.symbol + ": it needs CUDA " + c.since
+				if c.older != "" {
+					text += "; the older " + c.older + " is there"
+				}
+				for range 2 { // the second call is no different
+					err := c.call()
+					var e *driver.SymbolError
+					require.ErrorAs(t, err, &e)
+					assert.Equal(t, want, e)
+					assert.ErrorIs(t, err, errors.ErrUnsupported)
+					assert.EqualError(t, err, text)
+				}
+				assert.Equal(t, want, driver.Find(c.symbol))
+			})
+		}
+		require.NoError(t, driver.CuCtxCreate_v2(&context, 0, 0))
+		assert.EqualValues(t, 2, context)
+		require.NoError(t, driver.CuCtxCreate_v1(&context, 0, 0))
+		assert.EqualValues(t, 1, context)
+	})
+}
+
+func TestFindAndMissing(t *testing.T) {
+	inChild(t, func(t *testing.T) {
+		_, file := library(t, goodDriver)
+		require.NoError(t, driver.Open(file))
+		want := driver.Symbols()
+		for _, symbol := range exported {
+			assert.NoError(t, driver.Find(symbol))
+			delete(want, symbol)
+		}
+		assert.Equal(t, &driver.SymbolError{Symbol: "cuNoSuch_v2", Library: file, Version: "12.4"}, driver.Find("cuNoSuch_v2"))
+		assert.EqualError(t, driver.Find("cuNoSuch"), "cuda: "+file+" (CUDA 12.4) has no cuNoSuch")
+
+		missing, err := driver.Missing()
+		require.NoError(t, err)
+		got := map[string]string{}
+		for _, m := range missing {
+			got[m.Symbol] = m.Since
+			assert.Equal(t, m, driver.Find(m.Symbol))
+		}
+		assert.Equal(t, want, got)
+	})
+}
+
+// TestConcurrentFirstCalls lets many goroutines make the first calls of the
+// process at once.
+func TestConcurrentFirstCalls(t *testing.T) {
+	dir := t.TempDir()
+	if inParent() {
+		compile(t, filepath.Join(dir, "libcuda.so.1"), goodDriver)
+	}
+	inChild(t, func(t *testing.T) {
+		calls := []func() error{
+			func() error { return driver.CuInit(0) },
+			func() error {
+				var count int32
+				err := driver.CuDeviceGetCount(&count)
+				assert.EqualValues(t, 3, count)
+				return err
+			},
+			func() error {
+				var version int32
+				err := driver.CuDriverGetVersion(&version)
+				assert.EqualValues(t, 12040, version)
+				return err
+			},
+			func() error { _, _, err := driver.Library(); return err },
+			func() error { _, err := driver.Missing(); return err },
+			func() error { return driver.Open("") },
+			func() error { return driver.Find("cuInit") },
+		}
+		var start, done sync.WaitGroup
+		start.Add(1)
+		for i := range 20 * len(calls) {
+			done.Go(func() {
+				start.Wait()
+				assert.NoError(t, calls[i%len(calls)]())
+			})
+		}
+		start.Done()
+		done.Wait()
+	}, libraryVariable+"="+dir)
+}

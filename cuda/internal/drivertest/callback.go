@@ -1,0 +1,48 @@
+//go:build cgo && linux
+
+package drivertest
+
+/*
+#include "drivertest.h"
+*/
+import "C"
+
+import (
+	"runtime/cgo"
+	"unsafe"
+)
+
+//export drivertestHostFunc
+func drivertestHostFunc(userData C.uintptr_t) {
+	cgo.Handle(userData).Value().(func())()
+}
+
+//export drivertestStreamCallback
+func drivertestStreamCallback(stream C.uintptr_t, status C.int, userData C.uintptr_t) {
+	cgo.Handle(userData).Value().(func(stream uintptr, status int))(uintptr(stream), int(status))
+}
+
+// HostFunc is the address of a CUhostFn that runs the func() behind the
+// [cgo.Handle] it gets as user data, on the thread that calls it.
+func HostFunc() uintptr { return address(C.drivertestHostFunc) }
+
+// StreamCallback is the address of a CUstreamCallback that runs the
+// func(stream uintptr, status int) behind the [cgo.Handle] it gets as user
+// data, on the thread that calls it.
+func StreamCallback() uintptr { return address(C.drivertestStreamCallback) }
+
+// BlockBytes is the address of a CUoccupancyB2DSize: 4 bytes a thread. It is
+// C alone.
+func BlockBytes() uintptr { return address(C.drivertest_block_bytes) }
+
+// BlockBytesThread is the thread that last called [BlockBytes].
+func BlockBytesThread() int { return int(C.drivertest_block_bytes_thread()) }
+
+// Destructor is the address of a CUhostFn that adds its user data to a sum. It
+// is C alone.
+func Destructor() uintptr { return address(C.drivertest_destroy) }
+
+// Destroyed is the sum that [Destructor] made.
+func Destroyed() int { return int(C.drivertest_destroyed()) }
+
+func address(fn unsafe.Pointer) uintptr { return uintptr(fn) }

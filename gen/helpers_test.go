@@ -1,0 +1,78 @@
+package main
+
+import (
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/headers"
+)
+
+// folder makes a folder of files, by their slash-separated names.
+func folder(tb testing.TB, files map[string]string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(tb, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(tb, os.WriteFile(path, []byte(text), 0o666))
+	}
+	return dir
+}
+
+// include makes an include folder of our own: a cuda.h of CUDA 13.5 in which
+// declarations stand in a chapter, and other headers as given.
+func include(tb testing.TB, declarations string, others map[string]string) string {
+	tb.Helper()
+	files := map[string]string{
+		"cuda.h":         "#define CUDA_VERSION 13050\n/** \\defgroup CUDA_THING Things @{ */\n" + declarations + "\n/** @} */\n",
+		"cudaTypedefs.h": "#include \"cuda.h\"\n",
+	}
+	maps.Copy(files, others)
+	return folder(tb, files)
+}
+
+// smallConfig generates from an include folder of our own.
+func smallConfig(include string) config {
+	return config{headers: include, api: "driver", pkg: "small", importPath: "example.com/small", docs: "own", partial: true}
+}
+
+// small generates a package from an include folder of our own.
+func small(tb testing.TB, include string) map[string][]byte {
+	tb.Helper()
+	files, _, err := generate(smallConfig(include), nil, io.Discard)
+	require.NoError(tb, err)
+	return files
+}
+
+// fetched is the folder of a pinned version's headers. It skips the test where
+// they are not fetched.
+func fetched(tb testing.TB, version string) string {
+	tb.Helper()
+	dir, err := headers.Find(version)
+	if err != nil {
+		tb.Skipf("%v (make generate fetches them all)", err)
+	}
+	return dir
+}
+
+// newest is the version that the committed driver package is generated from.
+const newest = "13.5"
+
+// goTool runs the go command in dir, offline and with env on top of the
+// environment. It returns what it prints.
+func goTool(tb testing.TB, dir string, env []string, args ...string) string {
+	tb.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=-mod=mod"), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoErrorf(tb, err, "go %s\n%s", strings.Join(args, " "), out)
+	return string(out)
+}

@@ -1,0 +1,125 @@
+package parse
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What the parser does not know what to do with stops it. The message says
+// what it is and where.
+func TestUnhandled(t *testing.T) {
+	for _, tt := range []struct {
+		name, declarations string
+		want               string
+	}{
+		{"variable", "extern int cuCount;", "cuda/cuda.h:2:1: cuCount: unhandled variable"},
+		{"function definition", "int cuInit(void) { return 0; }", "cuda/cuda.h:2:1: unhandled definition of function cuInit"},
+		{"assembler", `__asm__("nop");`, "cuda/cuda.h:2:1: unhandled declaration"},
+		{"variadic function", "int cuPrint(const char *format, ...);", "cuda/cuda.h:2:1: cuPrint: unhandled variadic function"},
+		{"variadic callback", "typedef int (*CUprint)(const char *format, ...);", "cuda/cuda.h:2:1: CUprint: unhandled variadic function"},
+		{"pointer to a function as a parameter", "int cuCall(void (*fn)(int));", "cuCall: parameter 0 fn: unhandled pointer to a function without a typedef"},
+		{"pointer to a function as a result", "void (*cuGet(int x))(int);", "cuGet: result: unhandled pointer to a function without a typedef"},
+		{"pointer to a function as a member", "struct CUx { int a; void (*fn)(int); };", "struct CUx.fn: unhandled pointer to a function without a typedef"},
+		{"bit field", "struct CUx { int a; int b : 3; };", "struct CUx.b: unhandled bit field"},
+		{"flexible array", "struct CUx { int n; char text[]; };", "struct CUx.text: unhandled bit field or flexible array"},
+		{"bit field inside", "struct CUx { struct { int b : 3; } in; };", "struct CUx_in.b: unhandled bit field"},
+		{"wide enum", "enum CUx { CU_BIG = 0x100000000 };", "enum CUx: unhandled enum of 8 bytes"},
+		{"enum that is never defined", "enum CUx;", "enum CUx: unhandled enum"},
+		{"enum inside a record", "struct CUx { enum { CU_A } a; };", "struct CUx.a: unhandled type enum"},
+		{"record that is never defined", "typedef struct CUx_st CUx;", "CUx: unhandled typedef of a record that is never defined"},
+		{"pointer to an unknown record", "int cuTake(struct CUx *x);", "cuTake: parameter 0 x: unhandled use of struct CUx, which nothing declares"},
+		{"pointer to a number", "typedef int *CUx;", "CUx: unhandled typedef of a pointer to int"},
+		{"array type", "typedef int CUx[4];", "CUx: unhandled type"},
+		{"function type", "typedef int CUx(int);", "CUx: unhandled type"},
+		{"number that Go lacks", "int cuTake(long double x);", "cuTake: parameter 0 x: unhandled type long double"},
+		{"record in a parameter", "int cuTake(union { int a; } *x);", "cuTake: parameter 0 x: unhandled type union"},
+		{"packed record", "struct CUx {\n\tchar a;\n\tint b;\n} __attribute__((packed));", "cuda/cuda.h:5: unhandled packing: __attribute__((packed"},
+		{"packed with more", "struct __attribute__((aligned(2), __packed__)) CUx { char a; };", "cuda/cuda.h:2: unhandled packing"},
+		{"packing pragma", "#pragma pack(push, 1)\nstruct CUx { char a; int b; };\n#pragma pack(pop)", "cuda/cuda.h:2: unhandled packing: #pragma pack"},
+		{"included header that is not there", "#include <nowhere.h>", "include file not found: <nowhere.h>"},
+		{"plain name of nothing", "#ifndef __CUDA_API_VERSION_INTERNAL\n#define cuTake cuTake_v2\nint cuTake(void);\n#endif", "plain name cuTake maps to cuTake_v2, which the internal parse does not declare"},
+		{"public alone", "#ifndef __CUDA_API_VERSION_INTERNAL\nint cuTake(void);\n#endif", "cuTake is declared publicly but not by the internal parse"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse(include(tt.declarations), "driver")
+			assert.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+// A static function and what no program sees are no part of the API.
+func TestNotOurs(t *testing.T) {
+	for name, declarations := range map[string]string{
+		"static function":   "static int helper(void) { return 0; }",
+		"inline function":   "static __inline__ int helper(void) { return 0; }",
+		"assertion":         `_Static_assert(sizeof(int) == 4, "four bytes");`,
+		"semicolon alone":   ";",
+		"number of Go's":    "typedef unsigned int cuuint32_t;",
+		"forward":           "struct CUx;",
+		"number of stddef":  "#include <stddef.h>",
+		"comment of a type": "/* struct CUx { int a : 3; }; */",
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := parsed(t, declarations)
+			assert.Empty(t, a.Decls)
+			assert.Empty(t, a.Funcs)
+			require.Len(t, a.Consts, 1)
+			assert.Equal(t, "CUDA_VERSION", a.Consts[0].C)
+		})
+	}
+}
+
+func TestHeaderErrors(t *testing.T) {
+	without := func(name string) fstest.MapFS {
+		headers := include("")
+		delete(headers, name)
+		return headers
+	}
+	text := func(cuda string) fstest.MapFS {
+		headers := include("")
+		headers["cuda.h"] = &fstest.MapFile{Data: []byte(cuda)}
+		return headers
+	}
+	typedefs := include("int cuTake(int x);")
+	typedefs["cudaTypedefs.h"] = &fstest.MapFile{Data: []byte("typedef int (*PFN_cuTake_v2000)(int x, ...);\n")}
+	for _, tt := range []struct {
+		name    string
+		headers fstest.MapFS
+		api     string
+		want    string
+	}{
+		{"unknown API", include(""), "nvml", `unknown API "nvml": it is one of driver, runtime`},
+		{"no cuda.h", without("cuda.h"), "driver", "no cuda.h in the include folder"},
+		{"no cudaTypedefs.h", without("cudaTypedefs.h"), "driver", "no cudaTypedefs.h in the include folder"},
+		{"no cuda_runtime_api.h", include(""), "runtime", "no cuda_runtime_api.h in the include folder"},
+		{"no version", text("#define CUDA_VERSION_MAJOR 13\n"), "driver", "cuda.h defines no CUDA_VERSION"},
+		{"version out of range", text("#define CUDA_VERSION 99999999999999999999\n"), "driver", "CUDA_VERSION 99999999999999999999"},
+		{"variadic form", typedefs, "driver", "PFN_cuTake_v2000: unhandled variadic function"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse(tt.headers, tt.api)
+			assert.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+// One wrong line can cause many errors: the message shows the first few.
+func TestBrokenHeader(t *testing.T) {
+	_, err := Parse(include(strings.Repeat("int cuX(undeclared a, 5);\n", 200)), "driver")
+	require.ErrorContains(t, err, "cuda.h:2:")
+	assert.LessOrEqual(t, strings.Count(err.Error(), "\n"), 6)
+	assert.Less(t, len(err.Error()), 1000)
+}
+
+// A folder that lacks an API is told from one that is wrong.
+func TestMissingHeader(t *testing.T) {
+	_, err := Parse(include(""), "runtime")
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = Parse(include("#include <nowhere.h>"), "driver")
+	assert.NotErrorIs(t, err, fs.ErrNotExist)
+}

@@ -1,0 +1,39 @@
+package parse
+
+import (
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// include is an include folder of CUDA 13.5 with declarations in its cuda.h,
+// on the second line and below.
+func include(declarations string) fstest.MapFS {
+	return fstest.MapFS{
+		"cuda.h":         {Data: []byte("#define CUDA_VERSION 13050\n" + declarations + "\n")},
+		"cudaTypedefs.h": {Data: []byte("#include \"cuda.h\"\n")},
+	}
+}
+
+// parsed is what the parser makes of declarations.
+func parsed(tb testing.TB, declarations string) *model.API {
+	tb.Helper()
+	a, err := Parse(include(declarations), "driver")
+	require.NoError(tb, err)
+	return a
+}
+
+// decl is the declaration named c.
+func decl(tb testing.TB, a *model.API, c string) *model.Decl {
+	tb.Helper()
+	for _, d := range a.Decls {
+		if d.C == c {
+			return d
+		}
+	}
+	require.Fail(tb, "nothing declares "+c)
+	return nil
+}

@@ -1,0 +1,225 @@
+package parse
+
+import (
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// What was read, spelled in C again, is what the header says.
+func TestPrototypes(t *testing.T) {
+	const types = "#include <stddef.h>\n#include <stdint.h>\n" +
+		"typedef struct CUx_st *CUx; typedef struct CUbox_st { int a; } CUbox; enum CUmode { CU_A };\n"
+	for _, want := range []string{
+		"void cuNothing(void)",
+		"int cuUnnamed(int, const char *)",
+		"const char *cuText(unsigned int code)",
+		"const char *const *cuTexts(void)",
+		"void **cuPointers(void *a, const void *b, void **c, const void **d, void *const *e, const void *const *f)",
+		"int cuHandles(CUx x, CUx *list, const CUx *fixed, CUx *const *far)",
+		"enum CUmode cuTagged(enum CUmode mode)",
+		"CUbox cuBox(CUbox box, const CUbox *from)",
+		"size_t cuSizes(size_t a, uint64_t b, unsigned long long c, signed char d, const size_t *e)",
+		"float cuFloats(float a, double b)",
+		"int cuGrid(int (*grid)[4], const char (*texts)[2][3])",
+	} {
+		t.Run(want, func(t *testing.T) {
+			a := parsed(t, types+want+";")
+			require.Len(t, a.Funcs, 1)
+			assert.Equal(t, want, a.Funcs[0].Prototype())
+		})
+	}
+}
+
+// A parameter that C turns into a pointer is one.
+func TestArrayParameters(t *testing.T) {
+	a := parsed(t, "int cuTake(int a[4], const char *names[], const int x, char *const p);")
+	assert.Equal(t, "int cuTake(int *a, const char **names, int x, char *p)", a.Funcs[0].Prototype())
+}
+
+func TestLayout(t *testing.T) {
+	a := parsed(t, `
+typedef struct CUx_st {
+	char a;
+	struct { short b; double c; } in[2];
+	union { int d; long long e; };
+	struct CUx_st *next;
+} CUx;
+union CUu { char bytes[5]; int n; };
+struct __attribute__((aligned(64))) CUwide { int n; };`)
+	x := decl(t, a, "CUx")
+	assert.Equal(t, model.Struct, x.Kind)
+	assert.Equal(t, "CUx_st", x.Tag)
+	assert.EqualValues(t, 56, x.Size)
+	var offsets []int64
+	for _, f := range x.Fields {
+		offsets = append(offsets, f.Offset)
+	}
+	assert.Equal(t, []int64{0, 8, 40, 48}, offsets)
+
+	in := decl(t, a, "CUx_in")
+	assert.True(t, in.Nested)
+	assert.Equal(t, "(*(CUx*)0).in[0]", in.CPath)
+	assert.EqualValues(t, 16, in.Size)
+	assert.EqualValues(t, 8, in.Fields[1].Offset)
+	assert.Equal(t, model.Union, decl(t, a, "CUx_anon2").Kind)
+
+	u := decl(t, a, "union CUu")
+	assert.Equal(t, []int64{8, 4}, []int64{u.Size, u.Align})
+	wide := decl(t, a, "struct CUwide")
+	assert.Equal(t, []int64{64, 64}, []int64{wide.Size, wide.Align})
+}
+
+// The same record under its tag, its name and a pointer is one declaration.
+func TestOneDeclaration(t *testing.T) {
+	for name, declarations := range map[string]string{
+		"definition first": "struct CUx_st { int a; }; typedef struct CUx_st CUx;",
+		"in one":           "typedef struct CUx_st { int a; } CUx;",
+		"typedef first":    "typedef struct CUx_st CUx; struct CUx_st { int a; };",
+		"forward first":    "struct CUx_st; typedef struct CUx_st CUx; struct CUx_st { int a; };",
+		"twice":            "struct CUx_st; struct CUx_st; typedef struct CUx_st { int a; } CUx;",
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := parsed(t, declarations+"\nint cuTake(CUx *x, struct CUx_st *y);")
+			require.Len(t, a.Decls, 1)
+			for _, p := range a.Funcs[0].Params {
+				assert.Same(t, a.Decls[0], p.Type.Elem.Decl, p.C)
+			}
+		})
+	}
+}
+
+func TestAliases(t *testing.T) {
+	a := parsed(t, `
+typedef int CUx_v1;
+typedef CUx_v1 CUx;
+typedef CUx CUy;
+#define CUz CUx
+enum CUmode { CU_A = 2 };
+#define CU_FIRST CU_A
+#define cuTake cuTake_v2
+int cuTake(CUx x);
+#ifdef __CUDA_API_VERSION_INTERNAL
+#undef cuTake
+int cuTake(int x);
+#endif`)
+	got := map[string]string{}
+	for _, al := range a.Aliases {
+		got[al.C] = al.Target
+		assert.Equal(t, al.C == "cuTake", al.Func, al.C)
+	}
+	assert.Equal(t, map[string]string{"CUx": "CUx_v1", "CUy": "CUx_v1", "CUz": "CUx_v1", "cuTake": "cuTake_v2"}, got)
+	var symbols []string
+	for _, f := range a.Funcs {
+		symbols = append(symbols, f.Symbol)
+	}
+	assert.Equal(t, []string{"cuTake_v2", "cuTake"}, symbols)
+}
+
+func TestConstants(t *testing.T) {
+	a := parsed(t, `
+typedef int CUx_v1;
+typedef CUx_v1 CUx;
+enum { CU_UNNAMED = -1 };
+#define CU_TEXT "text"
+#define CU_FLOAT 1.5
+#define CU_CALL cuNothing(1)
+#define CU_CAST ((CUx)-1)
+#define CU_EMPTY
+#define CU_WITH(x) x
+#define _CU_GUARD 1`)
+	got := map[string]string{}
+	for _, c := range a.Consts {
+		got[c.C] = c.Value
+		if c.C == "CU_CAST" {
+			assert.Equal(t, "CUx", c.Type.C)
+		}
+	}
+	assert.Equal(t, map[string]string{
+		"CUDA_VERSION": "13050", "CU_UNNAMED": "-1", "CU_CAST": "-1",
+		"CU_TEXT": "", "CU_FLOAT": "", "CU_CALL": "", // no constants: a quirk must say why they are left out
+	}, got)
+}
+
+// Older variants take chapter and comment from the function they vary.
+func TestVariants(t *testing.T) {
+	a := parsed(t, `
+#define cuTake cuTake_v2
+/** \defgroup CUDA_OUTER Outer
+ * @{ */
+/** \defgroup CUDA_INNER Inner @{ */
+/** \return ::CUDA_SUCCESS */
+__attribute__((deprecated)) int cuTake(int x);
+/** @} */
+int cuLast(void);
+/** @} */
+int cuOutside(void);
+#ifdef __CUDA_API_VERSION_INTERNAL
+#undef cuTake
+int cuTake(char x);
+int cuTake_v2_ptsz(int x);
+#endif`)
+	type row struct {
+		group, comment string
+		deprecated     bool
+	}
+	got := map[string]row{}
+	for _, f := range a.Funcs {
+		got[f.Symbol] = row{f.Group, f.Comment, f.Deprecated}
+	}
+	const comment = `/** \return ::CUDA_SUCCESS */`
+	assert.Equal(t, map[string]row{
+		"cuTake_v2":      {"CUDA_INNER", comment, true},
+		"cuTake":         {"CUDA_INNER", comment, false},
+		"cuTake_v2_ptsz": {"CUDA_INNER", comment, true},
+		"cuLast":         {"CUDA_OUTER", "", false},
+		"cuOutside":      {"", "", false},
+	}, got)
+}
+
+func TestForms(t *testing.T) {
+	headers := include("typedef struct CUx_st *CUx;\nint cuTake(CUx x);")
+	headers["cudaTypedefs.h"] = &fstest.MapFile{Data: []byte(`
+#include "cuda.h"
+#define PFN_cuTake PFN_cuTake_v12000
+typedef int (*PFN_cuTake_v2000)(int x);
+typedef int (*PFN_cuTake_v12000)(CUx x);
+typedef PFN_cuTake_v12000 PFN_other;
+typedef int *PFN_cuNumber_v1;
+int PFN_cuVariable_v1;
+;`)}
+	a, err := Parse(headers, "driver")
+	require.NoError(t, err)
+	require.Len(t, a.PFNs, 2)
+	assert.Equal(t, "cuTake", a.PFNs[0].Func)
+	assert.Equal(t, 2000, a.PFNs[0].Version)
+	assert.Equal(t, 12000, a.PFNs[1].Version)
+	assert.Equal(t, "CUx", a.PFNs[1].Params[0].Type.C)
+}
+
+func TestVersion(t *testing.T) {
+	for define, want := range map[string]string{"11080": "11.8", "13050": "13.5", "13110": "13.11"} {
+		a, err := Parse(fstest.MapFS{
+			"cuda.h":         {Data: []byte("/* CUDA */\n # define CUDA_VERSION\t" + define + " /* now */\n")},
+			"cudaTypedefs.h": {Data: []byte("\n")},
+		}, "driver")
+		require.NoError(t, err)
+		assert.Equal(t, want, a.Version)
+	}
+}
+
+// What the header includes is read too, and what stands beside it is not.
+func TestIncludes(t *testing.T) {
+	headers := include("#include \"types.h\"\n#include <stdint.h>\nint cuTake(CUx x);")
+	headers["types.h"] = &fstest.MapFile{Data: []byte("#include <stdlib.h>\ntypedef int CUx;\n#define CU_MORE 2\n")}
+	headers["other.h"] = &fstest.MapFile{Data: []byte("this is no C\n")}
+	headers["stdint.h"] = &fstest.MapFile{Data: []byte("nor is this\n")} // ours is in front of it
+	a, err := Parse(headers, "driver")
+	require.NoError(t, err)
+	assert.Equal(t, "CUx", a.Decls[0].C)
+	assert.Len(t, a.Consts, 2)
+}

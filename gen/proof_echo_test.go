@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// calls builds, vets and tests the package: what Go makes of its layout, and
+// every function against a library that echoes its arguments.
+func (p *proof) calls(t *testing.T) {
+	numbers := p.writeTests(t)
+	out := p.goTest(t, nil)
+	assert.Contains(t, out, fmt.Sprintf("%d numbers compared", numbers))
+	assert.Contains(t, out, fmt.Sprintf("%d functions called", len(echoCalls(p.api))))
+	assert.Contains(t, out, "functions measured")
+	t.Log(out)
+}
+
+// writeTests writes the tests that run inside the package.
+func (p *proof) writeTests(t *testing.T) (numbers int) {
+	p.echoLibrary(t)
+	p.render(t, filepath.Join(p.pkg, "echo_test.go"), "echo_test.go.tmpl", map[string]any{
+		"Calls": echoCalls(p.api), "StatusType": statusType(p.api),
+	})
+	return p.writeLayoutTest(t)
+}
+
+// echoLibrary compiles a library that exports every symbol and records how it
+// is called.
+func (p *proof) echoLibrary(t *testing.T) {
+	type function struct {
+		Symbol, Definition, Result string
+		Params                     []string
+	}
+	var funcs []function
+	for _, fn := range p.api.Funcs {
+		f := function{Symbol: fn.Symbol}
+		named := *fn
+		named.Params = nil
+		for i, param := range fn.Params {
+			name := fmt.Sprint("p", i)
+			f.Params = append(f.Params, name)
+			named.Params = append(named.Params, &model.Param{C: name, Type: param.Type})
+		}
+		f.Definition = named.Prototype()
+		if fn.Result.Kind != model.Void {
+			f.Result = fn.Result.CDecl("")
+		}
+		funcs = append(funcs, f)
+	}
+	version := map[string]string{"driver": "cuDriverGetVersion", "runtime": "cudaRuntimeGetVersion"}[p.api.Name]
+	data := map[string]any{"Funcs": funcs, "VersionSymbol": version, "VersionNumber": p.versionNumber()}
+	p.c(t, filepath.Join(p.pkg, "echo.so"), "echo.c.tmpl", data, "-shared", "-fPIC", "-Wno-deprecated-declarations")
+}
+
+// echoCall is a function of the Go package, for the test of all.
+type echoCall struct {
+	Go     string // its name
+	Symbol string // what it must call
+	Target string // the function whose number it uses
+	Params []string
+	Bare   []string // arguments that lie on the stack
+	Result string   // "" for a status
+	Void   bool
+}
+
+// echoCalls are all functions of the package, plain names too.
+func echoCalls(a *model.API) []echoCall {
+	bySymbol := map[string]*model.Func{}
+	var calls []echoCall
+	for _, fn := range a.Funcs {
+		bySymbol[fn.Symbol] = fn
+		calls = append(calls, newEchoCall(fn.Go, fn))
+	}
+	for _, al := range a.Aliases {
+		if al.Func {
+			calls = append(calls, newEchoCall(al.Go, bySymbol[al.Target]))
+		}
+	}
+	return calls
+}
+
+func newEchoCall(name string, fn *model.Func) echoCall {
+	c := echoCall{Go: name, Symbol: fn.Symbol, Target: fn.Go}
+	for _, param := range fn.Params {
+		c.Params = append(c.Params, goSpelling(param.Type))
+		c.Bare = append(c.Bare, onStack(param.Type))
+	}
+	switch r := fn.Result; {
+	case r.Kind == model.Void:
+		c.Void = true
+	case r.Kind == model.Pointer && r.Elem.C == "char":
+		c.Result = "string"
+	case r.Kind != model.Named || !r.Decl.Error:
+		c.Result = goSpelling(r)
+	}
+	return c
+}
+
+func goSpelling(t *model.Type) string {
+	switch {
+	case t.Go != "":
+		return t.Go
+	case t.Kind == model.Pointer && t.Elem.Kind == model.Void:
+		return "unsafe.Pointer"
+	case t.Kind == model.Pointer:
+		return "*" + goSpelling(t.Elem)
+	}
+	return fmt.Sprintf("[%d]%s", t.Len, goSpelling(t.Elem))
+}
+
+// onStack is an argument of type t that needs no allocation, unless the
+// function makes it escape.
+func onStack(t *model.Type) string {
+	switch {
+	case t.Kind == model.Pointer && t.Go != "":
+		return "0"
+	case t.Kind == model.Pointer && t.Elem.Kind == model.Void:
+		return "unsafe.Pointer(new(byte))"
+	case t.Kind == model.Pointer:
+		return "new(" + goSpelling(t.Elem) + ")"
+	case t.Is(model.Struct), t.Is(model.Union):
+		return t.Go + "{}"
+	}
+	return "0"
+}
+
+func statusType(a *model.API) string {
+	for _, d := range a.Decls {
+		if d.Error {
+			return d.Go
+		}
+	}
+	return ""
+}

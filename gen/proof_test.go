@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/gen/doc"
+	"github.com/cudabind/cudabind/gen/emit"
+	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/headers"
+)
+
+// TestProof holds the package of every pinned CUDA version and API against
+// NVIDIA's real header, as a C compiler and the Go compiler see them.
+func TestProof(t *testing.T) {
+	module := proofModule(t)
+	releases := headers.Releases()
+	if testing.Short() {
+		releases = releases[len(releases)-1:]
+	}
+	for _, api := range parse.APIs {
+		t.Run(api, func(t *testing.T) {
+			for _, release := range releases {
+				t.Run(release.Version, func(t *testing.T) {
+					t.Parallel()
+					p := newProof(t, module, api, release.Version)
+					t.Run("complete", p.complete)
+					t.Run("layout", p.layout)
+					t.Run("signatures", p.signatures)
+					t.Run("arguments", p.arguments)
+					t.Run("calls", p.calls)
+				})
+			}
+		})
+	}
+}
+
+// TestProofModes runs the proofs of the newest version's Go side again, under
+// the tools that find what a plain run does not.
+func TestProofModes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it rebuilds the standard library")
+	}
+	module := proofModule(t)
+	releases := headers.Releases()
+	var proofs []*proof
+	for _, api := range parse.APIs {
+		p := newProof(t, module, api, releases[len(releases)-1].Version)
+		p.writeTests(t)
+		proofs = append(proofs, p)
+	}
+	for _, mode := range []struct {
+		name  string
+		env   []string
+		flags []string
+	}{
+		{"race", nil, []string{"-race"}},
+		{"checkptr", []string{"GOFLAGS=-gcflags=all=-d=checkptr"}, nil},
+		{"cgocheck2", []string{"GOEXPERIMENT=cgocheck2"}, nil},
+		{"no cgo", []string{"CGO_ENABLED=0"}, []string{"-run=Layout"}},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
+			for _, p := range proofs {
+				p.goTest(t, mode.env, mode.flags...)
+			}
+		})
+	}
+}
+
+// proof is one emitted package and the model it was emitted from.
+type proof struct {
+	api     *model.API
+	headers string   // folder of NVIDIA's headers
+	module  string   // folder of the module
+	pkg     string   // folder of the package, in it
+	work    string   // folder for C
+	include []string // flags of the C compiler
+}
+
+// proofModule is a module for the emitted packages, with the headers that a C
+// compiler needs beside NVIDIA's.
+func proofModule(t *testing.T) string {
+	if _, err := exec.LookPath(compiler()); err != nil {
+		unproven(t, fmt.Sprintf("there is no C compiler: %v", err))
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module proof\n\ngo "+minGo+"\n"), 0o666))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "stubs"), parse.Stubs()))
+	return dir
+}
+
+func compiler() string {
+	if cc := os.Getenv("CC"); cc != "" {
+		return cc
+	}
+	return "cc"
+}
+
+// unproven skips a proof that cannot be had here. In CI that is a failure.
+func unproven(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// newProof reads the header and emits the package.
+func newProof(t *testing.T, module, api, version string) *proof {
+	dir, err := headers.Find(version)
+	if errors.Is(err, fs.ErrNotExist) {
+		unproven(t, fmt.Sprintf("make generate fetches what is missing: %v", err))
+	}
+	require.NoError(t, err)
+	p := &proof{
+		headers: dir, module: module, pkg: filepath.Join(module, api, version), work: t.TempDir(),
+		include: []string{"-D__CUDA_API_VERSION_INTERNAL", "-I" + dir, "-I" + filepath.Join(module, "stubs")},
+	}
+	p.api, err = parse.Parse(os.DirFS(dir), api)
+	require.NoError(t, err)
+	require.NoError(t, model.Complete(p.api, model.Options{}))
+	require.NoError(t, doc.Fill(p.api, nil))
+	files, err := emit.Files(p.api, emit.Package{Name: api, Import: "proof/" + api + "/" + version, Doc: doc.Package(p.api, api)})
+	require.NoError(t, err)
+	require.NoError(t, write(p.pkg, files))
+	return p
+}
+
+// render prints one of the templates into file.
+func (p *proof) render(t *testing.T, file, tmpl string, data map[string]any) {
+	parsed, err := template.New("").Delims("<<", ">>").ParseGlob("testdata/proof/*.tmpl")
+	require.NoError(t, err)
+	data["Header"], data["Package"], data["Version"] = p.api.Header, p.api.Name, p.api.Version
+	var b bytes.Buffer
+	require.NoError(t, parsed.ExecuteTemplate(&b, tmpl, data))
+	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o666))
+}
+
+// c renders a C file and compiles it into out.
+func (p *proof) c(t *testing.T, out, tmpl string, data map[string]any, flags ...string) {
+	src := filepath.Join(p.work, strings.TrimSuffix(tmpl, ".tmpl"))
+	p.render(t, src, tmpl, data)
+	p.cc(t, append(flags, "-O0", "-o", out, src)...)
+}
+
+// program renders a C program, runs it and returns the lines it prints.
+func (p *proof) program(t *testing.T, tmpl string, data map[string]any, flags ...string) []string {
+	out := filepath.Join(p.work, strings.TrimSuffix(tmpl, ".c.tmpl"))
+	p.c(t, out, tmpl, data, flags...)
+	return strings.Split(strings.TrimSpace(p.run(t, exec.Command(out))), "\n")
+}
+
+func (p *proof) cc(t *testing.T, args ...string) string {
+	return p.run(t, exec.Command(compiler(), append(p.include, args...)...))
+}
+
+// goTest vets, builds and tests the package.
+func (p *proof) goTest(t *testing.T, env []string, flags ...string) string {
+	rel, err := filepath.Rel(p.module, p.pkg)
+	require.NoError(t, err)
+	cmd := exec.Command("go", append([]string{"test", "-trimpath", "-vet=all", "-v", "-count=1", "./" + filepath.ToSlash(rel)}, flags...)...)
+	cmd.Dir = p.module
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off"), env...)
+	return p.run(t, cmd)
+}
+
+func (p *proof) run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("CUDA %s, %s: %s: %v\n%s%s", p.api.Version, p.api.Name, cmd.Args[0], err, head(stderr.String()), head(string(out)))
+	}
+	return string(out)
+}
+
+// head is the beginning of a text that can be very long.
+func head(text string) string {
+	const limit = 8000
+	if len(text) <= limit {
+		return text
+	}
+	return text[:limit] + "\n...\n"
+}
+
+// versionNumber spells the version as CUDA_VERSION does.
+func (p *proof) versionNumber() int {
+	major, minor, _ := strings.Cut(p.api.Version, ".")
+	x, _ := strconv.Atoi(major)
+	y, _ := strconv.Atoi(minor)
+	return 1000*x + 10*y
+}

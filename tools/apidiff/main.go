@@ -1,0 +1,132 @@
+// Command apidiff tells what changed between two CUDA versions, for who is
+// about to upgrade:
+//
+//	go run github.com/cudabind/cudabind/tools/apidiff [-api driver|runtime] [-json] [-html FILE] 12.4 13.0
+//
+// With -go it compares the exported Go API of a package between two folders or
+// two revisions of the checkout it runs in, and exits with 1 where a program
+// that compiled may compile no more:
+//
+//	go run ./tools/apidiff -go cuda/generated/driver v1.0.0 .
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/cudabind/cudabind/gen/parse"
+)
+
+func main() {
+	err := run(os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case errors.As(err, new(usageError)):
+		fmt.Fprintln(os.Stderr, "apidiff:", err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "apidiff:", err)
+		os.Exit(1)
+	}
+}
+
+type usageError struct{ error }
+
+type options struct {
+	api, html, goPackage string
+	asJSON               bool
+	from, to             string
+}
+
+func run(args []string, stdout, stderr io.Writer) error {
+	o, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	changes, err := o.compare(stderr)
+	if err != nil {
+		return err
+	}
+	if err := o.write(changes, stdout); err != nil {
+		return err
+	}
+	if o.goPackage != "" && slices.ContainsFunc(changes, change.breaks) {
+		return fmt.Errorf("%s is not compatible with %s", o.to, o.from)
+	}
+	return nil
+}
+
+func parseFlags(args []string, stderr io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("apidiff", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.api, "api", "", "compare one `API`, driver or runtime, instead of both")
+	fs.BoolVar(&o.asJSON, "json", false, "print JSON")
+	fs.StringVar(&o.html, "html", "", "write a page to `FILE` instead of printing")
+	fs.StringVar(&o.goPackage, "go", "", "compare the exported Go API of the package in this `folder`")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, usageError{err}
+	}
+	if fs.NArg() != 2 {
+		return o, usageError{errors.New("which two versions?")}
+	}
+	if o.api != "" && !slices.Contains(parse.APIs, o.api) {
+		return o, usageError{fmt.Errorf("-api %q: it is driver or runtime", o.api)}
+	}
+	o.from, o.to = fs.Arg(0), fs.Arg(1)
+	return o, nil
+}
+
+// compare finds the changes.
+func (o options) compare(stderr io.Writer) ([]change, error) {
+	ctx := context.Background()
+	if o.goPackage != "" {
+		return compareGo(ctx, o.goPackage, o.from, o.to)
+	}
+	apis := parse.APIs
+	if o.api != "" {
+		apis = []string{o.api}
+	}
+	var all []change
+	for _, api := range apis {
+		from, err := load(ctx, o.from, api, stderr)
+		if err != nil {
+			return nil, err
+		}
+		to, err := load(ctx, o.to, api, stderr)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, diff(api, from, to)...)
+	}
+	return all, nil
+}
+
+func (o options) write(changes []change, stdout io.Writer) error {
+	switch {
+	case o.html != "":
+		f, err := os.Create(o.html)
+		if err != nil {
+			return err
+		}
+		if err := writeHTML(f, o.from, o.to, changes); err != nil {
+			f.Close()
+			return err
+		}
+		return f.Close()
+	case o.asJSON:
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(changes)
+	}
+	return writeText(stdout, changes)
+}

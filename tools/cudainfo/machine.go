@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/cudabind/cudabind/cuda/generated/cudart12"
+	"github.com/cudabind/cudabind/cuda/generated/cudart13"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// machine is what was found.
+type machine struct {
+	Driver   library   `json:"driver"`
+	Runtimes []library `json:"runtimes"`
+	Devices  []device  `json:"devices"`
+	// NoDevices says why there are none.
+	NoDevices string `json:"noDevices,omitempty"`
+}
+
+// library is a CUDA library and how much of its package it offers.
+type library struct {
+	Package   string   `json:"package"`
+	File      string   `json:"file,omitempty"`
+	Version   string   `json:"version,omitempty"`
+	Functions int      `json:"functions"`          // of the package
+	Offered   int      `json:"offered"`            // by the library
+	Missing   []symbol `json:"missing,omitempty"`  // those it lacks
+	NotFound  string   `json:"notFound,omitempty"` // why there is no library
+}
+
+type symbol struct {
+	Name  string `json:"name"`
+	Since string `json:"since"`
+}
+
+// device is a GPU.
+type device struct {
+	Ordinal         int    `json:"ordinal"`
+	Name            string `json:"name"`
+	UUID            string `json:"uuid"`
+	Capability      string `json:"computeCapability"`
+	Memory          uint64 `json:"memoryBytes"`
+	Multiprocessors int32  `json:"multiprocessors"`
+	L2              int32  `json:"l2Bytes"`
+	CopyEngines     int32  `json:"copyEngines"`
+	Integrated      bool   `json:"integrated"`
+	MemoryPools     bool   `json:"memoryPools"`
+	PCI             string `json:"pci"`
+}
+
+// look finds the driver, the runtimes and the devices. It fails where there is
+// no driver.
+func look(driverPath, cudartDir string, missing bool) (*machine, error) {
+	if err := driver.Open(driverPath); err != nil {
+		return nil, err
+	}
+	file, version, err := driver.Library()
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{Driver: library{Package: "driver", File: file, Version: version, Functions: driver.Functions}}
+	gone, err := driver.Missing()
+	if err != nil {
+		return nil, err
+	}
+	m.Driver.count(symbols(gone, func(e *driver.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), missing)
+	m.Runtimes = []library{runtime12(cudartDir, missing), runtime13(cudartDir, missing)}
+	m.Devices, err = devices()
+	if err != nil {
+		m.NoDevices = err.Error()
+	}
+	return m, nil
+}
+
+func (l *library) count(gone []symbol, list bool) {
+	l.Offered = l.Functions - len(gone)
+	if list {
+		l.Missing = gone
+	}
+}
+
+func symbols[E any](gone []E, read func(E) symbol) []symbol {
+	var out []symbol
+	for _, e := range gone {
+		out = append(out, read(e))
+	}
+	return out
+}
+
+// The two runtime packages have the same functions of different types.
+
+func runtime12(dir string, missing bool) library {
+	l := library{Package: "cudart12", Functions: cudart12.Functions}
+	if err := first(dir, cudart12.Open); err != nil {
+		l.NotFound = err.Error()
+		return l
+	}
+	l.File, l.Version, _ = cudart12.Library()
+	gone, _ := cudart12.Missing()
+	l.count(symbols(gone, func(e *cudart12.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), missing)
+	return l
+}
+
+func runtime13(dir string, missing bool) library {
+	l := library{Package: "cudart13", Functions: cudart13.Functions}
+	if err := first(dir, cudart13.Open); err != nil {
+		l.NotFound = err.Error()
+		return l
+	}
+	l.File, l.Version, _ = cudart13.Library()
+	gone, _ := cudart13.Missing()
+	l.count(symbols(gone, func(e *cudart13.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), missing)
+	return l
+}
+
+// first opens a library in dir, if one is named, else where it usually is.
+func first(dir string, open func(string) error) error {
+	if dir != "" {
+		if err := open(dir); err == nil {
+			return nil
+		}
+	}
+	return open("")
+}
+
+func devices() ([]device, error) {
+	if err := driver.CuInit(0); err != nil {
+		return nil, err
+	}
+	var n int32
+	if err := driver.CuDeviceGetCount(&n); err != nil {
+		return nil, err
+	}
+	var out []device
+	for i := range n {
+		d, err := describe(i)
+		if err != nil {
+			return nil, fmt.Errorf("device %d: %w", i, err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// describe reads a device's main attributes.
+func describe(ordinal int32) (device, error) {
+	var dev driver.CUdevice
+	if err := driver.CuDeviceGet(&dev, ordinal); err != nil {
+		return device{}, err
+	}
+	d := device{Ordinal: int(ordinal)}
+	var name [256]byte
+	if err := driver.CuDeviceGetName(&name[0], int32(len(name)), dev); err != nil {
+		return d, err
+	}
+	d.Name = text(name[:])
+	var id driver.CUuuid
+	if err := driver.CuDeviceGetUuid(&id, dev); err != nil {
+		return d, err
+	}
+	b := id.Bytes
+	d.UUID = fmt.Sprintf("GPU-%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
+	if err := driver.CuDeviceTotalMem(&d.Memory, dev); err != nil {
+		return d, err
+	}
+	var pci [32]byte
+	if err := driver.CuDeviceGetPCIBusId(&pci[0], int32(len(pci)), dev); err != nil {
+		return d, err
+	}
+	d.PCI = text(pci[:])
+	var major, minor, integrated, pools int32
+	for attribute, to := range map[driver.CUdevice_attribute]*int32{
+		driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: &major,
+		driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: &minor,
+		driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:     &d.Multiprocessors,
+		driver.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:            &d.L2,
+		driver.CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:       &d.CopyEngines,
+		driver.CU_DEVICE_ATTRIBUTE_INTEGRATED:               &integrated,
+		driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:   &pools,
+	} {
+		if err := driver.CuDeviceGetAttribute(to, attribute, dev); err != nil {
+			return d, fmt.Errorf("%v: %w", attribute, err)
+		}
+	}
+	d.Capability = fmt.Sprintf("%d.%d", major, minor)
+	d.Integrated, d.MemoryPools = integrated != 0, pools != 0
+	return d, nil
+}
+
+// text is the string that ends at the first zero byte.
+func text(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
