@@ -20,7 +20,7 @@ import (
 )
 
 // cudart is the folder of a real runtime library: below $CUDABIND_LIBCUDART,
-// else where make libcudart puts it.
+// else where make libraries puts it.
 func cudart(t *testing.T, version string) string {
 	t.Helper()
 	root := os.Getenv("CUDABIND_LIBCUDART")
@@ -30,7 +30,7 @@ func cudart(t *testing.T, version string) string {
 	dir, err := filepath.Abs(filepath.Join(root, version))
 	require.NoError(t, err)
 	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no libcudart of CUDA %s: make libcudart gets it", version)
+		t.Skipf("no libcudart of CUDA %s: make libraries gets it", version)
 	}
 	return dir
 }

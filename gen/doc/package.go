@@ -2,17 +2,101 @@ package doc
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
 )
 
-// Package is the package comment.
+// Package is the package comment: how to start, what to mind, and where what
+// is, a heading a chapter of the header.
 func Package(a *model.API, name string) []string {
-	doc := &comment{links: newLinks(a, nil, nil), api: a.Name}
-	doc.text(fmt.Sprintf("Package %s binds the CUDA %s API as %s of CUDA %s declares it.", name, a.Name, a.Header, a.Version))
-	doc.text("Functions carry the names of the symbols they call, first letter in upper case. They return nil on success and otherwise " +
-		"the status code itself, which is an error: compare it with errors.Is. A function that the installed library lacks returns a " +
-		"[*SymbolError], and where there is no library every function returns a [*LibraryError]; both match [errors.ErrUnsupported].")
-	doc.text("Nothing of CUDA is needed to build a program, and nothing happens when it starts: the library is opened at the first call, or by [Open].")
-	return doc.done()
+	c := &comment{links: newLinks(a, nil, nil), verbatim: true}
+	c.text(fmt.Sprintf("Package %s binds the CUDA %s API: every function that its library exports, as %s of CUDA %s declares them.", name, a.Name, a.Header, a.Version))
+	for _, s := range intro(a) {
+		c.heading(s.title)
+		for _, p := range s.text {
+			c.text(p)
+		}
+	}
+	main := mainNames(a)
+	for _, g := range a.Groups {
+		var names []string
+		seen := map[string]bool{}
+		for _, f := range a.Funcs {
+			base, _, _ := model.Base(f.Symbol)
+			if f.Group == g.Name && !seen[base] && main[base] != "" {
+				seen[base] = true
+				names = append(names, "["+main[base]+"]")
+			}
+		}
+		if len(names) > 0 {
+			c.heading(title(g))
+			c.text(strings.Join(names, ", ") + ".")
+		}
+	}
+	return c.done()
+}
+
+// packageSection is a part of the package comment.
+type packageSection struct {
+	title string
+	text  []string
+}
+
+func intro(a *model.API) []packageSection {
+	driver := a.Name == "driver"
+	pick := func(d, r string) string {
+		if driver {
+			return d
+		}
+		return r
+	}
+	start := pick("Call [CuInit] first, then [CuDeviceGetCount] and [CuDeviceGet]; [CuDevicePrimaryCtxRetain] gives the context that other libraries use too, and [CuStreamCreate] a queue to put work in.",
+		"Begin with [CudaGetDeviceCount] and [CudaSetDevice]; [CudaStreamCreate] gives a queue to put work in. The runtime sets up a device's primary context at the first call that needs it.")
+	threads := pick("CUDA's current context belongs to the OS thread, and goroutines move from thread to thread. Around calls that need a current context, or one after another, lock the goroutine with runtime.LockOSThread, set the context with [CuCtxSetCurrent], and put back what was current.",
+		"CUDA's current device belongs to the OS thread, and goroutines move from thread to thread. Lock the goroutine with runtime.LockOSThread before [CudaSetDevice], and put back what was set.")
+	version := pick("One package serves every driver since CUDA 11.8: no function was ever removed or changed. Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls what its comment says, and keeps that meaning in later versions of this package.",
+		fmt.Sprintf("Each major version of the runtime has a package of its own, since names mean other prototypes from one to the next: this one loads the library of CUDA %s alone.", major(a.Version)))
+	return []packageSection{
+		{"Start", []string{
+			"Nothing of CUDA is needed to build a program, and nothing happens when it starts: the library is opened at the first call, or by [Open].",
+			start,
+		}},
+		{"Contexts, threads and memory", []string{
+			threads,
+			"Any goroutine may use a handle; handles are numbers and keep nothing alive. Memory that CUDA goes on using after a call returned, as asynchronous copies do, must be CUDA's own pinned memory or C memory, or be pinned with a runtime.Pinner until the work is done. A call that blocks holds an OS thread.",
+			"A callback that CUDA runs on a thread of its own may be a Go function exported to C. Where it may run on the calling thread it must not; the comments say which.",
+		}},
+		{"Errors", []string{
+			"Functions return nil on success and otherwise the status code itself, which is an error: errors.Is(err, " + pick("CUDA_ERROR_OUT_OF_MEMORY", "CudaErrorMemoryAllocation") + "). Results that are no status come before the error. A call may also return the error of earlier work, which fails on the device after the call that began it has returned; after a fault every call of the process fails.",
+			"A function that the installed library lacks returns a [*SymbolError], and where there is no library every function returns a [*LibraryError]. Both match [errors.ErrUnsupported], as do the codes that say that something is not supported.",
+		}},
+		{"Versions", []string{
+			version,
+			"[Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions of this package it lacks.",
+		}},
+	}
+}
+
+func major(version string) string {
+	m, _, _ := strings.Cut(version, ".")
+	return m
+}
+
+var brackets = regexp.MustCompile(`\s*\[DEPRECATED\]\s*`)
+
+// title is a chapter's name as a heading of Go's comments: words alone.
+func title(g model.Group) string {
+	t := strings.TrimSpace(brackets.ReplaceAllString(g.Title, ", deprecated"))
+	if t == "" {
+		t = g.Name
+	}
+	return strings.Trim(t, ".")
+}
+
+// heading begins a section.
+func (c *comment) heading(text string) {
+	c.gap()
+	c.lines = append(c.lines, "# "+text)
 }

@@ -68,6 +68,9 @@ func (u *unit) complete(a *model.API) error {
 			return fmt.Errorf("%s is declared publicly but not by the internal parse", f.Symbol)
 		}
 		known.Deprecated = f.Deprecated
+		for i, p := range f.Params { // the names that the comments speak of
+			known.Params[i].C = p.C
+		}
 		if f.Comment != "" {
 			known.Comment = f.Comment
 		}

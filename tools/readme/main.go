@@ -1,5 +1,6 @@
-// Command readme writes the tables of the README that come from the headers. A
-// table stands between a line <!-- name --> and a line <!-- end -->.
+// Command readme writes the tables of the README that come from the headers and
+// from our own text. A table stands between a line <!-- name --> and a line
+// <!-- end -->. It fails where a function or a type has no text.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cudabind/cudabind/gen/doc"
 	"github.com/cudabind/cudabind/gen/model"
 	"github.com/cudabind/cudabind/gen/parse"
 	"github.com/cudabind/cudabind/headers"
@@ -34,10 +36,56 @@ func run(file string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if out == string(text) {
-		return nil
+	table, without, err := documented()
+	if err != nil {
+		return err
 	}
-	return os.WriteFile(file, []byte(out), 0o666)
+	if out, err = replace(out, "documented", table); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if out != string(text) {
+		if err := os.WriteFile(file, []byte(out), 0o666); err != nil {
+			return err
+		}
+	}
+	if len(without) > 0 {
+		return fmt.Errorf("%d functions and types have no text in gen/doc/text: %s", len(without), strings.Join(without, " "))
+	}
+	return nil
+}
+
+// packages are those that this module publishes.
+var packages = []struct{ name, api, version string }{
+	{"driver", "driver", "13.5"}, {"cudart12", "runtime", "12.9"}, {"cudart13", "runtime", "13.5"},
+}
+
+// documented is the table of what has text of ours, and the functions and types
+// that have none.
+func documented() (table string, without []string, err error) {
+	var b strings.Builder
+	b.WriteString("| package | functions: complete | a few sentences | none | types | none | values | none | members | none |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, p := range packages {
+		dir, err := headers.Fetch(context.Background(), p.version, os.Stderr)
+		if err != nil {
+			return "", nil, err
+		}
+		a, err := parse.Parse(os.DirFS(dir), p.api)
+		if err != nil {
+			return "", nil, err
+		}
+		if err := model.Complete(a, model.Options{}); err != nil {
+			return "", nil, err
+		}
+		c, err := doc.Cover(a)
+		if err != nil {
+			return "", nil, err
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", p.name, c.Functions.Full, c.Functions.Sentence, c.Functions.None,
+			c.Types.Full, c.Types.None, c.Values.Full, c.Values.None, c.Members.Full, c.Members.None)
+		without = append(append(without, c.Functions.Without...), c.Types.Without...)
+	}
+	return b.String(), without, nil
 }
 
 // replace puts a table in its place.

@@ -7,16 +7,32 @@ const (
 	// times the major plus 10 times the minor version.
 	//
 	// It says nothing about the machine: [CudaDriverGetVersion] does.
-	CUDART_VERSION             = 12090
-	CudaHostAllocDefault       = 0
-	CudaHostAllocPortable      = 1
-	CudaHostAllocMapped        = 2
+	CUDART_VERSION = 12090
+	// CudaHostAllocDefault is the value 0 of the flags of [CudaHostAlloc]: pinned, cached memory.
+	CudaHostAllocDefault = 0
+	// CudaHostAllocPortable is the flag of pinned memory for all contexts; with unique addresses all
+	// pinned memory is that.
+	CudaHostAllocPortable = 1
+	// CudaHostAllocMapped is the flag of pinned memory that kernels may address; always in force on
+	// 64-bit systems.
+	CudaHostAllocMapped = 2
+	// CudaHostAllocWriteCombined is the flag of pinned memory that is not cached: the CPU should only
+	// write it, in order.
 	CudaHostAllocWriteCombined = 4
-	CudaHostRegisterDefault    = 0
-	CudaHostRegisterPortable   = 1
-	CudaHostRegisterMapped     = 2
-	CudaHostRegisterIoMemory   = 4
-	CudaHostRegisterReadOnly   = 8
+	// CudaHostRegisterDefault is the value 0 of the flags of [CudaHostRegister].
+	CudaHostRegisterDefault = 0
+	// CudaHostRegisterPortable is the flag of a registration for all contexts, which with unique
+	// addresses each one is.
+	CudaHostRegisterPortable = 1
+	// CudaHostRegisterMapped is the flag of a registration that lets kernels address the memory; always
+	// in force on 64-bit systems (measured).
+	CudaHostRegisterMapped = 2
+	// CudaHostRegisterIoMemory is the flag for registering memory of another PCI device that is mapped
+	// into the process.
+	CudaHostRegisterIoMemory = 4
+	// CudaHostRegisterReadOnly is the flag for registering memory that this process may not write, such
+	// as a file mapped for reading.
+	CudaHostRegisterReadOnly = 8
 	// CudaPeerAccessDefault is 0, the only flags value of [CudaDeviceEnablePeerAccess].
 	CudaPeerAccessDefault = 0
 	// CudaStreamDefault is the flag value 0 for a new stream: work in it is ordered with the legacy
@@ -98,19 +114,41 @@ const (
 	// synchronous in the cases where they may return early, such as copies within a device.
 	CudaDeviceSyncMemops = 128
 	// CudaDeviceMask is the mask of all device flags.
-	CudaDeviceMask                 = 255
-	CudaArrayDefault               = 0
-	CudaArrayLayered               = 1
-	CudaArraySurfaceLoadStore      = 2
-	CudaArrayCubemap               = 4
-	CudaArrayTextureGather         = 8
-	CudaArrayColorAttachment       = 32
-	CudaArraySparse                = 64
-	CudaArrayDeferredMapping       = 128
+	CudaDeviceMask = 255
+	// CudaArrayDefault is the value 0 of an array's flags: a plain array for reading by textures.
+	CudaArrayDefault = 0
+	// CudaArrayLayered is the flag of an array that is a stack of pictures: depth counts layers, and no
+	// filter reaches from one to the next.
+	CudaArrayLayered = 1
+	// CudaArraySurfaceLoadStore is the flag of an array that kernels may write by surface functions.
+	CudaArraySurfaceLoadStore = 2
+	// CudaArrayCubemap is the flag of an array that is six faces of a cube, or with layers several
+	// cubes; faces are square.
+	CudaArrayCubemap = 4
+	// CudaArrayTextureGather is the flag of a 2D array from which four neighbours can be fetched at
+	// once.
+	CudaArrayTextureGather = 8
+	// CudaArrayColorAttachment is the flag that imported memory is a render target of a graphics API.
+	CudaArrayColorAttachment = 32
+	// CudaArraySparse is the flag of an array of which parts can be without memory;
+	// [cuMemMapArrayAsync] maps tiles.
+	//
+	// [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
+	CudaArraySparse = 64
+	// CudaArrayDeferredMapping is the flag of an array that is created without memory and gets all of
+	// it by one mapping.
+	CudaArrayDeferredMapping = 128
+	// CudaIpcMemLazyEnablePeerAccess is the flag for [CudaIpcOpenMemHandle] that enables peer access to
+	// the device with the memory.
 	CudaIpcMemLazyEnablePeerAccess = 1
-	CudaMemAttachGlobal            = 1
-	CudaMemAttachHost              = 2
-	CudaMemAttachSingle            = 4
+	// CudaMemAttachGlobal is the flag for managed memory that all streams of all devices may use.
+	CudaMemAttachGlobal = 1
+	// CudaMemAttachHost is the flag for managed memory that no stream uses for now, so that the CPU may
+	// while the GPU is busy.
+	CudaMemAttachHost = 2
+	// CudaMemAttachSingle is the flag that gives managed memory to one stream; only
+	// [CudaStreamAttachMemAsync] takes it.
+	CudaMemAttachSingle = 4
 	// CudaOccupancyDefault is the flag value 0 of the occupancy functions.
 	CudaOccupancyDefault = 0
 	// CudaOccupancyDisableCachingOverride is the occupancy flag that takes caching of global memory in
@@ -124,19 +162,43 @@ const (
 	CudaInvalidDeviceId = -2
 	// CudaInitDeviceFlagsAreValid is the flag that tells [CudaInitDevice] to use its deviceFlags
 	// argument; without it the argument is ignored.
-	CudaInitDeviceFlagsAreValid                                                    = 1
-	CudaCooperativeLaunchMultiDeviceNoPreSync                                      = 1
-	CudaCooperativeLaunchMultiDeviceNoPostSync                                     = 2
-	CudaArraySparsePropertiesSingleMipTail                                         = 1
-	CudaMemPoolCreateUsageHwDecompress                                             = 2
-	CUDA_IPC_HANDLE_SIZE                                                           = 64
-	CudaExternalMemoryDedicated                                                    = 1
-	CudaExternalSemaphoreSignalSkipNvSciBufMemSync                                 = 1
-	CudaExternalSemaphoreWaitSkipNvSciBufMemSync                                   = 2
-	CudaNvSciSyncAttrSignal                                                        = 1
-	CudaNvSciSyncAttrWait                                                          = 2
-	CudaGraphKernelNodePortDefault                                                 = 0
-	CudaGraphKernelNodePortProgrammatic                                            = 1
+	CudaInitDeviceFlagsAreValid                = 1
+	CudaCooperativeLaunchMultiDeviceNoPreSync  = 1
+	CudaCooperativeLaunchMultiDeviceNoPostSync = 2
+	// CudaArraySparsePropertiesSingleMipTail is the flag that all layers of a sparse mipmapped array
+	// share one tail.
+	CudaArraySparsePropertiesSingleMipTail = 1
+	// CudaMemPoolCreateUsageHwDecompress is the wish for a pool whose memory the decompression engine
+	// can use.
+	CudaMemPoolCreateUsageHwDecompress = 2
+	CUDA_IPC_HANDLE_SIZE               = 64
+	// CudaExternalMemoryDedicated is the flag that imported memory belongs to one resource of the other
+	// API, as Vulkan's dedicated allocations do.
+	CudaExternalMemoryDedicated = 1
+	// CudaExternalSemaphoreSignalSkipNvSciBufMemSync is the flag of a signal that leaves the caches of
+	// imported NvSci buffers alone, for a waiter that does not look at them.
+	CudaExternalSemaphoreSignalSkipNvSciBufMemSync = 1
+	// CudaExternalSemaphoreWaitSkipNvSciBufMemSync is the flag of a wait after which no NvSci buffer is
+	// read here, so that its caches need no care.
+	CudaExternalSemaphoreWaitSkipNvSciBufMemSync = 2
+	// CudaNvSciSyncAttrSignal is the wish to be told the NvSci attributes of a device as one that
+	// signals.
+	CudaNvSciSyncAttrSignal = 1
+	// CudaNvSciSyncAttrWait is the wish to be told the NvSci attributes of a device as one that waits.
+	CudaNvSciSyncAttrWait = 2
+	// CudaGraphKernelNodePortDefault is the port of a kernel node that is reached when the kernel has
+	// ended; for ordinary edges.
+	CudaGraphKernelNodePortDefault = 0
+	// CudaGraphKernelNodePortProgrammatic is the port of a kernel node that is reached when each of its
+	// blocks has called cudaTriggerProgrammaticLaunchCompletion or ended.
+	//
+	// Edges from it must be programmatic ones. It promises nothing about memory: what the next kernel
+	// needs before it synchronizes, the first must fence.
+	CudaGraphKernelNodePortProgrammatic = 1
+	// CudaGraphKernelNodePortLaunchCompletion is the port of a kernel node that is reached when all its
+	// blocks have started.
+	//
+	// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
 	CudaGraphKernelNodePortLaunchCompletion                                        = 2
 	CudaStreamAttributeAccessPolicyWindow                    CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
 	CudaStreamAttributeSynchronizationPolicy                 CudaLaunchAttributeID = CudaLaunchAttributeSynchronizationPolicy

@@ -35,8 +35,8 @@ func CudaDeviceReset() error {
 	return status(args.ret)
 }
 
-// CudaDeviceSynchronize blocks the calling thread until everything that was put into the current
-// device so far has finished.
+// CudaDeviceSynchronize blocks the calling thread until all work that was enqueued so far on the
+// current device has finished.
 //
 //	cudaError_t cudaDeviceSynchronize(void)
 //
@@ -366,12 +366,23 @@ func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 	return status(args.ret)
 }
 
-// CudaIpcGetEventHandle calls cudaIpcGetEventHandle.
+// CudaIpcGetEventHandle makes a handle by which another process can wait for an event of this one,
+// and record it.
 //
 //	cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorMemoryAllocation],
-// [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the error
+// Parameters:
+//   - handle: receives the 64 bytes
+//   - event: an event that was created for it, with [CudaEventInterprocess] and
+//     [CudaEventDisableTiming]
+//
+// From Go: the event must be alive while others use it; destroying it leaves them with a dead one.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: the event was created without those flags
+//   - [CudaErrorMapBufferObjectFailed]: the event cannot be shared on this system
+//
+// Also [CudaErrorMemoryAllocation], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the error
 // of earlier work.
 //
 // See also [CudaEventCreate], [CudaEventDestroy], [CudaEventSynchronize], [CudaEventQuery],
@@ -394,12 +405,26 @@ func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) erro
 	return status(args.ret)
 }
 
-// CudaIpcOpenEventHandle calls cudaIpcOpenEventHandle.
+// CudaIpcOpenEventHandle makes an event here of another process's event.
 //
 //	cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
 //
-// Returns nil, [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], [CudaErrorInvalidValue],
-// [CudaErrorDeviceUninitialized], or the error of earlier work.
+// Both sides then record, wait for and query the same state. Record before the other side waits:
+// tell it by message that the record was enqueued, or it waits for an earlier record, or for none.
+//
+// Parameters:
+//   - event: receives the event; it has no timing, and is destroyed here by [CudaEventDestroy]
+//   - handle: the bytes from the other process, by value
+//
+// From Go: opened on the device selected for the OS thread: lock the goroutine. Send only the 64
+// bytes of the handle; the event's own value means nothing elsewhere.
+//
+// Errors:
+//   - [CudaErrorDeviceUninitialized]: the handle is of this process, or there is no current context
+//   - [CudaErrorPeerAccessUnsupported]: this device cannot reach the other one's memory
+//
+// Also [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the
+// error of earlier work.
 //
 // See also [CudaEventCreate], [CudaEventDestroy], [CudaEventSynchronize], [CudaEventQuery],
 // [CudaStreamWaitEvent], [CudaIpcGetEventHandle], [CudaIpcGetMemHandle], [CudaIpcOpenMemHandle],
@@ -421,12 +446,31 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 	return status(args.ret)
 }
 
-// CudaIpcGetMemHandle calls cudaIpcGetMemHandle.
+// CudaIpcGetMemHandle makes a handle by which another process on this machine can reach device
+// memory of this one.
 //
 //	cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *devPtr)
 //
-// Returns nil, [CudaErrorMemoryAllocation], [CudaErrorMapBufferObjectFailed],
-// [CudaErrorNotSupported], [CudaErrorInvalidValue], or the error of earlier work.
+// The handle is 64 bytes without pointers; send them by any channel. It stands for the whole
+// allocation, also if the address is inside it, and nothing says where inside: tell the offset
+// beside it. Possible for memory of [CudaMalloc], but not for pool, managed or host memory
+// (measured; pools and the driver's virtual memory have ways of their own). Small allocations share
+// pages, so the other process may get to see neighbours: give what is shared at least 2 MiB.
+//
+// Parameters:
+//   - handle: receives the handle
+//   - devPtr: an address in the allocation
+//
+// From Go: keep the memory allocated until the others have closed it. Making a handle again for the
+// same memory gives the same one.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: memory of another kind;
+//     [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE] tells beforehand
+//   - [CudaErrorDeviceUninitialized]: the device is not usable on this thread
+//
+// Also [CudaErrorMemoryAllocation], [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], or
+// the error of earlier work.
 //
 // See also [CudaMalloc], [CudaFree], [CudaIpcGetEventHandle], [CudaIpcOpenEventHandle],
 // [CudaIpcOpenMemHandle], [CudaIpcCloseMemHandle]; in the driver API [cuIpcGetMemHandle].
@@ -434,6 +478,7 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
+// [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
 // [cuIpcGetMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcGetMemHandle
 func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) error {
 	args := &struct {
@@ -447,13 +492,31 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 	return status(args.ret)
 }
 
-// CudaIpcOpenMemHandle calls cudaIpcOpenMemHandle.
+// CudaIpcOpenMemHandle maps device memory of another process into this one.
 //
 //	cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsigned int flags)
 //
-// Returns nil, [CudaErrorMapBufferObjectFailed], [CudaErrorInvalidResourceHandle],
-// [CudaErrorDeviceUninitialized], [CudaErrorTooManyPeers], [CudaErrorNotSupported],
-// [CudaErrorInvalidValue], or the error of earlier work.
+// The address differs from the other process's. Opening needs access from the current device to the
+// one with the memory; the flag enables it. A handle is opened once in a process and device; to
+// open it again counts, and needs as many closes. Both processes must run under the same user and
+// see the device, in containers with a common IPC namespace.
+//
+// Parameters:
+//   - devPtr: receives the address of the allocation's beginning
+//   - handle: what the other process got, passed by value
+//   - flags: [CudaIpcMemLazyEnablePeerAccess], which is not optional
+//
+// From Go: test it with two processes. The other one's streams order nothing here: use an event of
+// [CudaIpcOpenEventHandle], or a message after a synchronization.
+//
+// Errors:
+//   - [CudaErrorDeviceUninitialized]: the handle is of this very process (measured), or no context
+//     is there
+//   - [CudaErrorMapBufferObjectFailed]: this device cannot reach the memory
+//   - [CudaErrorInvalidResourceHandle]: the memory was freed
+//
+// Also [CudaErrorTooManyPeers], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the error of
+// earlier work.
 //
 // See also [CudaMalloc], [CudaFree], [CudaIpcGetEventHandle], [CudaIpcOpenEventHandle],
 // [CudaIpcGetMemHandle], [CudaIpcCloseMemHandle], [CudaDeviceEnablePeerAccess],
@@ -476,12 +539,24 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 	return status(args.ret)
 }
 
-// CudaIpcCloseMemHandle calls cudaIpcCloseMemHandle.
+// CudaIpcCloseMemHandle unmaps device memory of another process.
 //
 //	cudaError_t cudaIpcCloseMemHandle(void *devPtr)
 //
-// Returns nil, [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], [CudaErrorInvalidValue],
-// or the error of earlier work.
+// It does not free the memory, which belongs to the process that allocated it; that one should free
+// it only after everybody has closed.
+//
+// Parameters:
+//   - devPtr: the address that opening gave
+//
+// From Go: synchronize with the work that uses it first. [CudaFree] is the wrong call for such an
+// address.
+//
+// Errors:
+//   - [CudaErrorMapBufferObjectFailed]: the driver could not unmap it
+//   - [CudaErrorInvalidValue]: not an address that was opened
+//
+// Also [CudaErrorNotSupported], or the error of earlier work.
 //
 // See also [CudaMalloc], [CudaFree], [CudaIpcGetEventHandle], [CudaIpcOpenEventHandle],
 // [CudaIpcGetMemHandle], [CudaIpcOpenMemHandle]; in the driver API [cuIpcCloseMemHandle].
@@ -519,7 +594,8 @@ func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
 // From Go: it means the current context of the OS thread, so set that under runtime.LockOSThread.
 //
 // Errors:
-//   - [CudaErrorNotSupported]: this platform flushes in another way, by a stream memory operation
+//   - [CudaErrorNotSupported]: not on this platform; the attribute may still allow a flush by a
+//     stream memory operation
 //
 // See also, in the driver API, [cuFlushGPUDirectRDMAWrites].
 //
@@ -710,10 +786,10 @@ func CudaGetDeviceProperties_v2(prop *CudaDeviceProp, device int32) error {
 //
 //	cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
 //
-// What is true or false comes as 1 or 0. No context is needed or created, and most attributes are
-// answered from memory in well under a microsecond, which makes this the call to prefer over
-// [CudaGetDeviceProperties], which collects everything. Few attributes change while the process
-// runs; clock rates and the compute mode can.
+// What is true or false comes as 1 or 0. No context is needed or created, and a single attribute is
+// quickly answered, which makes this the call to prefer over [CudaGetDeviceProperties], which
+// collects everything. Few attributes change while the process runs; clock rates and the compute
+// mode can.
 //
 // Parameters:
 //   - value: receives the value
@@ -787,7 +863,7 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 	return status(args.ret)
 }
 
-// CudaDeviceSetMemPool makes a pool the one from which [cuMemAllocAsync] takes memory on this
+// CudaDeviceSetMemPool makes a pool the one from which [CudaMallocAsync] takes memory on this
 // device.
 //
 //	cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool)
@@ -801,7 +877,7 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 //   - memPool: a pool whose memory lies on this device
 //
 // From Go: other packages of the process allocate from the new pool too; to use one for a single
-// purpose, name it with [cuMemAllocFromPoolAsync] instead.
+// purpose, name it with [CudaMallocFromPoolAsync] instead.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the pool is on another device, or on the host
@@ -815,8 +891,6 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceSetMemPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceSetMemPool
-// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
-// [cuMemAllocFromPoolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocFromPoolAsync
 func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
 	args := &struct {
 		device  int32
@@ -874,7 +948,7 @@ func CudaDeviceGetMemPool(memPool *CudaMemPool_t, device int32) error {
 //
 // For programs that share fences with cameras, displays and other engines through NVIDIA's NvSci
 // libraries (Tegra, QNX). The list comes from NvSciSyncAttrListCreate, and what is made from it is
-// imported by [cuImportExternalSemaphore].
+// imported by [CudaImportExternalSemaphore].
 //
 // Parameters:
 //   - nvSciSyncAttrList: an NvSciSyncAttrList in which the required permission is not set yet
@@ -893,8 +967,6 @@ func CudaDeviceGetMemPool(memPool *CudaMemPool_t, device int32) error {
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
-//
-// [cuImportExternalSemaphore]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuImportExternalSemaphore
 func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device int32, flags int32) error {
 	args := &struct {
 		nvSciSyncAttrList unsafe.Pointer
@@ -1101,7 +1173,7 @@ func CudaGetDevice(device *int32) error {
 //   - device_arr: the numbers; nil with a len of 0 for all devices in their own order
 //   - len: how many there are, at most [CudaGetDeviceCount]
 //
-// From Go: it belongs to the calling OS thread, and a goroutine may leave that thread at any time:
+// From Go: a goroutine does not know whether its OS thread has set a device already:
 // [CudaSetDevice] under runtime.LockOSThread is the clearer way.
 //
 // Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.

@@ -4,9 +4,14 @@ package cudart12
 
 import "unsafe"
 
-// CudaGetExportTable calls cudaGetExportTable.
+// CudaGetExportTable gives a table of functions that NVIDIA's own libraries use to talk to the
+// runtime. Nothing in it is documented or stays the same.
 //
 //	cudaError_t cudaGetExportTable(const void **ppExportTable, const cudaUUID_t *pExportTableId)
+//
+// Parameters:
+//   - ppExportTable: receives the table's address
+//   - pExportTableId: the table's UUID
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.

@@ -4,7 +4,8 @@ package cudart12
 
 import "unsafe"
 
-// CudaLaunchKernel_ptsz calls cudaLaunchKernel_ptsz.
+// CudaLaunchKernel_ptsz enqueues a kernel in a stream, with its grid, block, arguments and shared
+// memory.
 //
 //	cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem, cudaStream_t stream)
 //
@@ -29,7 +30,8 @@ func CudaLaunchKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, ar
 	return status(args.ret)
 }
 
-// CudaLaunchKernelExC_ptsz calls cudaLaunchKernelExC_ptsz.
+// CudaLaunchKernelExC_ptsz enqueues a kernel by a configuration struct, which besides grid and
+// block takes a list of launch attributes.
 //
 //	cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *func, void **args)
 //
@@ -51,7 +53,8 @@ func CudaLaunchKernelExC_ptsz(config *CudaLaunchConfig_t, func_ unsafe.Pointer, 
 	return status(args.ret)
 }
 
-// CudaLaunchCooperativeKernel_ptsz calls cudaLaunchCooperativeKernel_ptsz.
+// CudaLaunchCooperativeKernel_ptsz enqueues a kernel whose blocks may wait for each other, because
+// the device runs all of them at once.
 //
 //	cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem, cudaStream_t stream)
 //
@@ -76,14 +79,41 @@ func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockD
 	return status(args.ret)
 }
 
-// CudaLaunchCooperativeKernelMultiDevice calls cudaLaunchCooperativeKernelMultiDevice.
+// CudaLaunchCooperativeKernelMultiDevice enqueues the same kernel on several devices, whose blocks
+// may synchronize across the devices.
 //
 //	cudaError_t cudaLaunchCooperativeKernelMultiDevice(struct cudaLaunchParams *launchParamsList, unsigned int numDevices, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidConfiguration],
-// [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout], [CudaErrorLaunchOutOfResources],
-// [CudaErrorCooperativeLaunchTooLarge], [CudaErrorSharedObjectInitFailed], or the error of earlier
-// work.
+// Given up: new programs launch a cooperative kernel on each device ([CudaLaunchCooperativeKernel])
+// and synchronize through peer memory. The devices must be alike and have
+// [CudaDevAttrCooperativeMultiDeviceLaunch]; kernel code, grid, block and shared memory must be the
+// same in every entry, one device each. Variables of the module exist once a device. The grid must
+// fit on the smallest device at once, and the kernel must not launch kernels.
+//
+// Parameters:
+//   - launchParamsList: one entry a device; read during the call
+//   - numDevices: how many entries
+//   - flags: 0, [CudaCooperativeLaunchMultiDeviceNoPreSync] or
+//     [CudaCooperativeLaunchMultiDeviceNoPostSync], or both
+//
+// Ordering: without flags no kernel starts before the earlier work of all the streams is done, and
+// later work in all of them waits for all kernels; each flag gives up one of the two, and each
+// stream then counts for itself. Asynchronous with the host.
+//
+// Capture: a launch over several devices has no node in a graph; do not call it in captures.
+//
+// From Go: argument lists are pointers inside structs inside an array: C memory is simpler than
+// pinning all of it.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: a stream is one of the default ones (measured), or not of
+//     the kernel's device
+//   - [CudaErrorCooperativeLaunchTooLarge]: the grid does not fit on one of the devices
+//   - [CudaErrorInvalidValue]: the entries differ, or two name one device
+//
+// Also [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidConfiguration], [CudaErrorLaunchFailure],
+// [CudaErrorLaunchTimeout], [CudaErrorLaunchOutOfResources], [CudaErrorSharedObjectInitFailed], or
+// the error of earlier work.
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -102,11 +132,25 @@ func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, 
 	return status(args.ret)
 }
 
-// CudaFuncSetCacheConfig calls cudaFuncSetCacheConfig.
+// CudaFuncSetCacheConfig says whether a kernel would rather have more L1 cache or more shared
+// memory, where the two share one memory.
 //
 //	cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheConfig)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], or the error of earlier work.
+// A wish the driver need not follow; it does nothing where the sizes are fixed. It goes before the
+// context-wide wish ([CudaDeviceSetCacheConfig]) unless it is the one for no preference. Launching
+// kernels with different wishes in turn can insert waits on the device. The carveout attribute of
+// [CudaFuncSetAttribute] is the finer way.
+//
+// Parameters:
+//   - func_: the kernel; NVIDIA excludes a [CudaKernel_t] here, though a 13.0 runtime takes it: set
+//     the carveout instead
+//   - cacheConfig: the wish
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no such configuration
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -122,11 +166,21 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 	return status(args.ret)
 }
 
-// CudaFuncGetAttributes calls cudaFuncGetAttributes.
+// CudaFuncGetAttributes gives all properties of a kernel in one struct: registers, memory by kind,
+// largest block, architecture, cluster demands.
 //
 //	cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], or the error of earlier work.
+// Largest block and largest dynamic shared memory are those on the current device.
+//
+// Parameters:
+//   - attr: receives the properties
+//   - func_: the kernel: from Go, a [CudaKernel_t] that [CudaLibraryGetKernel] gave, converted to a
+//     pointer; the address of a host stub, as nvcc registers them, exists only in C++ programs
+//
+// Errors:
+//   - [CudaErrorInvalidDeviceFunction]: func is nil
+//   - [CudaErrorInvalidResourceHandle]: it is neither a stub nor a kernel handle
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -142,12 +196,31 @@ func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error
 	return status(args.ret)
 }
 
-// CudaFuncSetAttribute calls cudaFuncSetAttribute.
+// CudaFuncSetAttribute changes one of the few properties of a kernel that can be changed, for its
+// later launches.
 //
 //	cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue], or the error of earlier
-// work.
+// The important one is [CudaFuncAttributeMaxDynamicSharedMemorySize]: more than 48 KiB of dynamic
+// shared memory have to be asked for here before the launch; together with the static part at most
+// what the device offers on request. The shared memory carveout, in percent, is a hint: -1 for the
+// default, 0 to 100. Cluster sizes are all positive or all 0, and are checked at the launch; one
+// that was fixed at compile time cannot be changed.
+//
+// Parameters:
+//   - func_: the kernel, as a [CudaKernel_t] from Go
+//   - attr: which property
+//   - value: the new value
+//
+// From Go: a setting of the kernel, not of the launch: goroutines that launch the same kernel share
+// it. Set it once, at loading.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the property can only be read, or the value is beyond the device
+//     (measured for both)
+//   - [CudaErrorNotPermitted]: a cluster size that is part of the compiled kernel
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -164,12 +237,20 @@ func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value in
 	return status(args.ret)
 }
 
-// CudaFuncGetName calls cudaFuncGetName.
+// CudaFuncGetName gives a kernel's name as it stands in the compiled code: the mangled one, unless
+// it was declared extern "C".
 //
 //	cudaError_t cudaFuncGetName(const char **name, const void *func)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDeviceFunction], or the error of earlier
-// work.
+// Parameters:
+//   - name: receives the address of a C string, which ends in a zero byte and is owned by the
+//     driver; it is good until the module is unloaded or loaded again, so copy it
+//   - func_: the kernel handle
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: name is nil
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -185,9 +266,24 @@ func CudaFuncGetName(name **byte, func_ unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaFuncGetParamInfo calls cudaFuncGetParamInfo.
+// CudaFuncGetParamInfo tells where a kernel's parameter lies among its arguments, and how large it
+// is, both in bytes.
 //
 //	cudaError_t cudaFuncGetParamInfo(const void *func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+//
+// Parameters are laid out as in a C struct; an int and a pointer lie at 0 and 8. With it a launcher
+// can check sizes before CUDA reads beyond a variable, which no launch can notice. It is also what
+// device-side updates of graph nodes need.
+//
+// Parameters:
+//   - func_: the kernel
+//   - paramIndex: the parameter, from 0
+//   - paramOffset: receives the offset; must not be nil
+//   - paramSize: receives the size; nil if only the offset is wanted
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the kernel has no such parameter: asking upwards until this comes
+//     counts them, on drivers that lack cudaFuncGetParamCount
 //
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -205,9 +301,16 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 	return status(args.ret)
 }
 
-// CudaSetDoubleForDevice calls cudaSetDoubleForDevice.
+// CudaSetDoubleForDevice converts a float64 in place to what a device without double precision
+// understands.
 //
 //	cudaError_t cudaSetDoubleForDevice(double *d)
+//
+// All devices since compute capability 1.3 compute in double precision, where it changes nothing.
+// There is no replacement; leave the call out.
+//
+// Parameters:
+//   - d: the number, read and written
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -224,9 +327,15 @@ func CudaSetDoubleForDevice(d *float64) error {
 	return status(args.ret)
 }
 
-// CudaSetDoubleForHost calls cudaSetDoubleForHost.
+// CudaSetDoubleForHost converts a number that came from a device without double precision back to a
+// float64.
 //
 //	cudaError_t cudaSetDoubleForHost(double *d)
+//
+// Without effect on every device that present drivers know. Leave it out.
+//
+// Parameters:
+//   - d: the number, changed in place
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -243,7 +352,8 @@ func CudaSetDoubleForHost(d *float64) error {
 	return status(args.ret)
 }
 
-// CudaLaunchHostFunc_ptsz calls cudaLaunchHostFunc_ptsz.
+// CudaLaunchHostFunc_ptsz enqueues a function of the program that runs on the host when the
+// stream's earlier work is done.
 //
 //	cudaError_t cudaLaunchHostFunc_ptsz(cudaStream_t stream, cudaHostFn_t fn, void *userData)
 //
@@ -265,12 +375,42 @@ func CudaLaunchHostFunc_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData uint
 	return status(args.ret)
 }
 
-// CudaLaunchKernel calls cudaLaunchKernel.
+// CudaLaunchKernel enqueues a kernel in a stream, with its grid, block, arguments and shared
+// memory.
 //
 //	cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidConfiguration],
-// [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout], [CudaErrorLaunchOutOfResources],
+// Go programs get kernels from [CudaLibraryGetKernel] and pass the handle as func (measured with
+// 13.0); the address of a host function, which C++ programs pass, is known only to code that nvcc
+// compiled.
+//
+// Parameters:
+//   - func_: the kernel
+//   - gridDim: blocks in x, y and z: 1 to 2147483647, 65535 and 65535
+//   - blockDim: threads of a block: at most 1024, 1024 and 64, and 1024 in all
+//   - args_: an array with the address of each argument, in order; nil if the kernel has none.
+//     Read, and the arguments copied, during the call
+//   - sharedMem: bytes of dynamic shared memory a block; above 48 KiB after [CudaFuncSetAttribute]
+//   - stream: a stream of the current device; 0 is the legacy default stream
+//
+// Ordering: asynchronous; the kernel runs after the stream's earlier work. Its own faults appear in
+// later calls. Stream 0 waits for all blocking streams and they for it.
+//
+// Capture: becomes a kernel node in a capturing stream, arguments included. A launch on stream 0
+// while a blocking stream captures is an error and ends that capture.
+//
+// From Go: pin each argument (runtime.Pinner) for the call, or lay array and values out in C
+// memory: args is a list of pointers. The device is that of the OS thread if stream is 0. Also
+// returns the errors of earlier launches, once those are known.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a size that is 0 or too large, too much shared memory, or args is
+//     nil for a kernel with parameters (measured, for kernels of libraries)
+//   - [CudaErrorInvalidDeviceFunction]: func is nil, or the stub has no code for this device
+//   - [CudaErrorInvalidResourceHandle]: func is no kernel, or the stream is another device's
+//   - [CudaErrorLaunchOutOfResources]: a block that finds too few registers
+//
+// Also [CudaErrorInvalidConfiguration], [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout],
 // [CudaErrorSharedObjectInitFailed], [CudaErrorInvalidPtx], [CudaErrorUnsupportedPtxVersion],
 // [CudaErrorNoKernelImageForDevice], [CudaErrorJitCompilerNotFound],
 // [CudaErrorJitCompilationDisabled], or the error of earlier work.
@@ -293,15 +433,38 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 	return status(args.ret)
 }
 
-// CudaLaunchKernelExC calls cudaLaunchKernelExC.
+// CudaLaunchKernelExC enqueues a kernel by a configuration struct, which besides grid and block
+// takes a list of launch attributes.
 //
 //	cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidConfiguration],
-// [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout], [CudaErrorLaunchOutOfResources],
-// [CudaErrorSharedObjectInitFailed], [CudaErrorInvalidPtx], [CudaErrorUnsupportedPtxVersion],
-// [CudaErrorNoKernelImageForDevice], [CudaErrorJitCompilerNotFound],
-// [CudaErrorJitCompilationDisabled], or the error of earlier work.
+// It is the C form of the template cudaLaunchKernelEx. With an empty list it does what
+// [CudaLaunchKernel] does. Attributes ([CudaLaunchAttributeID]) cover cooperative launches, thread
+// block clusters, priority, programmatic dependent launch, and apply to this launch only.
+//
+// Parameters:
+//   - config: the configuration; the attribute list is not looked at if its count is 0
+//   - func_: the kernel: from Go a [CudaKernel_t]
+//   - args_: addresses of the arguments, in order; nil for a kernel without
+//
+// Ordering: asynchronous, in the order of the stream in config; a programmatic launch may overlap
+// the kernel before it.
+//
+// Capture: captured as a node with its attributes; attributes that exist for graphs only fail
+// elsewhere.
+//
+// From Go: the struct holds pointers: pin the attributes, and each argument, until the call
+// returns. Nothing of it is kept.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: config is nil, or a size or an attribute is out of bounds
+//   - [CudaErrorCooperativeLaunchTooLarge]: a cooperative grid larger than what can run at once
+//   - [CudaErrorInvalidDeviceFunction]: no kernel
+//
+// Also [CudaErrorInvalidConfiguration], [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout],
+// [CudaErrorLaunchOutOfResources], [CudaErrorSharedObjectInitFailed], [CudaErrorInvalidPtx],
+// [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
+// [CudaErrorJitCompilerNotFound], [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -318,14 +481,38 @@ func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_
 	return status(args.ret)
 }
 
-// CudaLaunchCooperativeKernel calls cudaLaunchCooperativeKernel.
+// CudaLaunchCooperativeKernel enqueues a kernel whose blocks may wait for each other, because the
+// device runs all of them at once.
 //
 //	cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidConfiguration],
-// [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout], [CudaErrorLaunchOutOfResources],
-// [CudaErrorCooperativeLaunchTooLarge], [CudaErrorSharedObjectInitFailed], or the error of earlier
-// work.
+// The most blocks that are possible: the answer of [CudaOccupancyMaxActiveBlocksPerMultiprocessor]
+// times the device's multiprocessors. Needs [CudaDevAttrCooperativeLaunch], and a kernel without
+// dynamic parallelism.
+//
+// Parameters:
+//   - func_: the kernel, from Go a [CudaKernel_t]
+//   - gridDim: blocks; their number is limited as said
+//   - blockDim: threads of a block
+//   - args_: pointers to the arguments, copied during the call
+//   - sharedMem: dynamic shared memory of a block in bytes
+//   - stream: where to enqueue it
+//
+// Ordering: asynchronous, in stream order, but begins only when there is room for the whole grid.
+//
+// Capture: captured like other kernels, and cooperative in every replay.
+//
+// From Go: arguments are pinned for the call alone; memory that the kernel touches, to its end.
+// With several processes or streams on the GPU it may wait long for room: do not count on when it
+// starts.
+//
+// Errors:
+//   - [CudaErrorCooperativeLaunchTooLarge]: the grid does not fit; nothing was enqueued
+//   - [CudaErrorInvalidDeviceFunction]: func is nil or has no code for the device
+//   - [CudaErrorInvalidValue]: sizes beyond the limits
+//
+// Also [CudaErrorInvalidConfiguration], [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout],
+// [CudaErrorLaunchOutOfResources], [CudaErrorSharedObjectInitFailed], or the error of earlier work.
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -345,16 +532,54 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 	return status(args.ret)
 }
 
-// CudaLaunchHostFunc calls cudaLaunchHostFunc.
+// CudaLaunchHostFunc enqueues a function of the program that runs on the host when the stream's
+// earlier work is done.
 //
 //	cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
+//
+// Later work of the stream waits until it returns. Unlike the callbacks of [CudaStreamAddCallback]
+// it is captured by graphs, is told no status, and is not called once the context has a fatal
+// error: who waits for it alone then waits for ever.
+//
+// The function must not call CUDA. Calls that need a context return [CudaErrorNotPermitted], which
+// is not promised for all. It must not wait for device work that need not be done before it.
+// Functions of different streams have no order and may run one after the other; on a 13.0 driver
+// one thread serves the whole process (4 functions of 400 ms in 4 streams took 1.6 s), and
+// releasing memory waits for it too. After a long kernel it starts 80 to 180 µs late.
+//
+// For managed memory the stream is idle while the function runs, so what is attached to it may be
+// used. Its start is as good as synchronizing with an event recorded just before it, streams that
+// were joined before included. Work added to any stream does not make that stream active until host
+// functions and callbacks before it have run, so that globally attached memory may be used if the
+// other work is ordered behind the function by an event. Its end makes nothing active either: a
+// function at the end of a stream may signal that the stream is done.
+//
+// Parameters:
+//   - stream: the stream; 0 is the legacy default stream
+//   - fn: the C function; not 0
+//   - userData: any number, handed on to the function
+//
+// Ordering: asynchronous with the host; takes its turn in the stream like a kernel. A pending one
+// still runs after [CudaStreamDestroy].
+//
+// Capture: becomes a host node: the function runs once at each launch of the graph, with the same
+// userData. Allowed in other streams, whatever captures.
+//
+// From Go: runs on a thread of the driver's, so it may be an exported Go function. Pass a
+// runtime/cgo.Handle. Delete it in the function only if that runs once; a captured function runs at
+// every launch and its handle must live as long as graph and executables (a user object can release
+// it, see [CudaUserObjectCreate]). Neither panic out of it nor call runtime.Goexit. Keep it short,
+// and have it send on a channel with room: nothing else of the process's host functions runs
+// meanwhile.
 //
 // The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
 // may also be a Go function exported to C; it must call no CUDA function. What it is handed is
 // passed on as a number: pass a runtime/cgo.Handle, not a pointer to Go memory.
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorInvalidValue], [CudaErrorNotSupported],
-// or the error of earlier work.
+// Errors:
+//   - [CudaErrorInvalidValue]: fn is 0
+//   - [CudaErrorNotSupported]: not possible in this stream, as while it records for a graphics API
+//   - [CudaErrorInvalidResourceHandle]: no such stream
 //
 // See also [CudaStreamCreate], [CudaStreamQuery], [CudaStreamSynchronize], [CudaStreamWaitEvent],
 // [CudaStreamDestroy], [CudaMallocManaged], [CudaStreamAttachMemAsync], [CudaStreamAddCallback]; in

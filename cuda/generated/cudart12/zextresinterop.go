@@ -4,12 +4,30 @@ package cudart12
 
 import "unsafe"
 
-// CudaImportExternalMemory calls cudaImportExternalMemory.
+// CudaImportExternalMemory imports memory that another API has allocated and exported, so that CUDA
+// can map it.
 //
 //	cudaError_t cudaImportExternalMemory(cudaExternalMemory_t *extMem_out, const struct cudaExternalMemoryHandleDesc *memHandleDesc)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle],
-// [CudaErrorOperatingSystem], or the error of earlier work.
+// By itself it gives no address: [CudaExternalMemoryGetMappedBuffer] or
+// [CudaExternalMemoryGetMappedMipmappedArray] does that, for parts of it and several times. The
+// other API must have allocated on the same GPU; compare UUIDs, not names.
+//
+// Parameters:
+//   - extMem_out: receives the memory
+//   - memHandleDesc: type, handle and size in bytes, which has to be the size of the other API's
+//     allocation; read during the call. All reserved members must be 0
+//
+// From Go: on success a file descriptor belongs to CUDA: do not close it, and take it from an
+// os.File only by syscall.Dup, as that closes its own. On an error it is still yours. Needs the
+// right device on the thread: lock the goroutine.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: not a handle of that type, or of another device
+//   - [CudaErrorInvalidValue]: wrong size or flags
+//   - [CudaErrorNotSupported]: this platform does not know the type
+//
+// Also [CudaErrorOperatingSystem], or the error of earlier work.
 //
 // See also [CudaDestroyExternalMemory], [CudaExternalMemoryGetMappedBuffer],
 // [CudaExternalMemoryGetMappedMipmappedArray].
@@ -28,12 +46,23 @@ func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *C
 	return status(args.ret)
 }
 
-// CudaExternalMemoryGetMappedBuffer calls cudaExternalMemoryGetMappedBuffer.
+// CudaExternalMemoryGetMappedBuffer maps a piece of imported memory as linear device memory.
 //
 //	cudaError_t cudaExternalMemoryGetMappedBuffer(void **devPtr, cudaExternalMemory_t extMem, const struct cudaExternalMemoryBufferDesc *bufferDesc)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], or the error of earlier
-// work.
+// The address is freed by [CudaFree], and has to be before the import is destroyed. Order with the
+// other API is not made by it: use semaphores.
+//
+// Parameters:
+//   - devPtr: receives the address
+//   - extMem: the imported memory
+//   - bufferDesc: offset and bytes, as the other API has placed its buffer; flags 0
+//
+// From Go: bufferDesc is used during the call only.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such import
+//   - [CudaErrorInvalidValue]: the piece is not inside the memory
 //
 // See also [CudaImportExternalMemory], [CudaDestroyExternalMemory],
 // [CudaExternalMemoryGetMappedMipmappedArray].
@@ -53,12 +82,26 @@ func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExtern
 	return status(args.ret)
 }
 
-// CudaExternalMemoryGetMappedMipmappedArray calls cudaExternalMemoryGetMappedMipmappedArray.
+// CudaExternalMemoryGetMappedMipmappedArray maps a piece of imported memory as an image, as a
+// mipmapped array.
 //
 //	cudaError_t cudaExternalMemoryGetMappedMipmappedArray(cudaMipmappedArray_t *mipmap, cudaExternalMemory_t extMem, const struct cudaExternalMemoryMipmappedArrayDesc *mipmapDesc)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], or the error of earlier
-// work.
+// Format, sizes, number of levels and usage must be those of the other API's image exactly, and
+// that image must have the optimal tiling; CUDA cannot check it and would show scrambled texels.
+//
+// Parameters:
+//   - mipmap: receives the array, destroyed by [CudaFreeMipmappedArray] before the import is
+//   - extMem: the imported memory
+//   - mipmapDesc: where the image begins and what it is like; a render target has to be flagged
+//     [CudaArrayColorAttachment]
+//
+// From Go: [CudaGetMipmappedArrayLevel] gives the picture itself; a level is not destroyed on its
+// own.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the description is not possible
+//   - [CudaErrorInvalidResourceHandle]: no such import
 //
 // See also [CudaImportExternalMemory], [CudaDestroyExternalMemory],
 // [CudaExternalMemoryGetMappedBuffer].
@@ -78,11 +121,21 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 	return status(args.ret)
 }
 
-// CudaDestroyExternalMemory calls cudaDestroyExternalMemory.
+// CudaDestroyExternalMemory ends an import of memory.
 //
 //	cudaError_t cudaDestroyExternalMemory(cudaExternalMemory_t extMem)
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], or the error of earlier work.
+// The other API's memory lives on by its own rules. Mappings have to be freed before, and work that
+// uses them to be finished.
+//
+// Parameters:
+//   - extMem: the import
+//
+// From Go: do it on every way out, errors included: the handle that was handed over is CUDA's to
+// close, and stays open until then.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such import
 //
 // See also [CudaImportExternalMemory], [CudaExternalMemoryGetMappedBuffer],
 // [CudaExternalMemoryGetMappedMipmappedArray].
@@ -100,18 +153,31 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 	return status(args.ret)
 }
 
-// CudaImportExternalSemaphore calls cudaImportExternalSemaphore.
+// CudaImportExternalSemaphore imports a semaphore or fence of another API, to order its queues with
+// CUDA streams.
 //
 //	cudaError_t cudaImportExternalSemaphore(cudaExternalSemaphore_t *extSem_out, const struct cudaExternalSemaphoreHandleDesc *semHandleDesc)
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorOperatingSystem], or the error of
-// earlier work.
+// Parameters:
+//   - extSem_out: receives the semaphore
+//   - semHandleDesc: type and handle; read during the call, reserved members 0
+//
+// From Go: a file descriptor is CUDA's after success, as with imported memory.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: not a handle of this type
+//   - [CudaErrorNotSupported]: not on this platform; timeline semaphores ask
+//     [CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED]
+//
+// Also [CudaErrorOperatingSystem], or the error of earlier work.
 //
 // See also [CudaDestroyExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
+//
+// [CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
 func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleDesc *CudaExternalSemaphoreHandleDesc) error {
 	args := &struct {
 		extSem_out    *CudaExternalSemaphore_t
@@ -124,7 +190,8 @@ func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleD
 	return status(args.ret)
 }
 
-// CudaSignalExternalSemaphoresAsync_v2_ptsz calls cudaSignalExternalSemaphoresAsync_v2_ptsz.
+// CudaSignalExternalSemaphoresAsync_v2_ptsz enqueues signals of other APIs' semaphores in a stream:
+// each is signalled when the stream gets there.
 //
 //	cudaError_t cudaSignalExternalSemaphoresAsync_v2_ptsz(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreSignalParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -147,7 +214,8 @@ func CudaSignalExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphor
 	return status(args.ret)
 }
 
-// CudaWaitExternalSemaphoresAsync_v2_ptsz calls cudaWaitExternalSemaphoresAsync_v2_ptsz.
+// CudaWaitExternalSemaphoresAsync_v2_ptsz enqueues waits for other APIs' semaphores in a stream:
+// work behind them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_v2_ptsz(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -170,11 +238,18 @@ func CudaWaitExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphore_
 	return status(args.ret)
 }
 
-// CudaDestroyExternalSemaphore calls cudaDestroyExternalSemaphore.
+// CudaDestroyExternalSemaphore ends an import of a semaphore, which must not be in use by pending
+// work.
 //
 //	cudaError_t cudaDestroyExternalSemaphore(cudaExternalSemaphore_t extSem)
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], or the error of earlier work.
+// Parameters:
+//   - extSem: the semaphore
+//
+// From Go: synchronize the streams that signal or wait first; CUDA does not count users.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such semaphore
 //
 // See also [CudaImportExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
@@ -192,7 +267,8 @@ func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
 	return status(args.ret)
 }
 
-// CudaSignalExternalSemaphoresAsync_v1 calls cudaSignalExternalSemaphoresAsync.
+// CudaSignalExternalSemaphoresAsync_v1 enqueues signals of other APIs' semaphores in a stream: each
+// is signalled when the stream gets there.
 //
 //	cudaError_t cudaSignalExternalSemaphoresAsync(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreSignalParams_v1 *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -214,7 +290,8 @@ func CudaSignalExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, 
 	return status(args.ret)
 }
 
-// CudaSignalExternalSemaphoresAsync_ptsz calls cudaSignalExternalSemaphoresAsync_ptsz.
+// CudaSignalExternalSemaphoresAsync_ptsz enqueues signals of other APIs' semaphores in a stream:
+// each is signalled when the stream gets there.
 //
 //	cudaError_t cudaSignalExternalSemaphoresAsync_ptsz(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreSignalParams_v1 *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -237,11 +314,34 @@ func CudaSignalExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t
 	return status(args.ret)
 }
 
-// CudaSignalExternalSemaphoresAsync calls cudaSignalExternalSemaphoresAsync_v2.
+// CudaSignalExternalSemaphoresAsync enqueues signals of other APIs' semaphores in a stream: each is
+// signalled when the stream gets there.
 //
 //	cudaError_t cudaSignalExternalSemaphoresAsync_v2(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreSignalParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], or the error of earlier work.
+// A binary semaphore becomes signalled, a fence or timeline gets the given value, which must grow
+// from signal to signal, a keyed mutex is released with a key. Memory that was written before the
+// signal in the stream is visible to whoever waits for it; for buffers of NvSciBuf a flag skips the
+// cache work for that.
+//
+// Parameters:
+//   - extSemArray: the semaphores
+//   - paramsArray: an entry for each of them; members that its type does not use must be 0
+//   - numExtSems: number of semaphores
+//   - stream: the stream
+//
+// Ordering: after all earlier work of the stream. On the default stream after that of all blocking
+// streams.
+//
+// Capture: becomes a signal node, so every replay signals; give values that can be repeated, or set
+// new ones in the executable with [CudaGraphExecExternalSemaphoresSignalNodeSetParams].
+//
+// From Go: both arrays are read during the call. A pointer to an NvSciSync fence lies in a union:
+// pin it for the call.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: a semaphore or the stream is not alive
+//   - [CudaErrorNotSupported]: a type that the device of the stream cannot signal
 //
 // See also [CudaImportExternalSemaphore], [CudaDestroyExternalSemaphore],
 // [CudaWaitExternalSemaphoresAsync].
@@ -253,7 +353,8 @@ func CudaSignalExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, par
 	return CudaSignalExternalSemaphoresAsync_v2(extSemArray, paramsArray, numExtSems, stream)
 }
 
-// CudaSignalExternalSemaphoresAsync_v2 calls cudaSignalExternalSemaphoresAsync_v2.
+// CudaSignalExternalSemaphoresAsync_v2 enqueues signals of other APIs' semaphores in a stream: each
+// is signalled when the stream gets there.
 //
 //	cudaError_t cudaSignalExternalSemaphoresAsync_v2(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreSignalParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -275,7 +376,8 @@ func CudaSignalExternalSemaphoresAsync_v2(extSemArray *CudaExternalSemaphore_t, 
 	return status(args.ret)
 }
 
-// CudaWaitExternalSemaphoresAsync_v1 calls cudaWaitExternalSemaphoresAsync.
+// CudaWaitExternalSemaphoresAsync_v1 enqueues waits for other APIs' semaphores in a stream: work
+// behind them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams_v1 *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -297,7 +399,8 @@ func CudaWaitExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, pa
 	return status(args.ret)
 }
 
-// CudaWaitExternalSemaphoresAsync_ptsz calls cudaWaitExternalSemaphoresAsync_ptsz.
+// CudaWaitExternalSemaphoresAsync_ptsz enqueues waits for other APIs' semaphores in a stream: work
+// behind them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_ptsz(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams_v1 *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -320,11 +423,35 @@ func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, 
 	return status(args.ret)
 }
 
-// CudaWaitExternalSemaphoresAsync calls cudaWaitExternalSemaphoresAsync_v2.
+// CudaWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work
+// behind them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_v2(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorTimeout], or the error of earlier work.
+// A binary semaphore is reset by the wait, so one wait for each signal; a fence or timeline is
+// waited for until it has at least the value; a keyed mutex is acquired with a key and a timeout.
+// What was written before the signal is visible afterwards. If the signal never comes, the stream
+// is stuck for good.
+//
+// Parameters:
+//   - extSemArray: the semaphores
+//   - paramsArray: an entry for each of them; unused members 0
+//   - numExtSems: number of semaphores
+//   - stream: the stream that waits; the host does not
+//
+// Ordering: before all later work of the stream, and on the default stream before that of all
+// blocking streams, which one forgotten signal then stops.
+//
+// Capture: becomes a wait node, executed at every replay with the same value.
+//
+// From Go: enqueue the signal in the other API first, or from a goroutine that does not wait for
+// this stream, or nothing moves. A Go context cannot cancel the wait; the stream ends by the signal
+// or with the process.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: a semaphore or the stream does not exist
+//   - [CudaErrorTimeout]: a keyed mutex was not to be had in time
+//   - [CudaErrorNotSupported]: the device cannot wait for this type
 //
 // See also [CudaImportExternalSemaphore], [CudaDestroyExternalSemaphore],
 // [CudaSignalExternalSemaphoresAsync].
@@ -335,7 +462,8 @@ func CudaWaitExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, param
 	return CudaWaitExternalSemaphoresAsync_v2(extSemArray, paramsArray, numExtSems, stream)
 }
 
-// CudaWaitExternalSemaphoresAsync_v2 calls cudaWaitExternalSemaphoresAsync_v2.
+// CudaWaitExternalSemaphoresAsync_v2 enqueues waits for other APIs' semaphores in a stream: work
+// behind them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_v2(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //

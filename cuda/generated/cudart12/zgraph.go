@@ -10,8 +10,8 @@ import "unsafe"
 //
 // A graph is a plan in host memory: nodes ([CudaGraphNode_t]) and the edges between them. Nothing
 // runs until [CudaGraphInstantiateWithFlags] makes an executable of it and [CudaGraphLaunch]
-// launches that. The other way to a graph is to capture a stream, [cuStreamBeginCapture], which
-// makes the graph itself; both can be mixed by [cuStreamBeginCaptureToGraph].
+// launches that. The other way to a graph is to capture a stream, [CudaStreamBeginCapture], which
+// makes the graph itself; both can be mixed by [CudaStreamBeginCaptureToGraph].
 //
 // A graph is bound to no device and no context; its nodes are. It is freed by [CudaGraphDestroy];
 // executables that were made of it live on without it.
@@ -41,9 +41,6 @@ import "unsafe"
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuStreamBeginCapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamBeginCapture
-// [cuStreamBeginCaptureToGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamBeginCaptureToGraph
 func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 	args := &struct {
 		pGraph *CudaGraph_t
@@ -56,12 +53,34 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaGraphAddKernelNode calls cudaGraphAddKernelNode.
+// CudaGraphAddKernelNode adds a node that launches a kernel.
 //
 //	cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaKernelNodeParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDeviceFunction], or the error of earlier
-// work.
+// The argument values are copied during the call, so the array and what it points to may go
+// afterwards; what an argument is the address of must live as long as launches use it. Grid and
+// block are checked against the limits now. Attributes such as priority or cluster size are set
+// afterwards with [CudaGraphKernelNodeSetAttribute]. Texture and surface references cannot be used
+// by kernels in graphs; objects can.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - pNodeParams: kernel, grid, block, shared memory and arguments
+//
+// From Go: the func member takes a kernel handle from [CudaLibraryGetKernel], as a pointer; a
+// [CudaFunction_t] is refused (measured), and host stubs exist only where nvcc code is linked. Pin
+// the Go memory with arguments until the call returns. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a zero or too large grid or block, both or neither form of arguments
+//     for a kernel that has some, or a bad dependency
+//   - [CudaErrorDeviceUninitialized]: no usable device
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // See also [CudaGraphAddNode], [CudaLaunchKernel], [CudaGraphKernelNodeGetParams],
 // [CudaGraphKernelNodeSetParams], [CudaGraphCreate], [CudaGraphDestroyNode],
@@ -85,12 +104,25 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 	return status(args.ret)
 }
 
-// CudaGraphKernelNodeGetParams calls cudaGraphKernelNodeGetParams.
+// CudaGraphKernelNodeGetParams reads what a kernel node launches.
 //
 //	cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernelNodeParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDeviceFunction], or the error of earlier
-// work.
+// The arrays with the arguments belong to the node; they are valid until it is changed or
+// destroyed. Filled is the form that was set last, the array of pointers or the packed buffer; the
+// other is nil (measured).
+//
+// Parameters:
+//   - node: the kernel node
+//   - pNodeParams: receives the parameters
+//
+// From Go: the argument values lie in C memory of the driver: copy them, do not write there. Their
+// number and sizes are told by [CudaFuncGetParamInfo].
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: it is not a kernel node
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // See also [CudaLaunchKernel], [CudaGraphAddKernelNode], [CudaGraphKernelNodeSetParams].
 //
@@ -108,12 +140,27 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	return status(args.ret)
 }
 
-// CudaGraphKernelNodeSetParams calls cudaGraphKernelNodeSetParams.
+// CudaGraphKernelNodeSetParams replaces kernel, launch shape and arguments of a kernel node; its
+// attributes stay.
 //
 //	cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const struct cudaKernelNodeParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle],
-// [CudaErrorMemoryAllocation], or the error of earlier work.
+// Everything is replaced, so to change one argument read the node, copy the struct and set the rest
+// again. Values are copied during the call. Executables keep the old ones, see
+// [CudaGraphExecKernelNodeSetParams].
+//
+// Parameters:
+//   - node: the kernel node
+//   - pNodeParams: the complete new parameters
+//
+// From Go: as for adding: a kernel handle goes into func. Pin argument memory until the call
+// returns; lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a kernel node, a shape out of range, or both forms of arguments
+//     at once; the node keeps the old ones
+//
+// Also [CudaErrorInvalidResourceHandle], [CudaErrorMemoryAllocation], or the error of earlier work.
 //
 // See also [CudaGraphNodeSetParams], [CudaLaunchKernel], [CudaGraphAddKernelNode],
 // [CudaGraphKernelNodeGetParams].
@@ -132,9 +179,22 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	return status(args.ret)
 }
 
-// CudaGraphKernelNodeCopyAttributes calls cudaGraphKernelNodeCopyAttributes.
+// CudaGraphKernelNodeCopyAttributes copies all launch attributes (priority, access window, cluster
+// size and so on) from one kernel node to another of the same context.
 //
 //	cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hSrc, cudaGraphNode_t hDst)
+//
+// The destination comes first. The headers of CUDA 12 call the first parameter hSrc, but their
+// library copies from the second to the first as well (measured with 12.9 and 13.0).
+//
+// Parameters:
+//   - hSrc: the node that is read
+//   - hDst: the node that changes
+//
+// From Go: both graphs, if they are two, must be locked.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no kernel nodes, another context, or one of them is device-updatable
 //
 // See also [CudaAccessPolicyWindow].
 //
@@ -152,12 +212,25 @@ func CudaGraphKernelNodeCopyAttributes(hSrc CudaGraphNode_t, hDst CudaGraphNode_
 	return status(args.ret)
 }
 
-// CudaGraphKernelNodeGetAttribute calls cudaGraphKernelNodeGetAttribute.
+// CudaGraphKernelNodeGetAttribute reads one launch attribute of a kernel node.
 //
 //	cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode, cudaLaunchAttributeID attr, cudaLaunchAttributeValue *value_out)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], or the error of earlier
-// work.
+// Only attributes that make sense in a graph are answered: cooperative, priority, cluster size,
+// access policy window, memory synchronization domain and their kin; synchronization policy and
+// programmatic stream serialization are not (measured).
+//
+// Parameters:
+//   - hNode: the kernel node
+//   - attr: which attribute
+//   - value_out: receives the value in the member of the union that belongs to attr
+//
+// From Go: host state, no context needed.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a kernel node, or an attribute that nodes do not have
+//
+// Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
 // See also [CudaAccessPolicyWindow].
 //
@@ -176,12 +249,29 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	return status(args.ret)
 }
 
-// CudaGraphKernelNodeSetAttribute calls cudaGraphKernelNodeSetAttribute.
+// CudaGraphKernelNodeSetAttribute sets one launch attribute of a kernel node.
 //
 //	cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t hNode, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *value)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], or the error of earlier
-// work.
+// Executables made earlier keep theirs. A priority outside the device's range is clamped: -100 read
+// back as -5 when measured. A node that was made device-updatable stays so: it then can no longer
+// be removed, its graph no longer cloned, updated or instantiated twice, and the handle for device
+// code comes back in the value.
+//
+// Parameters:
+//   - hNode: the kernel node
+//   - attr: which attribute
+//   - value: the value in the union's member for attr; for a device-updatable node it is written as
+//     well
+//
+// From Go: make the value from a zero union. For priorities to count, instantiate with
+// [CudaGraphInstantiateFlagUseNodePriority]. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a kernel node, an attribute that nodes do not have, or a value
+//     it does not take
+//
+// Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
 // See also [CudaAccessPolicyWindow].
 //
@@ -200,11 +290,27 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	return status(args.ret)
 }
 
-// CudaGraphAddMemcpyNode calls cudaGraphAddMemcpyNode.
+// CudaGraphAddMemcpyNode adds a node that copies memory between arrays, pitched memory and linear
+// memory in up to three dimensions.
 //
 //	cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaMemcpy3DParms *pCopyParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// What is to be copied is fixed now, the contents are read whenever a launch comes to the node. The
+// device is the current one of the calling thread.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - pCopyParams: the copy, as for [CudaMemcpy3D]; copied during the call
+//
+// From Go: host memory must outlive the executables, so pinned host memory or C memory. Lock the
+// thread for the current device, and the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: memory that does not exist, an extent of 0, or a bad dependency
 //
 // See also [CudaGraphAddNode], [CudaMemcpy3D], [CudaGraphAddMemcpyNodeToSymbol],
 // [CudaGraphAddMemcpyNodeFromSymbol], [CudaGraphAddMemcpyNode1D], [CudaGraphMemcpyNodeGetParams],
@@ -229,11 +335,31 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 	return status(args.ret)
 }
 
-// CudaGraphAddMemcpyNodeToSymbol calls cudaGraphAddMemcpyNodeToSymbol.
+// CudaGraphAddMemcpyNodeToSymbol adds a node that copies bytes into a variable of device code.
 //
 //	cudaError_t cudaGraphAddMemcpyNodeToSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The variable is named by its host shadow, the address that nvcc gives it on the host. A Go
+// program without linked nvcc code has none: get the device address with [CudaLibraryGetGlobal] and
+// use [CudaGraphAddMemcpyNode1D].
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - symbol: host address of the variable's shadow
+//   - src: where to copy from; read when the node runs
+//   - count: bytes
+//   - offset: bytes from the start of the variable
+//   - kind: [CudaMemcpyHostToDevice], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
+//
+// From Go: src as host memory must outlive the executables.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: the shadow is not registered
+//   - [CudaErrorInvalidValue]: beyond the variable's end, or a bad dependency
 //
 // See also [CudaMemcpyToSymbol], [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNodeFromSymbol],
 // [CudaGraphMemcpyNodeGetParams], [CudaGraphMemcpyNodeSetParams],
@@ -262,11 +388,30 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphAddMemcpyNodeFromSymbol calls cudaGraphAddMemcpyNodeFromSymbol.
+// CudaGraphAddMemcpyNodeFromSymbol adds a node that copies bytes out of a variable of device code.
 //
 //	cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// As with [CudaGraphAddMemcpyNodeToSymbol] the variable has to be known by its host shadow, which
+// Go programs seldom have.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - dst: where to copy to; written when the node runs
+//   - symbol: host address of the variable's shadow
+//   - count: bytes
+//   - offset: bytes from the start of the variable
+//   - kind: [CudaMemcpyDeviceToHost], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
+//
+// From Go: dst is written by every launch: pinned host memory or C memory that outlives them.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: the shadow is not registered
+//   - [CudaErrorInvalidValue]: beyond the variable's end, or a bad dependency
 //
 // See also [CudaMemcpyFromSymbol], [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNodeToSymbol],
 // [CudaGraphMemcpyNodeGetParams], [CudaGraphMemcpyNodeSetParams],
@@ -295,11 +440,30 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 	return status(args.ret)
 }
 
-// CudaGraphAddMemcpyNode1D calls cudaGraphAddMemcpyNode1D.
+// CudaGraphAddMemcpyNode1D adds a node that copies a number of bytes between two addresses.
 //
 //	cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The short form of [CudaGraphAddMemcpyNode], and the kind of copy whose addresses and length can
+// be changed in an executable.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - dst: where to copy to
+//   - src: where to copy from; read when the node runs, not now
+//   - count: bytes; the areas must not overlap
+//   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
+//
+// From Go: a host address must be pinned host memory or C memory that lives as long as executables
+// of the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a bad address or length, or a bad dependency
+//   - [CudaErrorInvalidMemcpyDirection]: kind is none
 //
 // See also [CudaMemcpy], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeGetParams],
 // [CudaGraphMemcpyNodeSetParams], [CudaGraphMemcpyNodeSetParams1D], [CudaGraphCreate],
@@ -326,11 +490,21 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeGetParams calls cudaGraphMemcpyNodeGetParams.
+// CudaGraphMemcpyNodeGetParams reads the description of a copy node: both ends, the offsets and the
+// extent.
 //
 //	cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, struct cudaMemcpy3DParms *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The memory itself is only named, so nothing in the struct belongs to the node.
+//
+// Parameters:
+//   - node: the copy node
+//   - pNodeParams: receives the description
+//
+// From Go: host addresses come back as numbers or pointers to memory that is not Go's to free.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: it is no memcpy node; batches of copies are another type
 //
 // See also [CudaMemcpy3D], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeSetParams].
 //
@@ -348,11 +522,22 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeSetParams calls cudaGraphMemcpyNodeSetParams.
+// CudaGraphMemcpyNodeSetParams replaces what a copy node copies, from where and to where.
 //
 //	cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// In the graph everything may change, also the number of dimensions; it is only executables that
+// are limited, see [cuGraphExecMemcpyNodeSetParams].
+//
+// Parameters:
+//   - node: the copy node
+//   - pNodeParams: the new description, copied during the call
+//
+// From Go: host memory must be pinned host memory or C memory with a long enough life. Lock the
+// graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no memcpy node, or memory that does not exist
 //
 // See also [CudaGraphNodeSetParams], [CudaMemcpy3D], [CudaGraphMemcpyNodeSetParamsToSymbol],
 // [CudaGraphMemcpyNodeSetParamsFromSymbol], [CudaGraphMemcpyNodeSetParams1D],
@@ -360,6 +545,8 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
 func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -372,11 +559,28 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeSetParamsToSymbol calls cudaGraphMemcpyNodeSetParamsToSymbol.
+// CudaGraphMemcpyNodeSetParamsToSymbol turns a copy node into a copy to a variable of device code
+// that is known by its host shadow.
 //
 //	cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Without nvcc code in the program use [CudaGraphMemcpyNodeSetParams1D] with the address from
+// [CudaLibraryGetGlobal].
+//
+// Parameters:
+//   - node: the copy node
+//   - symbol: host address of the variable's shadow
+//   - src: where to copy from; read when the node runs
+//   - count: bytes
+//   - offset: bytes from the start of the variable
+//   - kind: [CudaMemcpyHostToDevice], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
+//
+// From Go: src as host memory must outlive the executables.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: the shadow is not registered
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMemcpyToSymbol], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphMemcpyNodeSetParamsFromSymbol], [CudaGraphAddMemcpyNode],
@@ -400,11 +604,27 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeSetParamsFromSymbol calls cudaGraphMemcpyNodeSetParamsFromSymbol.
+// CudaGraphMemcpyNodeSetParamsFromSymbol turns a copy node into a copy from a variable of device
+// code, named by the address of its host shadow.
 //
 //	cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The copy's other end is the destination, which every later launch of a new executable overwrites.
+//
+// Parameters:
+//   - node: the copy node
+//   - dst: where to copy to
+//   - symbol: host address of the variable's shadow
+//   - count: bytes
+//   - offset: bytes from the start of the variable
+//   - kind: [CudaMemcpyDeviceToHost], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
+//
+// From Go: dst as host memory must outlive the executables: pinned host memory or C memory.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: the shadow is not registered
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMemcpyFromSymbol], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphMemcpyNodeSetParamsToSymbol], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeGetParams].
@@ -427,11 +647,22 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeSetParams1D calls cudaGraphMemcpyNodeSetParams1D.
+// CudaGraphMemcpyNodeSetParams1D turns a copy node into a one-dimensional copy between two
+// addresses.
 //
 //	cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - node: the copy node
+//   - dst: where to copy to
+//   - src: where to copy from; read when the node runs
+//   - count: bytes
+//   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
+//
+// From Go: no Go memory: it would have to stay pinned for as long as executables use it.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a copy node, or a bad address or length
 //
 // See also [CudaMemcpy], [CudaGraphMemcpyNodeSetParams], [CudaGraphAddMemcpyNode],
 // [CudaGraphMemcpyNodeGetParams].
@@ -453,11 +684,30 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 	return status(args.ret)
 }
 
-// CudaGraphAddMemsetNode calls cudaGraphAddMemsetNode.
+// CudaGraphAddMemsetNode adds a node that sets device memory to a repeated value, by rows of 1, 2
+// or 4-byte elements.
 //
 //	cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaMemsetParams *pMemsetParams)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+// It runs on the device that is current on the calling thread now, whatever is current at the
+// launch.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - pMemsetParams: address, value, element size, width in elements, rows, pitch in bytes; copied
+//     during the call
+//
+// From Go: lock the OS thread around [CudaSetDevice] and this, and lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an element size that is none of the three, an empty area, an unknown
+//     address, or a bad dependency
+//
+// Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
 // See also [CudaGraphAddNode], [CudaMemset2D], [CudaGraphMemsetNodeGetParams],
 // [CudaGraphMemsetNodeSetParams], [CudaGraphCreate], [CudaGraphDestroyNode],
@@ -481,11 +731,18 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 	return status(args.ret)
 }
 
-// CudaGraphMemsetNodeGetParams calls cudaGraphMemsetNodeGetParams.
+// CudaGraphMemsetNodeGetParams reads which memory a memset node fills, and with what.
 //
 //	cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node, struct cudaMemsetParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - node: the memset node
+//   - pNodeParams: receives address, value and measures
+//
+// From Go: a plain struct without pointers into Go or C memory.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the node is of another type
 //
 // See also [CudaMemset2D], [CudaGraphAddMemsetNode], [CudaGraphMemsetNodeSetParams].
 //
@@ -503,17 +760,28 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	return status(args.ret)
 }
 
-// CudaGraphMemsetNodeSetParams calls cudaGraphMemsetNodeSetParams.
+// CudaGraphMemsetNodeSetParams replaces address, value and measures of a memset node, without
+// limits in the graph itself.
 //
 //	cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const struct cudaMemsetParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - node: the memset node
+//   - pNodeParams: the new parameters, copied during the call
+//
+// From Go: lock the graph; executables change by [cuGraphExecMemsetNodeSetParams] or an update.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a memset node, an element size other than 1, 2 or 4, or an empty
+//     area
 //
 // See also [CudaGraphNodeSetParams], [CudaMemset2D], [CudaGraphAddMemsetNode],
 // [CudaGraphMemsetNodeGetParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
 func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -526,11 +794,32 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	return status(args.ret)
 }
 
-// CudaGraphAddHostNode calls cudaGraphAddHostNode.
+// CudaGraphAddHostNode adds a node that calls a function of the program on the host.
 //
 //	cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaHostNodeParams *pNodeParams)
 //
-// Returns nil, [CudaErrorNotSupported], [CudaErrorInvalidValue], or the error of earlier work.
+// The function runs once per launch, on the driver's thread for host functions, one after another
+// with those of all streams: a slow one holds up others everywhere. Nodes behind it wait until it
+// returns. It must not call CUDA. After a fatal error it is not called at all, so nothing that must
+// happen should depend on it.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - pNodeParams: function and user data, copied as two words; what the user data points to is not
+//     copied
+//
+// From Go: an exported Go function is allowed, since the thread is the driver's own; it must not
+// panic or end the goroutine. As user data pass a cgo.Handle, and delete it only when the graph,
+// its clones and its executables are gone and the last launch is done; a user object
+// ([CudaUserObjectCreate]) tells when.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no function, or a bad dependency
+//   - [CudaErrorNotSupported]: the device cannot do it
 //
 // See also [CudaGraphAddNode], [CudaLaunchHostFunc], [CudaGraphHostNodeGetParams],
 // [CudaGraphHostNodeSetParams], [CudaGraphCreate], [CudaGraphDestroyNode],
@@ -554,11 +843,18 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 	return status(args.ret)
 }
 
-// CudaGraphHostNodeGetParams calls cudaGraphHostNodeGetParams.
+// CudaGraphHostNodeGetParams reads which host function a node calls, and the user data it passes.
 //
 //	cudaError_t cudaGraphHostNodeGetParams(cudaGraphNode_t node, struct cudaHostNodeParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - node: the host node
+//   - pNodeParams: receives the function's address and the user data
+//
+// From Go: the user data is the number that was given, for instance a cgo.Handle.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: it is not a host node
 //
 // See also [CudaLaunchHostFunc], [CudaGraphAddHostNode], [CudaGraphHostNodeSetParams].
 //
@@ -576,11 +872,21 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	return status(args.ret)
 }
 
-// CudaGraphHostNodeSetParams calls cudaGraphHostNodeSetParams.
+// CudaGraphHostNodeSetParams replaces the host function of a node, and its user data, in the graph.
 //
 //	cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const struct cudaHostNodeParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Executables that exist go on calling the old one, with the old data: keep that until they are
+// updated or gone.
+//
+// Parameters:
+//   - node: the host node
+//   - pNodeParams: function, not nil, and user data
+//
+// From Go: an exported Go function is allowed, with a cgo.Handle as user data. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no function, or not a host node
 //
 // See also [CudaGraphNodeSetParams], [CudaLaunchHostFunc], [CudaGraphAddHostNode],
 // [CudaGraphHostNodeGetParams].
@@ -599,11 +905,31 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	return status(args.ret)
 }
 
-// CudaGraphAddChildGraphNode calls cudaGraphAddChildGraphNode.
+// CudaGraphAddChildGraphNode adds a node that runs a whole other graph, a copy of which is made
+// now.
 //
 //	cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, cudaGraph_t childGraph)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Later changes of the other graph do not matter, and it may be destroyed; the copy is reached by
+// [CudaGraphChildGraphNodeGetGraph]. Its user objects are held by the copy too. A graph that may
+// exist only once cannot be copied into a node: move it in with [CudaGraphAddNode] and
+// [CudaGraphChildGraphOwnershipMove], which works for allocation and free nodes, not for
+// conditional ones.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - childGraph: the graph to copy. Not graph itself: that crashed the process (measured)
+//
+// From Go: lock both graphs. In a launch the child starts and ends as one node: what is behind it
+// waits for all of it.
+//
+// Errors:
+//   - [CudaErrorNotSupported]: it contains allocation, free, conditional or device-updatable nodes
+//   - [CudaErrorInvalidValue]: no graph, or a bad dependency
 //
 // See also [CudaGraphAddNode], [CudaGraphChildGraphNodeGetGraph], [CudaGraphCreate],
 // [CudaGraphDestroyNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
@@ -626,11 +952,23 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 	return status(args.ret)
 }
 
-// CudaGraphChildGraphNodeGetGraph calls cudaGraphChildGraphNodeGetGraph.
+// CudaGraphChildGraphNodeGetGraph gives the graph inside a child graph node, the real one and not a
+// copy.
 //
 //	cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t *pGraph)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Changes to it are changes to the node, and count from the next instantiation. It belongs to the
+// node: it cannot be destroyed or instantiated ([CudaErrorInvalidValue] and
+// [CudaErrorNotSupported], measured), and no allocation or free nodes can be added.
+//
+// Parameters:
+//   - node: the child graph node
+//   - pGraph: receives the inner graph
+//
+// From Go: the handle dies with the node. The lock of the outer graph has to guard the inner one.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: it is not a child graph node
 //
 // See also [CudaGraphAddChildGraphNode], [CudaGraphNodeFindInClone].
 //
@@ -648,11 +986,25 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 	return status(args.ret)
 }
 
-// CudaGraphAddEmptyNode calls cudaGraphAddEmptyNode.
+// CudaGraphAddEmptyNode adds a node that does nothing, for joining and fanning out.
 //
 //	cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// If each of n nodes is to wait for each of m others, an empty node between them needs n+m edges
+// instead of n times m.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//
+// From Go: no context needed. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a dependency of another graph, twice, or an array that is nil with a
+//     length
 //
 // See also [CudaGraphAddNode], [CudaGraphCreate], [CudaGraphDestroyNode],
 // [CudaGraphAddChildGraphNode], [CudaGraphAddKernelNode], [CudaGraphAddHostNode],
@@ -674,11 +1026,30 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 	return status(args.ret)
 }
 
-// CudaGraphAddEventRecordNode calls cudaGraphAddEventRecordNode.
+// CudaGraphAddEventRecordNode adds a node that records an event when the launch gets there, for the
+// host and for streams outside the graph.
 //
 //	cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It is a record like one in a stream: a query finds the event not done from the launch on, and
+// done when the node has run; two of them in one graph measure time in between
+// ([CudaEventElapsedTime], measured). It has no meaning for order within the graph, for which edges
+// are there.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - event: the event; it stays the program's
+//
+// From Go: keep the event until the executables are gone. A graph launched twice records twice:
+// wait for the first before the second launch if it matters, or change the event between launches.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no event, or a bad dependency
+//   - [CudaErrorInvalidResourceHandle]: the event was destroyed
 //
 // See also [CudaGraphAddNode], [CudaGraphAddEventWaitNode], [CudaEventRecordWithFlags],
 // [CudaStreamWaitEvent], [CudaGraphCreate], [CudaGraphDestroyNode], [CudaGraphAddChildGraphNode],
@@ -702,11 +1073,18 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 	return status(args.ret)
 }
 
-// CudaGraphEventRecordNodeGetEvent calls cudaGraphEventRecordNodeGetEvent.
+// CudaGraphEventRecordNodeGetEvent gives the event that a record node records.
 //
 //	cudaError_t cudaGraphEventRecordNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - node: the record node
+//   - event_out: receives the event; the node does not own it
+//
+// From Go: the handle says nothing about whether the event still exists.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the node is no record node
 //
 // See also [CudaGraphAddEventRecordNode], [CudaGraphEventRecordNodeSetEvent],
 // [CudaGraphEventWaitNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
@@ -725,11 +1103,21 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 	return status(args.ret)
 }
 
-// CudaGraphEventRecordNodeSetEvent calls cudaGraphEventRecordNodeSetEvent.
+// CudaGraphEventRecordNodeSetEvent gives a record node of a graph another event to record.
 //
 //	cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Only instantiations and updates from now on see it; for one executable use
+// [CudaGraphExecEventRecordNodeSetEvent].
+//
+// Parameters:
+//   - node: the record node
+//   - event: the new event
+//
+// From Go: the old event is needed as long as executables record it. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no event, or not a record node
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddEventRecordNode],
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
@@ -749,11 +1137,27 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 	return status(args.ret)
 }
 
-// CudaGraphAddEventWaitNode calls cudaGraphAddEventWaitNode.
+// CudaGraphAddEventWaitNode adds a node that waits for an event which is recorded outside of the
+// graph.
 //
 //	cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Each launch waits for the record that is the latest when it is made, as [CudaStreamWaitEvent]
+// does; an event never recorded does not hold it up. So record first, then launch.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - event: the event to wait for
+//
+// From Go: keep the event until the executables are gone. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no event, or a bad dependency
+//   - [CudaErrorInvalidResourceHandle]: the event was destroyed
 //
 // See also [CudaGraphAddNode], [CudaGraphAddEventRecordNode], [CudaEventRecordWithFlags],
 // [CudaStreamWaitEvent], [CudaGraphCreate], [CudaGraphDestroyNode], [CudaGraphAddChildGraphNode],
@@ -777,11 +1181,18 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 	return status(args.ret)
 }
 
-// CudaGraphEventWaitNodeGetEvent calls cudaGraphEventWaitNodeGetEvent.
+// CudaGraphEventWaitNodeGetEvent gives the event for which a wait node waits.
 //
 //	cudaError_t cudaGraphEventWaitNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - node: the wait node
+//   - event_out: receives the event, which is not the node's to free
+//
+// From Go: host state; needs neither context nor pinning.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the node is no event wait node
 //
 // See also [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeSetEvent],
 // [CudaGraphEventRecordNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
@@ -800,11 +1211,20 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 	return status(args.ret)
 }
 
-// CudaGraphEventWaitNodeSetEvent calls cudaGraphEventWaitNodeSetEvent.
+// CudaGraphEventWaitNodeSetEvent makes a wait node of a graph wait for another event.
 //
 //	cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Executables are changed apart, by [CudaGraphExecEventWaitNodeSetEvent].
+//
+// Parameters:
+//   - node: the wait node
+//   - event: the new event
+//
+// From Go: lock the graph; the event must exist whenever an executable is launched.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no event, or not an event wait node
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeGetEvent],
 // [CudaGraphEventRecordNodeSetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
@@ -823,11 +1243,29 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 	return status(args.ret)
 }
 
-// CudaGraphAddExternalSemaphoresSignalNode calls cudaGraphAddExternalSemaphoresSignalNode.
+// CudaGraphAddExternalSemaphoresSignalNode adds a node that signals semaphores imported from
+// another API, such as Vulkan, once all before it is done.
 //
 //	cudaError_t cudaGraphAddExternalSemaphoresSignalNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Both arrays are copied during the call. The values are fixed, while a timeline needs a new one
+// for each launch: set it by [CudaGraphExecExternalSemaphoresSignalNodeSetParams] before every
+// launch.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: semaphores, and for each what to signal
+//
+// From Go: pin Go arrays until the call returns; the semaphores stay imported until the executables
+// are gone. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorNotSupported]: this kind of semaphore cannot be in a graph, or not on this device
+//   - [CudaErrorInvalidValue]: no semaphores, or a bad dependency
 //
 // See also [CudaGraphAddNode], [CudaGraphExternalSemaphoresSignalNodeGetParams],
 // [CudaGraphExternalSemaphoresSignalNodeSetParams],
@@ -855,12 +1293,21 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 	return status(args.ret)
 }
 
-// CudaGraphExternalSemaphoresSignalNodeGetParams calls
-// cudaGraphExternalSemaphoresSignalNodeGetParams.
+// CudaGraphExternalSemaphoresSignalNodeGetParams reads which semaphores a signal node signals, and
+// with what values.
 //
 //	cudaError_t cudaGraphExternalSemaphoresSignalNodeGetParams(cudaGraphNode_t hNode, struct cudaExternalSemaphoreSignalNodeParams *params_out)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The arrays belong to the node: valid until it is changed or destroyed, and not to be written.
+//
+// Parameters:
+//   - hNode: the signal node
+//   - params_out: receives the number and pointers to the node's two arrays
+//
+// From Go: copy the arrays, they are C memory of the driver.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a signal node
 //
 // See also [CudaLaunchKernel], [CudaGraphAddExternalSemaphoresSignalNode],
 // [CudaGraphExternalSemaphoresSignalNodeSetParams], [CudaGraphAddExternalSemaphoresWaitNode],
@@ -880,12 +1327,20 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 	return status(args.ret)
 }
 
-// CudaGraphExternalSemaphoresSignalNodeSetParams calls
-// cudaGraphExternalSemaphoresSignalNodeSetParams.
+// CudaGraphExternalSemaphoresSignalNodeSetParams replaces semaphores and values of a signal node in
+// the graph, also their number.
 //
 //	cudaError_t cudaGraphExternalSemaphoresSignalNodeSetParams(cudaGraphNode_t hNode, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - hNode: the signal node
+//   - nodeParams: the new ones; both arrays are copied during the call
+//
+// From Go: pin Go arrays until the call returns. An executable whose number differs cannot be
+// updated from this graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a signal node, or no semaphores
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddExternalSemaphoresSignalNode],
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaSignalExternalSemaphoresAsync],
@@ -905,11 +1360,28 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 	return status(args.ret)
 }
 
-// CudaGraphAddExternalSemaphoresWaitNode calls cudaGraphAddExternalSemaphoresWaitNode.
+// CudaGraphAddExternalSemaphoresWaitNode adds a node that waits until semaphores imported from
+// another API have been signalled.
 //
 //	cudaError_t cudaGraphAddExternalSemaphoresWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Nodes behind it start when all the semaphores have come; the host is not involved. If one never
+// comes, the launch and its stream hang for good. Both arrays are copied during the call.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: semaphores, and for each what to wait for
+//
+// From Go: pin Go arrays until the call returns. Be sure that the other side signals, also when it
+// fails.
+//
+// Errors:
+//   - [CudaErrorNotSupported]: semaphores of this kind cannot be waited for in a graph
+//   - [CudaErrorInvalidValue]: no semaphores, or a bad dependency
 //
 // See also [CudaGraphAddNode], [CudaGraphExternalSemaphoresWaitNodeGetParams],
 // [CudaGraphExternalSemaphoresWaitNodeSetParams],
@@ -937,11 +1409,19 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 	return status(args.ret)
 }
 
-// CudaGraphExternalSemaphoresWaitNodeGetParams calls cudaGraphExternalSemaphoresWaitNodeGetParams.
+// CudaGraphExternalSemaphoresWaitNodeGetParams reads for which semaphores and values a wait node
+// waits; the arrays are the node's own, for reading only.
 //
 //	cudaError_t cudaGraphExternalSemaphoresWaitNodeGetParams(cudaGraphNode_t hNode, struct cudaExternalSemaphoreWaitNodeParams *params_out)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - hNode: the wait node
+//   - params_out: receives the number and pointers to the arrays, valid until the node is changed
+//
+// From Go: copy what is needed while the graph is locked.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a semaphore wait node
 //
 // See also [CudaLaunchKernel], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaGraphExternalSemaphoresWaitNodeSetParams], [CudaSignalExternalSemaphoresAsync],
@@ -961,11 +1441,20 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 	return status(args.ret)
 }
 
-// CudaGraphExternalSemaphoresWaitNodeSetParams calls cudaGraphExternalSemaphoresWaitNodeSetParams.
+// CudaGraphExternalSemaphoresWaitNodeSetParams gives a wait node of a graph other semaphores, or
+// other values to wait for.
 //
 //	cudaError_t cudaGraphExternalSemaphoresWaitNodeSetParams(cudaGraphNode_t hNode, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - hNode: the wait node
+//   - nodeParams: the new ones; the arrays are copied during the call
+//
+// From Go: pin Go arrays until the call returns; executables keep the old values until they are
+// updated.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a semaphore wait node, or no semaphores
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaSignalExternalSemaphoresAsync], [CudaWaitExternalSemaphoresAsync].
@@ -984,12 +1473,46 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 	return status(args.ret)
 }
 
-// CudaGraphAddMemAllocNode calls cudaGraphAddMemAllocNode.
+// CudaGraphAddMemAllocNode adds a node that allocates device memory in each launch, at an address
+// that is known at once and never changes.
 //
 //	cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, struct cudaMemAllocNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorNotSupported],
-// [CudaErrorInvalidValue], or the error of earlier work.
+// The address may be used in the parameters of other nodes straight away. Physical memory is there
+// only while the graph runs, from this node to the node that frees it; graphs that do not run at
+// the same time can share it. Before the first launch the address cannot be used outside
+// (measured).
+//
+// If the graph frees the memory itself, by [CudaGraphAddMemFreeNode], only nodes between the two
+// may use it. If not, it stays allocated after the launch for later work, until it is freed by
+// [CudaFreeAsync], [CudaFree] or a free node of another graph that is launched. Until then the
+// graph cannot be launched again ([CudaErrorInvalidValue]), unless it was instantiated with
+// [CudaGraphInstantiateFlagAutoFreeOnLaunch]. Nothing frees it when executable or graph are
+// destroyed (measured).
+//
+// A graph with such a node is unique: nodes and edges cannot be removed, it cannot be cloned or
+// copied into a child node, and it has one executable at a time.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: pool properties (device and type, no export to other processes), size in bytes,
+//     who may access; receives the address
+//
+// From Go: the struct is written during the call; an array of access descriptions in Go memory must
+// be pinned until it returns. No context needed. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: no room for the address range. Physical memory is not looked at:
+//     200 GiB on a smaller device succeed here, and the launch fails (measured)
+//   - [CudaErrorInvalidValue]: a size of 0, a bad location or description of access, or a bad
+//     dependency
+//   - [CudaErrorNotSupported]: the device has no memory pools, or the graph is inside a child node
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaGraphAddNode], [CudaGraphAddMemFreeNode], [CudaGraphMemAllocNodeGetParams],
 // [CudaDeviceGraphMemTrim], [CudaDeviceGetGraphMemAttribute], [CudaDeviceSetGraphMemAttribute],
@@ -1016,11 +1539,20 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 	return status(args.ret)
 }
 
-// CudaGraphMemAllocNodeGetParams calls cudaGraphMemAllocNodeGetParams.
+// CudaGraphMemAllocNodeGetParams reads size, placement and address of an allocation node.
 //
 //	cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node, struct cudaMemAllocNodeParams *params_out)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// They are fixed for the node's life; the array of access descriptions belongs to it.
+//
+// Parameters:
+//   - node: the allocation node
+//   - params_out: receives them
+//
+// From Go: copy the array of descriptions if it is needed beyond the node.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not an allocation node
 //
 // See also [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams].
 //
@@ -1038,12 +1570,31 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 	return status(args.ret)
 }
 
-// CudaGraphAddMemFreeNode calls cudaGraphAddMemFreeNode.
+// CudaGraphAddMemFreeNode adds a node that frees memory which an allocation node of this or another
+// graph allocated.
 //
 //	cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dptr)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorNotSupported],
-// [CudaErrorInvalidValue], or the error of earlier work.
+// Within the graph it must come after the allocation and after every node that uses the memory:
+// only edges make that so. An allocation is freed in one graph only, its own or another, and once
+// in a launch. The graph becomes unique by this, as with [CudaGraphAddMemAllocNode].
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - dptr: the address that the allocation node gave
+//
+// From Go: lock the graph. What was freed must not be used by streams outside after the launch.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: it is not the address of an allocation node (ordinary allocations
+//     are refused), it is freed in this graph or another already, or a bad dependency
+//   - [CudaErrorNotSupported]: the graph is inside a child node
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaGraphAddNode], [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams],
 // [CudaDeviceGraphMemTrim], [CudaDeviceGetGraphMemAttribute], [CudaDeviceSetGraphMemAttribute],
@@ -1070,11 +1621,19 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 	return status(args.ret)
 }
 
-// CudaGraphMemFreeNodeGetParams calls cudaGraphMemFreeNodeGetParams.
+// CudaGraphMemFreeNodeGetParams tells which memory a free node frees.
 //
 //	cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void *dptr_out)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - node: the free node
+//   - dptr_out: receives the address; although declared as a plain pointer it is the address of a
+//     pointer-sized variable (measured)
+//
+// From Go: pass unsafe.Pointer of a uintptr variable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the node is of another type
 //
 // See also [CudaGraphAddMemFreeNode].
 //
@@ -1098,7 +1657,7 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 //
 // Memory of allocation nodes does not come from a memory pool of the program but from one that all
 // graphs of a device share. It stays there when graphs are done with it, so that the next launch
-// need not map memory again, and neither [CudaGraphExecDestroy] nor [cuMemPoolTrimTo] shrinks it:
+// need not map memory again, and neither [CudaGraphExecDestroy] nor [CudaMemPoolTrimTo] shrinks it:
 // only this call does. Executables that are idle but were launched or uploaded lose their cached
 // memory as well; their next launch takes it anew and is slower.
 //
@@ -1123,8 +1682,6 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuMemPoolTrimTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolTrimTo
 func CudaDeviceGraphMemTrim(device int32) error {
 	args := &struct {
 		device int32
@@ -1227,8 +1784,8 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 //
 // What nodes merely refer to is shared, not copied: device memory, events, modules, the user data
 // of host nodes. The clone takes its own references to the user objects of the original, so what
-// [cuGraphRetainUserObject] keeps alive stays alive until both are gone. Node handles of the
-// original do not work in the clone: translate them with [cuGraphNodeFindInClone].
+// [CudaGraphRetainUserObject] keeps alive stays alive until both are gone. Node handles of the
+// original do not work in the clone: translate them with [CudaGraphNodeFindInClone].
 //
 // Parameters:
 //   - pGraphClone: receives the copy; destroy it by [CudaGraphDestroy]
@@ -1252,9 +1809,6 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuGraphNodeFindInClone]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphNodeFindInClone
-// [cuGraphRetainUserObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphRetainUserObject
 func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphClone   *CudaGraph_t
@@ -1267,11 +1821,24 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphNodeFindInClone calls cudaGraphNodeFindInClone.
+// CudaGraphNodeFindInClone translates a node handle of a graph into that of its copy in a clone.
 //
 //	cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *pNode, cudaGraphNode_t originalNode, cudaGraph_t clonedGraph)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It works for the node of a graph passed to [CudaGraphClone], or embedded in a child node, and for
+// the direct copy only, not for a clone of a clone (measured). The clone's node must not have been
+// removed, and the original must still exist.
+//
+// Parameters:
+//   - pNode: receives the node of the clone
+//   - originalNode: the node of the original graph, there when it was cloned
+//   - clonedGraph: the clone
+//
+// From Go: translate all the handles right after cloning. Lock both graphs.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the clone has no such node: added to the original later, removed
+//     from the clone, or the original is gone
 //
 // See also [CudaGraphClone].
 //
@@ -1290,11 +1857,22 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetType calls cudaGraphNodeGetType.
+// CudaGraphNodeGetType tells what a node does: kernel, copy, host function and so on.
 //
 //	cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *pType)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Its type decides which functions may read or change its parameters; others refuse with
+// [CudaErrorInvalidValue].
+//
+// Parameters:
+//   - node: the node; a handle that was never valid or whose node is gone is not always noticed
+//   - pType: receives the type
+//
+// From Go: harmless and without a context. Newer drivers may give types that this package has no
+// name for.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the node is 0 or known to be none
 //
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphChildGraphNodeGetGraph],
 // [CudaGraphKernelNodeGetParams], [CudaGraphKernelNodeSetParams], [CudaGraphHostNodeGetParams],
@@ -1315,11 +1893,25 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 	return status(args.ret)
 }
 
-// CudaGraphGetNodes calls cudaGraphGetNodes.
+// CudaGraphGetNodes lists the nodes of a graph, in the order in which they were added.
 //
 //	cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *numNodes)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Call it twice: first with no array, for the number, then with an array of that size. Nodes inside
+// child and conditional nodes are not listed: ask their graphs.
+//
+// Parameters:
+//   - graph: the graph
+//   - nodes: array to fill, nil to ask for the number only
+//   - numNodes: in: places in the array, at least 1 if there is one; out: nodes written, or their
+//     number in the graph if nodes is nil. Places left over are set to 0; a small array is filled
+//     without complaint
+//
+// From Go: the array may be a Go slice, passed as the address of its first element. No context
+// needed; nobody may change the graph between the two calls.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an array with 0 places, or no graph
 //
 // See also [CudaGraphCreate], [CudaGraphGetRootNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -1339,11 +1931,23 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 	return status(args.ret)
 }
 
-// CudaGraphGetRootNodes calls cudaGraphGetRootNodes.
+// CudaGraphGetRootNodes lists the nodes of a graph that depend on no other: the ones a launch
+// starts with.
 //
 //	cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *pRootNodes, size_t *pNumRootNodes)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Call it with no array for the number, then with one.
+//
+// Parameters:
+//   - graph: the graph
+//   - pRootNodes: array to fill, or nil
+//   - pNumRootNodes: in: places in the array; out: nodes written, or how many there are if no array
+//     is given. Places left over become 0
+//
+// From Go: a Go slice will do for the array. Lock the graph across both calls.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an array with 0 places, or no graph
 //
 // See also [CudaGraphCreate], [CudaGraphGetNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -1363,11 +1967,28 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 	return status(args.ret)
 }
 
-// CudaGraphGetEdges calls cudaGraphGetEdges.
+// CudaGraphGetEdges lists the edges of a graph: at each index a node, a node that waits for it, and
+// how.
 //
 //	cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, size_t *numEdges)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Edge data matters only for programmatic launches ([CudaGraphEdgeData]); for ordinary edges it is
+// all zero. The form without edge data, in CUDA 12, lists ordinary edges only. Asking for the
+// number always works.
+//
+// Parameters:
+//   - graph: the graph
+//   - from: receives the nodes that come first; nil together with to to ask for the number
+//   - to: receives the nodes that wait
+//   - numEdges: in: places in each array; out: edges written, or their number. Places left over
+//     become 0
+//
+// From Go: Go slices of equal length will do. The order of the edges is no promise. Lock the graph
+// across both calls.
+//
+// Errors:
+//   - [CudaErrorLossyQuery]: some edge carries data and there is no place for it: pass edgeData
+//   - [CudaErrorInvalidValue]: from without to, or arrays with 0 places
 //
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphAddDependencies],
 // [CudaGraphRemoveDependencies], [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -1388,7 +2009,8 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 	return status(args.ret)
 }
 
-// CudaGraphGetEdges_v2 calls cudaGraphGetEdges_v2.
+// CudaGraphGetEdges_v2 lists the edges of a graph: at each index a node, a node that waits for it,
+// and how.
 //
 //	cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, cudaGraphEdgeData *edgeData, size_t *numEdges)
 //
@@ -1411,11 +2033,25 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetDependencies calls cudaGraphNodeGetDependencies.
+// CudaGraphNodeGetDependencies lists what a node waits for: the nodes from which an edge leads to
+// it.
 //
 //	cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *pDependencies, size_t *pNumDependencies)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The form without edge data, in CUDA 12, fails for a node that has a programmatic edge.
+//
+// Parameters:
+//   - node: the node
+//   - pDependencies: receives the nodes before it; nil to ask for the number
+//   - pNumDependencies: in: places in each array; out: nodes written, or how many there are. Places
+//     left over become 0
+//
+// From Go: Go slices will do. The node must exist: the driver does not check node handles, and one
+// of a destroyed node can crash the process (measured).
+//
+// Errors:
+//   - [CudaErrorLossyQuery]: an edge carries data and edgeData is nil
+//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or 0 places
 //
 // See also [CudaGraphNodeGetDependentNodes], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
@@ -1435,7 +2071,8 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetDependencies_v2 calls cudaGraphNodeGetDependencies_v2.
+// CudaGraphNodeGetDependencies_v2 lists what a node waits for: the nodes from which an edge leads
+// to it.
 //
 //	cudaError_t cudaGraphNodeGetDependencies_v2(cudaGraphNode_t node, cudaGraphNode_t *pDependencies, cudaGraphEdgeData *edgeData, size_t *pNumDependencies)
 //
@@ -1457,11 +2094,25 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetDependentNodes calls cudaGraphNodeGetDependentNodes.
+// CudaGraphNodeGetDependentNodes lists the nodes that wait for a node: those to which an edge leads
+// from it.
 //
 //	cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes, size_t *pNumDependentNodes)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// A node without any is an exit of the graph; the launch is done when all exits are. The form
+// without edge data, in CUDA 12, fails where programmatic edges are.
+//
+// Parameters:
+//   - node: the node
+//   - pDependentNodes: receives the nodes behind it; nil to ask for the number
+//   - pNumDependentNodes: in: places in each array; out: nodes written, or how many there are.
+//     Places left over become 0
+//
+// From Go: Go slices will do; lock the graph.
+//
+// Errors:
+//   - [CudaErrorLossyQuery]: an edge carries data and edgeData is nil
+//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or 0 places
 //
 // See also [CudaGraphNodeGetDependencies], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
@@ -1481,7 +2132,8 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetDependentNodes_v2 calls cudaGraphNodeGetDependentNodes_v2.
+// CudaGraphNodeGetDependentNodes_v2 lists the nodes that wait for a node: those to which an edge
+// leads from it.
 //
 //	cudaError_t cudaGraphNodeGetDependentNodes_v2(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes, cudaGraphEdgeData *edgeData, size_t *pNumDependentNodes)
 //
@@ -1503,11 +2155,26 @@ func CudaGraphNodeGetDependentNodes_v2(node CudaGraphNode_t, pDependentNodes *Cu
 	return status(args.ret)
 }
 
-// CudaGraphAddDependencies calls cudaGraphAddDependencies.
+// CudaGraphAddDependencies adds edges to a graph: each node of one array must then be done before
+// the node at the same index of the other starts.
 //
 //	cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, size_t numDependencies)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// All are added or none (measured with a bad second one). An edge that exists already is an error,
+// also with other edge data, and so is one from a node to itself. A longer cycle is not noticed
+// here but when the graph is instantiated. Executables do not change.
+//
+// Parameters:
+//   - graph: the graph that contains all the nodes
+//   - from: the nodes that come first
+//   - to: the nodes that wait, as many
+//   - numDependencies: length of the arrays; 0 does nothing
+//
+// From Go: the arrays are read during the call only; Go slices will do. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an edge that exists, one to the node itself, a node of another
+//     graph, or edge data on nodes that have no such port
 //
 // See also [CudaGraphRemoveDependencies], [CudaGraphGetEdges], [CudaGraphNodeGetDependencies],
 // [CudaGraphNodeGetDependentNodes].
@@ -1528,7 +2195,8 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 	return status(args.ret)
 }
 
-// CudaGraphAddDependencies_v2 calls cudaGraphAddDependencies_v2.
+// CudaGraphAddDependencies_v2 adds edges to a graph: each node of one array must then be done
+// before the node at the same index of the other starts.
 //
 //	cudaError_t cudaGraphAddDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData, size_t numDependencies)
 //
@@ -1551,11 +2219,27 @@ func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 	return status(args.ret)
 }
 
-// CudaGraphRemoveDependencies calls cudaGraphRemoveDependencies.
+// CudaGraphRemoveDependencies removes edges from a graph; the nodes stay, and without another path
+// between them may run at the same time.
 //
 //	cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, size_t numDependencies)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The edge data should match what the edge carries. When measured, nil data removed a programmatic
+// edge all the same; do not rely on that. Graphs with allocation or free nodes keep their edges for
+// ever.
+//
+// Parameters:
+//   - graph: the graph that contains all the nodes
+//   - from: the nodes that come first
+//   - to: the nodes that wait, as many
+//   - numDependencies: length of the arrays; 0 does nothing
+//
+// From Go: the arrays are read during the call only. Lock the graph; executables made earlier keep
+// the edges.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an edge that is not there, or not with this data
+//   - [CudaErrorNotSupported]: the graph has allocation or free nodes (measured)
 //
 // See also [CudaGraphAddDependencies], [CudaGraphGetEdges], [CudaGraphNodeGetDependencies],
 // [CudaGraphNodeGetDependentNodes].
@@ -1576,7 +2260,8 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 	return status(args.ret)
 }
 
-// CudaGraphRemoveDependencies_v2 calls cudaGraphRemoveDependencies_v2.
+// CudaGraphRemoveDependencies_v2 removes edges from a graph; the nodes stay, and without another
+// path between them may run at the same time.
 //
 //	cudaError_t cudaGraphRemoveDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData, size_t numDependencies)
 //
@@ -1599,11 +2284,26 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 	return status(args.ret)
 }
 
-// CudaGraphDestroyNode calls cudaGraphDestroyNode.
+// CudaGraphDestroyNode removes a node from its graph, with all edges from it and to it.
 //
 //	cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Nodes before it and behind it are not joined: add the edges that should replace it. Executables
+// are not affected, except that the node can no longer be named to change them.
+//
+// Parameters:
+//   - node: the node. The handle is dead afterwards and is not checked: a second destroy crashed
+//     the process (measured)
+//
+// Ordering: host state only; launches go on
+//
+// From Go: forget every copy of the handle. A child graph goes with its node; the destructor of a
+// user object that only it held runs in this call, on this thread. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorNotSupported]: the graph has allocation or free nodes, or the node is a
+//     device-updatable kernel (measured)
+//   - [CudaErrorInvalidValue]: no node
 //
 // See also [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
@@ -1649,7 +2349,7 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 //
 // Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
 // THREAD_LOCAL mode, it fails with [CudaErrorStreamCaptureUnsupported] and that capture is lost.
-// Put the thread in RELAXED mode with [cuThreadExchangeStreamCaptureMode] around the call, or end
+// Put the thread in RELAXED mode with [CudaThreadExchangeStreamCaptureMode] around the call, or end
 // the capture first
 //
 // From Go: uses the OS thread's current device, [CudaSetDevice]: lock the goroutine to its thread
@@ -1672,8 +2372,6 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
 func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
 		pGraphExec *CudaGraphExec_t
@@ -1715,7 +2413,7 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 //
 // Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
 // THREAD_LOCAL mode, it fails with [CudaErrorStreamCaptureUnsupported] and that capture is lost.
-// Put the thread in RELAXED mode with [cuThreadExchangeStreamCaptureMode] around the call, or end
+// Put the thread in RELAXED mode with [CudaThreadExchangeStreamCaptureMode] around the call, or end
 // the capture first
 //
 // From Go: uses the OS thread's current device, [CudaSetDevice]: lock the goroutine to its thread
@@ -1738,8 +2436,6 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
 func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
 		pGraphExec *CudaGraphExec_t
@@ -1817,11 +2513,31 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	return status(args.ret)
 }
 
-// CudaGraphExecKernelNodeSetParams calls cudaGraphExecKernelNodeSetParams.
+// CudaGraphExecKernelNodeSetParams changes a kernel node of an executable: arguments, grid, block,
+// dynamic shared memory, even the kernel.
 //
 //	cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaKernelNodeParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The usual way to launch the same graph with other arguments. Argument values are copied during
+// the call, all of them: there is no way to set only one. The new kernel must belong to the same
+// device as the old; it may have another number of parameters (measured). A kernel that launches
+// other kernels or graphs from the device, or updates device-updatable nodes, cannot take the place
+// of one that does not.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - node: the kernel node, by its handle in the graph that the executable was made of
+//   - pNodeParams: the complete new description; read during the call
+//
+// Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
+// node loses what the device changed, at the next upload or launch
+//
+// From Go: the kernel handle comes from [CudaLibraryGetKernel]. Pin the argument values until the
+// call returns; lock the executable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a change that is not allowed, a node of another graph, or one whose
+//     graph is gone
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddKernelNode], [CudaGraphKernelNodeSetParams],
 // [CudaGraphExecMemcpyNodeSetParams], [CudaGraphExecMemsetNodeSetParams],
@@ -1846,11 +2562,29 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphExecMemcpyNodeSetParams calls cudaGraphExecMemcpyNodeSetParams.
+// CudaGraphExecMemcpyNodeSetParams gives a copy node of an executable other addresses or another
+// length for its later launches.
 //
 //	cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Before and after, the copy must be one row in one layer, and not empty. Source and destination
+// must each stay on the same device and of the same kind of memory; an array cannot become linear
+// memory, nor host memory device memory.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - node: the copy node, by its handle in the graph that the executable was made of
+//   - pNodeParams: the complete new description, copied during the call; the memory it names is
+//     used at launch
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: host memory named here must be pinned host memory or C memory that outlives the last
+// launch that uses it, not Go memory. Lock the executable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an empty copy, one of several rows, memory of another kind, or a
+//     node whose graph is gone
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphExecMemcpyNodeSetParamsToSymbol], [CudaGraphExecMemcpyNodeSetParamsFromSymbol],
@@ -1876,11 +2610,30 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphExecMemcpyNodeSetParamsToSymbol calls cudaGraphExecMemcpyNodeSetParamsToSymbol.
+// CudaGraphExecMemcpyNodeSetParamsToSymbol makes a copy node of an executable write to a variable
+// of a module, at an offset, in its later launches.
 //
 //	cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The variable is named by the address of its host shadow, which only code compiled by nvcc has: a
+// Go program that links none gets the device address by [CudaLibraryGetGlobal] and uses
+// [CudaGraphExecMemcpyNodeSetParams1D].
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - node: the node; it must have been a one-dimensional copy to a symbol of the same device
+//   - symbol: host address of the variable's shadow
+//   - src: where to copy from, the same kind of memory as before
+//   - count: bytes, not 0
+//   - offset: bytes from the start of the variable
+//   - kind: [CudaMemcpyHostToDevice], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
+//
+// From Go: src is read at each launch: no Go memory.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: the shadow is not known: not from nvcc, or not in this process
+//   - [CudaErrorInvalidValue]: the memory changed its kind or device, or the node is not in the
+//     original graph
 //
 // See also [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNodeToSymbol],
 // [CudaGraphMemcpyNodeSetParams], [CudaGraphMemcpyNodeSetParamsToSymbol],
@@ -1911,11 +2664,31 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 	return status(args.ret)
 }
 
-// CudaGraphExecMemcpyNodeSetParamsFromSymbol calls cudaGraphExecMemcpyNodeSetParamsFromSymbol.
+// CudaGraphExecMemcpyNodeSetParamsFromSymbol makes a copy node of an executable read from a
+// variable of a module, at an offset, in its later launches.
 //
 //	cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Needs the host shadow that nvcc makes for the variable, see
+// [CudaGraphExecMemcpyNodeSetParamsToSymbol]; without one use the address from
+// [CudaLibraryGetGlobal] and the plain form of the call.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - node: the node, a one-dimensional copy from a symbol of the same device
+//   - dst: where to copy to, the same kind of memory as before; written at launch
+//   - symbol: host address of the variable's shadow
+//   - count: bytes, not 0
+//   - offset: bytes from the start of the variable
+//   - kind: [CudaMemcpyDeviceToHost], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
+//
+// From Go: dst is written long after the call: pinned host memory or C memory that outlives the
+// launches.
+//
+// Errors:
+//   - [CudaErrorInvalidSymbol]: no such variable is registered
+//   - [CudaErrorInvalidValue]: the destination is another kind of memory than before, or the node
+//     is unknown
 //
 // See also [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNodeFromSymbol],
 // [CudaGraphMemcpyNodeSetParams], [CudaGraphMemcpyNodeSetParamsFromSymbol],
@@ -1946,11 +2719,31 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 	return status(args.ret)
 }
 
-// CudaGraphExecMemcpyNodeSetParams1D calls cudaGraphExecMemcpyNodeSetParams1D.
+// CudaGraphExecMemcpyNodeSetParams1D changes a one-dimensional copy in an executable, by plain
+// addresses and a length.
 //
 //	cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It is [CudaGraphExecMemcpyNodeSetParams] without the large struct, and has its limits: one
+// dimension before and after, the same kind of memory from the same device at each end, a length
+// that is not 0.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - node: the copy node, by its handle in the original graph
+//   - dst: where to copy to
+//   - src: where to copy from; not read before a launch
+//   - count: bytes
+//   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: host addresses must stay valid, and so not be plain Go memory, until the last launch
+// that uses them is done.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: one of the limits above, or a node that the original graph no longer
+//     has
 //
 // See also [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNode1D], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphMemcpyNodeSetParams1D], [CudaGraphExecMemcpyNodeSetParams],
@@ -1979,11 +2772,27 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 	return status(args.ret)
 }
 
-// CudaGraphExecMemsetNodeSetParams calls cudaGraphExecMemsetNodeSetParams.
+// CudaGraphExecMemsetNodeSetParams lets a memset node of an executable fill other memory, or with
+// another value, in its later launches.
 //
 //	cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaMemsetParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Address and value may always change, within the same kind of memory on the same device. The width
+// of a single row may change if the driver can fit it in, so look at the error; several rows keep
+// their measures.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - node: the memset node, by its handle in the graph that the executable was made of
+//   - pNodeParams: the complete new description, copied during the call
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: nothing needs pinning. Lock the executable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: measures that may not change, an empty memset, or a node whose graph
+//     is gone: instantiate anew
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddMemsetNode], [CudaGraphMemsetNodeSetParams],
 // [CudaGraphExecKernelNodeSetParams], [CudaGraphExecMemcpyNodeSetParams],
@@ -2008,11 +2817,27 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphExecHostNodeSetParams calls cudaGraphExecHostNodeSetParams.
+// CudaGraphExecHostNodeSetParams changes which host function an executable calls at a node, and
+// what it hands to it.
 //
 //	cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaHostNodeParams *pNodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Only the two words are stored; what the user data stands for is not copied. Launches that are
+// queued or running still call the old function with the old data.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - node: the host node, by its handle in the original graph
+//   - pNodeParams: function and user data; the function must not be nil
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: the function may be an exported Go function: it runs on a driver thread. Give a
+// cgo.Handle as user data, and delete the old one only when the last launch from before the change
+// is done: nothing tells you but an event or a synchronize behind that launch.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no function, or a node that is not in the original graph
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddHostNode], [CudaGraphHostNodeSetParams],
 // [CudaGraphExecKernelNodeSetParams], [CudaGraphExecMemcpyNodeSetParams],
@@ -2037,11 +2862,28 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 	return status(args.ret)
 }
 
-// CudaGraphExecChildGraphNodeSetParams calls cudaGraphExecChildGraphNodeSetParams.
+// CudaGraphExecChildGraphNodeSetParams replaces the parameters of all nodes inside a child graph
+// node of an executable.
 //
 //	cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, cudaGraph_t childGraph)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It is [CudaGraphExecUpdate] for one child: the given graph must have the child's shape, with
+// nodes added in the same order, and what may change in each node is the same; deeper children are
+// treated likewise. The graph is only read.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - node: the child graph node, by its handle in the original graph
+//   - childGraph: where the parameters come from; not needed afterwards
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: lock the executable and both graphs. What the new parameters point to must live as long
+// as the executable is launched.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: another shape, another order, or a change that some node does not
+//     allow; no detail is given, so use [CudaGraphExecUpdate] on the whole to learn which
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddChildGraphNode],
 // [CudaGraphChildGraphNodeGetGraph], [CudaGraphExecKernelNodeSetParams],
@@ -2066,11 +2908,25 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 	return status(args.ret)
 }
 
-// CudaGraphExecEventRecordNodeSetEvent calls cudaGraphExecEventRecordNodeSetEvent.
+// CudaGraphExecEventRecordNodeSetEvent makes an event record node of an executable record another
+// event in its later launches.
 //
 //	cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// With one event per launch, say from a ring, the program can wait for each of several launches of
+// the same executable.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the record node, by its handle in the original graph
+//   - event: the event to record; it stays the program's
+//
+// Ordering: for launches made afterwards only; the old event is recorded by those before
+//
+// From Go: keep the event until the last launch that records it is done. Lock the executable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no event, or not a record node of the original graph
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddEventRecordNode],
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
@@ -2096,11 +2952,25 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 	return status(args.ret)
 }
 
-// CudaGraphExecEventWaitNodeSetEvent calls cudaGraphExecEventWaitNodeSetEvent.
+// CudaGraphExecEventWaitNodeSetEvent makes an event wait node of an executable wait for another
+// event in its later launches.
 //
 //	cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Which record of the event counts is decided when a launch is made: the latest at that time.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the wait node, by its handle in the original graph
+//   - event: the event to wait for; one that was never recorded lets the node pass at once
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: the event may be destroyed when the launches that wait for it have been made and are
+// done. Lock the executable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no event, or not a wait node of the original graph
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddEventWaitNode],
 // [CudaGraphEventWaitNodeGetEvent], [CudaGraphEventRecordNodeSetEvent], [CudaEventRecordWithFlags],
@@ -2126,12 +2996,27 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 	return status(args.ret)
 }
 
-// CudaGraphExecExternalSemaphoresSignalNodeSetParams calls
-// cudaGraphExecExternalSemaphoresSignalNodeSetParams.
+// CudaGraphExecExternalSemaphoresSignalNodeSetParams gives a signal node of an executable other
+// semaphores or other values to signal, the same number of them.
 //
 //	cudaError_t cudaGraphExecExternalSemaphoresSignalNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Timeline semaphores and fences need a new value for every launch, so a graph that signals one is
+// launched like this: set the value, launch, set the next.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the signal node, by its handle in the original graph
+//   - nodeParams: semaphores and their parameters; both arrays are copied during the call
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: the arrays may be Go memory, pinned until the call returns. The semaphores stay imported
+// until the launches are done.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: another number of semaphores, or a node that is not in the original
+//     graph
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddExternalSemaphoresSignalNode],
 // [CudaImportExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
@@ -2157,12 +3042,26 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 	return status(args.ret)
 }
 
-// CudaGraphExecExternalSemaphoresWaitNodeSetParams calls
-// cudaGraphExecExternalSemaphoresWaitNodeSetParams.
+// CudaGraphExecExternalSemaphoresWaitNodeSetParams gives a wait node of an executable other
+// semaphores or other values to wait for; their number stays.
 //
 //	cudaError_t cudaGraphExecExternalSemaphoresWaitNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// A launch whose awaited value never comes blocks its stream for good, and with it every later
+// launch of the executable.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the wait node, by its handle in the original graph
+//   - nodeParams: semaphores and the values to wait for; both arrays are copied during the call
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: pin Go arrays until the call returns. Lock the executable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the number of semaphores differs, or the node is not in the original
+//     graph
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaImportExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
@@ -2188,11 +3087,27 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 	return status(args.ret)
 }
 
-// CudaGraphNodeSetEnabled calls cudaGraphNodeSetEnabled.
+// CudaGraphNodeSetEnabled switches a node of an executable off or on.
 //
 //	cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, unsigned int isEnabled)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// A node that is off does nothing, but keeps its place in the order, as an empty node would; its
+// parameters are kept and may be changed meanwhile. The state outlives [CudaGraphExecUpdate] and
+// changes of the parameters (measured). Only kernel, memcpy and memset nodes and batches of copies
+// can be switched.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the node, by its handle in the graph that the executable was made of
+//   - isEnabled: 0 is off, anything else on; new executables start with all on
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: cheaper than building a second graph for optional steps. Lock the executable.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a host, event, empty or other node that cannot be switched, or a
+//     node that its graph no longer has
 //
 // See also [CudaGraphNodeGetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
@@ -2212,11 +3127,23 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetEnabled calls cudaGraphNodeGetEnabled.
+// CudaGraphNodeGetEnabled tells whether a node of an executable is switched on.
 //
 //	cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, unsigned int *isEnabled)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It is the state set from the host; what a kernel did to a device-updatable node is not seen.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the node, by its handle in the original graph
+//   - isEnabled: receives 1 for on, 0 for off
+//
+// From Go: reads host state, without a context; not beside a change of the executable on another
+// goroutine.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the node's type cannot be switched at all, or the node is not in the
+//     original graph
 //
 // See also [CudaGraphNodeSetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
@@ -2264,12 +3191,12 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 //   - Child and conditional nodes: what lies in their graphs, by the same rules; for a condition
 //     also the default value and flags of the handle
 //
-// The enabled state set by [cuGraphNodeSetEnabled] survives. The executable drops its references to
-// user objects and takes those of the new graph, so what the old parameters needed may be freed:
+// The enabled state set by [CudaGraphNodeSetEnabled] survives. The executable drops its references
+// to user objects and takes those of the new graph, so what the old parameters needed may be freed:
 // their destructors run on a thread of the driver, after the launches that are still running.
 //
 // In CUDA 11 the function took two pointers instead of the struct. The executable does not become
-// one of the new graph: for [cuGraphExecKernelNodeSetParams] and its relatives the nodes of the
+// one of the new graph: for [CudaGraphExecKernelNodeSetParams] and its relatives the nodes of the
 // original graph remain the names.
 //
 // Parameters:
@@ -2300,9 +3227,6 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuGraphExecKernelNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecKernelNodeSetParams
-// [cuGraphNodeSetEnabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphNodeSetEnabled
 func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultInfo *CudaGraphExecUpdateResultInfo) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -2369,7 +3293,7 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 // then: wait for the stream or an event if they are to be freed.
 //
 // Memory that its allocation nodes took and nobody freed stays allocated, even with the auto-free
-// flag: free it by [CudaFree] or [cuMemFreeAsync], or it is lost.
+// flag: free it by [CudaFree] or [CudaFreeAsync], or it is lost.
 //
 // Parameters:
 //   - graphExec: the executable; not used again afterwards
@@ -2379,12 +3303,12 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 // Capture: unsafe like a free: while a thread captures in GLOBAL mode, or this one in THREAD_LOCAL
 // mode, it fails with [CudaErrorStreamCaptureUnsupported], invalidates that capture and destroys
 // nothing. Cleanup code should run with the thread in RELAXED mode
-// ([cuThreadExchangeStreamCaptureMode])
+// ([CudaThreadExchangeStreamCaptureMode])
 //
 // From Go: no context needed, succeeds after a fatal error too. Not while another goroutine
 // launches or updates the executable. User objects that it alone holds are released: if it was
 // never launched their destructors run inside this call on the calling thread, otherwise a little
-// later on a thread of the driver. Both must be prepared for, see [cuUserObjectCreate].
+// later on a thread of the driver. Both must be prepared for, see [CudaUserObjectCreate].
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: nil, or destroyed before; the handle is checked
@@ -2395,10 +3319,6 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuMemFreeAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeAsync
-// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
-// [cuUserObjectCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuUserObjectCreate
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
@@ -2416,13 +3336,14 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 //
 // Executables made of the graph are not affected: they can still be launched and, by
 // [CudaGraphExecUpdate], updated from another graph. What goes is the way to name their nodes:
-// afterwards [cuGraphExecKernelNodeSetParams] and its relatives fail with [CudaErrorInvalidValue]
+// afterwards [CudaGraphExecKernelNodeSetParams] and its relatives fail with [CudaErrorInvalidValue]
 // since the old node handles mean nothing. Keep the graph for as long as its executables are to be
 // changed node by node.
 //
 // Memory that an allocation node of a launched executable left allocated is not freed by this; see
-// [cuGraphAddMemAllocNode]. Handles of graphs, unlike those of nodes, are checked: a second destroy
-// gives an error and does no harm, unless the address was used again for a new graph meanwhile.
+// [CudaGraphAddMemAllocNode]. Handles of graphs, unlike those of nodes, are checked: a second
+// destroy gives an error and does no harm, unless the address was used again for a new graph
+// meanwhile.
 //
 // Parameters:
 //   - graph: the graph; neither a graph inside a child or conditional node nor one that a stream
@@ -2434,22 +3355,17 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 //
 // From Go: needs no context, and succeeds even after a fatal error of the process. If the graph
 // holds the last reference of a user object, the destructor runs inside this call, on the calling
-// thread: it must be a C function, see [cuUserObjectCreate].
+// thread: it must be a C function, see [CudaUserObjectCreate].
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: nil, destroyed already, or owned by a node of another graph, which
-//     also owns what [cuGraphChildGraphNodeGetGraph] returns. After a capture into the graph was
+//     also owns what [CudaGraphChildGraphNodeGetGraph] returns. After a capture into the graph was
 //     invalidated CUDA has destroyed it itself, and this comes too
 //
 // See also [CudaGraphCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuGraphAddMemAllocNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddMemAllocNode
-// [cuGraphChildGraphNodeGetGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphChildGraphNodeGetGraph
-// [cuGraphExecKernelNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecKernelNodeSetParams
-// [cuUserObjectCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuUserObjectCreate
 func CudaGraphDestroy(graph CudaGraph_t) error {
 	args := &struct {
 		graph CudaGraph_t
@@ -2503,15 +3419,49 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaUserObjectCreate calls cudaUserObjectCreate.
+// CudaUserObjectCreate makes a reference-counted object around a resource of the program, to be
+// freed by a callback when no graph needs it any more.
 //
 //	cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr, cudaHostFn_t destroy, unsigned int initialRefcount, unsigned int flags)
+//
+// A graph's kernels and host nodes refer to things that CUDA does not own: buffers, tables,
+// modules. A user object ties such a thing to the graph: after [CudaGraphRetainUserObject] the
+// graph holds references, clones and executables take references of their own, and an executable
+// that is destroyed while it runs gives its up only after the run. When the count reaches 0 the
+// callback runs, once.
+//
+// The usual sequence: create with one reference, hand that to the graph with
+// [CudaGraphUserObjectMove], and forget the handle.
+//
+// Parameters:
+//   - object_out: receives the object
+//   - ptr: what the callback is handed; CUDA does not look at it, 0 is allowed
+//   - destroy: the callback; not nil. It must not call CUDA and should not block
+//   - initialRefcount: references that the caller owns at the start, at least 1
+//   - flags: [CudaUserObjectNoDestructorSync], which must be given: no CUDA call waits for the
+//     callback
+//
+// Ordering: takes effect at once. The callback is not ordered with any stream; it runs when the
+// last holder is gone
+//
+// Capture: allowed in every mode; attach it to the graph after the capture, or to the graph that
+// [CudaStreamGetCaptureInfo] gives
+//
+// From Go: destroy must be the address of a C function that calls no Go code, for it may run on the
+// calling thread inside [CudaUserObjectRelease], [CudaGraphDestroy], [CudaGraphDestroyNode] or
+// [CudaGraphExecDestroy] (measured; older texts promise a thread of CUDA's own), and a Go function
+// called there ends the process. Let it put ptr, for instance a cgo.Handle, into a queue that a
+// goroutine drains, as the goroutine may then call CUDA as well. At other times it runs on a driver
+// thread, after the call that gave up the last reference has returned: never wait for it in that
+// call. An object that is still referenced when the process or context ends is never destroyed
+// (measured).
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the thread whose call drops
 // the last reference, inside that call: it must not be a Go function exported to C, and must not
 // call one, or the process dies.
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Errors:
+//   - [CudaErrorInvalidValue]: no or other flags, a count of 0, or no callback
 //
 // See also [CudaUserObjectRetain], [CudaUserObjectRelease], [CudaGraphRetainUserObject],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
@@ -2533,11 +3483,26 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 	return status(args.ret)
 }
 
-// CudaUserObjectRetain calls cudaUserObjectRetain.
+// CudaUserObjectRetain adds references to a user object that the caller will own.
 //
 //	cudaError_t cudaUserObjectRetain(cudaUserObject_t object, unsigned int count)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Needed when several owners in the program are to release it independently of each other; graphs
+// take their references with [CudaGraphRetainUserObject].
+//
+// Parameters:
+//   - object: the object; the caller must own a reference already, or know that a graph does
+//   - count: how many, at least 1 and below 2 to the power of 31
+//
+// Ordering: immediate, involves no stream
+//
+// Capture: allowed in every mode
+//
+// From Go: safe from several goroutines at once, the count is kept by the driver; each needs a
+// reference that cannot go away meanwhile. No context is needed.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a count of 0 or too many, or no object
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRelease], [CudaGraphRetainUserObject],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
@@ -2556,11 +3521,31 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 	return status(args.ret)
 }
 
-// CudaUserObjectRelease calls cudaUserObjectRelease.
+// CudaUserObjectRelease gives up references to a user object that the caller owns, and runs its
+// callback if they were the last.
 //
 //	cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned int count)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Only references from the creation and from [CudaUserObjectRetain] may be given up here; those of
+// a graph go with the graph or by [CudaGraphReleaseUserObject]. Nothing is checked: releasing too
+// many destroys the object under the graphs that use it, and a handle that is used after that
+// crashes the process.
+//
+// Parameters:
+//   - object: the object; the handle is dead once no reference is left anywhere
+//   - count: how many, at least 1 and no more than the caller owns
+//
+// Ordering: immediate: does not wait for launches that may use the resource. References of a
+// running executable are separate and hold until it is done
+//
+// Capture: allowed in every mode
+//
+// From Go: when the last reference goes, the callback runs before this call returns, on the same
+// thread (measured): it must be C that calls no Go, see [CudaUserObjectCreate]. Locks that the
+// callback needs must not be held.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a count of 0; too large a count is not noticed
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaGraphRetainUserObject],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
@@ -2579,11 +3564,33 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 	return status(args.ret)
 }
 
-// CudaGraphRetainUserObject calls cudaGraphRetainUserObject.
+// CudaGraphRetainUserObject gives a graph references to a user object, so that its resource lives
+// as long as the graph, its clones and its executables.
 //
 //	cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Clones and executables made afterwards take references too, as does a parent graph that copies
+// the graph into a child node; ones made before do not, and there is no call that adds an object to
+// an executable. To do that update the executable by [CudaGraphExecUpdate] from a graph that holds
+// the object: it then swaps its references for that graph's.
+//
+// Parameters:
+//   - graph: who holds the references
+//   - object: the user object
+//   - count: how many, at least 1 and below 2 to the power of 31; 1 is enough for any use
+//   - flags: [CudaGraphUserObjectMove] to move references from the caller to the graph; 0 to make
+//     new ones beside the caller's
+//
+// Ordering: immediate; launches that run are not affected
+//
+// Capture: allowed in every mode, also on the graph that is being captured, from the thread that
+// captures
+//
+// From Go: one goroutine at a time per graph. After a move the caller must not release.
+// cuStreamBeginRecaptureToGraph drops a graph's objects before it records.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: other flags, a count of 0, no graph or no object
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
@@ -2604,11 +3611,28 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 	return status(args.ret)
 }
 
-// CudaGraphReleaseUserObject calls cudaGraphReleaseUserObject.
+// CudaGraphReleaseUserObject takes references to a user object away from a graph before its end.
 //
 //	cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Executables and clones that exist keep theirs, so the resource lives until they are gone too. The
+// count is not checked: releasing what the graph does not hold succeeded when measured, and the
+// process crashed later, when the object was destroyed a second time.
+//
+// Parameters:
+//   - graph: the graph that gives them up
+//   - object: the user object
+//   - count: how many, at least 1, at most what this graph holds
+//
+// Ordering: immediate, does not wait for the graph's launches
+//
+// Capture: allowed in every mode; not on a graph that a stream captures into from another thread
+//
+// From Go: if these were the last references the callback runs inside the call on this thread
+// (measured): C only, see [CudaUserObjectCreate]. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a count of 0, or a handle that is none
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphRetainUserObject], [CudaGraphCreate].
@@ -2628,12 +3652,54 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 	return status(args.ret)
 }
 
-// CudaGraphAddNode calls cudaGraphAddNode.
+// CudaGraphAddNode adds a node of any type to a graph; the one function for all types, and the only
+// one for conditional nodes and batches of copies.
 //
 //	cudaError_t cudaGraphAddNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, struct cudaGraphNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDeviceFunction], [CudaErrorNotSupported],
-// or the error of earlier work.
+// The params struct says by its type which member counts. All bytes that this member does not use
+// must be 0, reserved ones included, else the call fails (measured): start from a zero struct for
+// every call. The member is copied, and so is what it points to (kernel arguments, arrays of
+// operations); what it refers to by address or handle (device memory, events, the user data of a
+// host node) is not, and must live as long as the graph and its executables use it.
+//
+// Some members are also filled: the address of an allocation node, the body graphs of a conditional
+// node. The form of CUDA 12 without the suffix _v2 has no edge data.
+//
+// A conditional node gives an array of empty graphs, which belong to the node: fill them like any
+// graph, by hand or by [CudaStreamBeginCaptureToGraph], never destroy or instantiate them. They may
+// hold kernels, copies, memsets, empty, child and conditional nodes; anything else makes
+// instantiation fail. Graphs with such a node exist once: one executable, no clone, no use as a
+// child.
+//
+// Parameters:
+//   - pGraphNode: receives the node; its graph owns it
+//   - graph: the graph to add it to
+//   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: type and parameters; read and partly written during the call
+//
+// Ordering: done when the call returns. In a launch the node starts when all its dependencies are
+// done, and not before; without a path between them nodes may overlap
+//
+// Capture: allowed in every mode. A node may be added to the graph that a stream is capturing, from
+// the capturing thread: make the stream depend on it with [CudaStreamUpdateCaptureDependencies]
+//
+// From Go: the struct may be Go memory; Go memory that it points to must be pinned (runtime.Pinner)
+// until the call returns, no longer. The current device of the OS thread counts: lock the thread.
+// One goroutine at a time per graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: bytes that should be 0 are not, the type is unknown, a dependency is
+//     in another graph or given twice, or a parameter is out of range; nothing was added
+//   - [CudaErrorNotSupported]: the node cannot be in this graph, such as an allocation node in a
+//     child graph, or the driver or device lacks the type
+//   - [CudaErrorDeviceUninitialized]: no context is current, for a kernel given by a kernel handle
+//     without one
+//   - [CudaErrorMemoryAllocation]: no address range for an allocation node, or no host memory
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // See also [CudaGraphCreate], [CudaGraphNodeSetParams], [CudaGraphExecNodeSetParams].
 //
@@ -2654,7 +3720,8 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 	return status(args.ret)
 }
 
-// CudaGraphAddNode_v2 calls cudaGraphAddNode_v2.
+// CudaGraphAddNode_v2 adds a node of any type to a graph; the one function for all types, and the
+// only one for conditional nodes and batches of copies.
 //
 //	cudaError_t cudaGraphAddNode_v2(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, struct cudaGraphNodeParams *nodeParams)
 //
@@ -2678,12 +3745,30 @@ func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepend
 	return status(args.ret)
 }
 
-// CudaGraphNodeSetParams calls cudaGraphNodeSetParams.
+// CudaGraphNodeSetParams replaces the parameters of a node in its graph; the type must stay the
+// same.
 //
 //	cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node, struct cudaGraphNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDeviceFunction], [CudaErrorNotSupported],
-// or the error of earlier work.
+// Executables made earlier do not change: instantiate again, or call [CudaGraphExecUpdate] with the
+// graph, or [CudaGraphExecNodeSetParams]. As in [CudaGraphAddNode] unused bytes must be 0, and what
+// the struct points to is copied.
+//
+// Parameters:
+//   - node: the node; allocation, free and conditional nodes cannot be changed
+//   - nodeParams: the complete new parameters
+//
+// Ordering: host state only; no launch is affected
+//
+// From Go: pin Go memory that the struct points to until the call returns. The current device
+// counts, lock the thread. Lock the graph.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: another type than the node's, bytes not 0, or values out of range;
+//     the node keeps the old parameters
+//   - [CudaErrorNotSupported]: a node type that cannot be changed
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // See also [CudaGraphAddNode], [CudaGraphExecNodeSetParams].
 //
@@ -2701,18 +3786,59 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 	return status(args.ret)
 }
 
-// CudaGraphExecNodeSetParams calls cudaGraphExecNodeSetParams.
+// CudaGraphExecNodeSetParams changes the parameters of one node in an executable, for any node type
+// that allows it.
 //
 //	cudaError_t cudaGraphExecNodeSetParams(cudaGraphExec_t graphExec, cudaGraphNode_t node, struct cudaGraphNodeParams *nodeParams)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDeviceFunction], [CudaErrorNotSupported],
-// or the error of earlier work.
+// The node is named by its handle in the graph that the executable was made of; that graph must
+// still exist and still contain it. The graph's node keeps its own parameters, and launches that
+// are queued or running keep the old ones. Several calls may follow each other before a launch; to
+// change many nodes, [CudaGraphExecUpdate] is simpler and all-or-nothing.
+//
+// What may change depends on the type:
+//
+//   - kernel: as for [CudaGraphExecKernelNodeSetParams]
+//   - memcpy and memset: as for [cuGraphExecMemcpyNodeSetParams] and
+//     [cuGraphExecMemsetNodeSetParams]
+//   - host function: function and user data, not the context
+//   - event record and wait: the event
+//   - external semaphores: everything but their number and the context
+//   - child graph: the parameters inside, with the same shape
+//   - batch of memory operations: addresses and values, and the kind of comparison of a wait
+//   - batch of copies: addresses and sizes
+//   - allocation, free, conditional, empty: nothing
+//
+// Parameters:
+//   - graphExec: the executable to change
+//   - node: the node, by its handle in the original graph; a handle of a clone is refused
+//   - nodeParams: the new parameters with the node's own type; bytes not used must be zero. What it
+//     points to is copied during the call
+//
+// Ordering: does not wait; takes effect for launches made afterwards
+//
+// Capture: allowed in every mode
+//
+// From Go: lock the executable against launches and other changes, and the graph too. For a kernel
+// given as a device function have the right device current on a locked thread. Memory that
+// nodeParams points to may be Go memory pinned until the call returns.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the node is not, or no longer, in the original graph, that graph was
+//     destroyed, the type does not match, or the change is not allowed
+//   - [CudaErrorNotSupported]: this node type cannot be changed at all (allocation, free and
+//     conditional nodes, measured)
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // See also [CudaGraphAddNode], [CudaGraphNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
+// [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
 func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {
 		graphExec  CudaGraphExec_t
@@ -2731,7 +3857,7 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 //
 //	cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHandle_out, cudaGraph_t graph, unsigned int defaultLaunchValue, unsigned int flags)
 //
-// Create the handle first, then the node with [cuGraphAddNode]; each node needs a handle of its
+// Create the handle first, then the node with [CudaGraphAddNode]; each node needs a handle of its
 // own. A kernel changes the value: it takes the handle as an argument and calls the device function
 // cudaGraphSetConditional. The kernel must run before the node reads the value, so put it upstream
 // of the node, or at the end of a loop's body. Two kernels that set the same handle at the same
@@ -2751,7 +3877,7 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 // before any node runs, and read by the conditional node after everything that it depends on
 //
 // Capture: allowed in every mode; to use it with a capture, take the capturing graph from
-// [cuStreamGetCaptureInfo]
+// [CudaStreamGetCaptureInfo]
 //
 // From Go: it takes the OS thread's current device: lock the goroutine to its thread around
 // [CudaSetDevice] and this. To hand it to the setting kernel, let a kernel argument point to the
@@ -2768,7 +3894,6 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphAddNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddNode
-// [cuStreamGetCaptureInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetCaptureInfo
 func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, defaultLaunchValue uint32, flags uint32) error {
 	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle
@@ -2856,8 +3981,8 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 //     one of the launch
 //
 // Ordering: asynchronous: behind the stream's earlier work and behind earlier launches and uploads
-// of the same executable, in whatever stream these are. 0 is the default stream, legacy or per
-// thread as the variant says; 1 and 2 name them explicitly
+// of the same executable, in whatever stream these are. 0 is the legacy default stream, in the
+// _ptsz variant the calling thread's own; 1 and 2 name them explicitly
 //
 // Capture: refused on a capturing stream in every mode: [CudaErrorStreamCaptureUnsupported], and
 // the capture is lost. On another stream it is harmless, whoever captures
@@ -2896,8 +4021,8 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 // For the stream the run is one piece of work: it starts when everything before it is done, and
 // what is enqueued later waits until all its nodes are done. Inside, only the edges order: nodes
 // without a path between them may run at the same time, on hardware queues of the driver's
-// choosing. The stream does not lend its identity otherwise: nodes run in the context they were
-// made for, and host nodes run on the driver's thread for host functions.
+// choosing. The stream does not lend its identity otherwise: nodes run on the device they were made
+// for, and host nodes run on the driver's thread for host functions.
 //
 // Runs of the same executable never overlap: a launch waits for the previous launch also when that
 // one is in another stream (measured). For overlap instantiate the graph several times. The
@@ -2910,22 +4035,22 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 //   - graphExec: the executable
 //   - stream: where to enqueue it
 //
-// Ordering: asynchronous. 0 is the legacy default stream, or the thread's own in the variant for
-// it; 1 and 2 say it explicitly. A graph on the legacy stream waits for earlier work of all
-// blocking streams of the context, and they wait for it (measured), just as with a kernel. Each run
-// also waits for the executable's previous run, wherever that is
+// Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the thread's own;
+// 1 is the legacy stream, 2 the thread's own. A graph on the legacy stream waits for earlier work
+// of all blocking streams of the context, and they wait for it (measured), just as with a kernel.
+// Each run also waits for the executable's previous run, wherever that is
 //
 // Capture: a launch into a capturing stream is not recorded as a child graph, as is often believed:
 // it fails with [CudaErrorStreamCaptureUnsupported] in every mode and the capture is lost; add a
-// child graph node with [cuGraphAddChildGraphNode] instead. On a stream that does not capture it is
-// allowed even while others capture in GLOBAL mode, except on the legacy stream while a blocking
+// child graph node with [CudaGraphAddChildGraphNode] instead. On a stream that does not capture it
+// is allowed even while others capture in GLOBAL mode, except on the legacy stream while a blocking
 // stream captures: [CudaErrorStreamCaptureImplicit] and a lost capture
 //
 // From Go: returns before the work runs, but blocks its OS thread when about a thousand launches
 // are queued (measured: the 1022nd waited for a place). Everything that nodes point to (device and
 // pinned memory, the cgo.Handle of a host node) must live until the run is done: the call keeps
 // nothing alive. Two goroutines must not launch the same executable at the same moment: lock it.
-// With streams of the program no current context is needed.
+// For the default streams lock the goroutine to its OS thread, whose current device counts.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the executable is nil or was destroyed; or it has allocation nodes,
@@ -2943,8 +4068,6 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [cuGraphAddChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddChildGraphNode
 func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t

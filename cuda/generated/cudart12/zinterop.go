@@ -4,9 +4,18 @@ package cudart12
 
 import "unsafe"
 
-// CudaGraphicsUnregisterResource calls cudaGraphicsUnregisterResource.
+// CudaGraphicsUnregisterResource ends CUDA's connection to a graphics resource, which goes on to
+// exist in its own API.
 //
 //	cudaError_t cudaGraphicsUnregisterResource(cudaGraphicsResource_t resource)
+//
+// Unmap it before. It must not be deleted by the graphics API while it is registered.
+//
+// Parameters:
+//   - resource: the resource; the handle is invalid afterwards
+//
+// From Go: call it on the OS thread on which the graphics context is current, which a finalizer or
+// cleanup never does.
 //
 // Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
 //
@@ -27,12 +36,21 @@ func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphicsResourceSetMapFlags calls cudaGraphicsResourceSetMapFlags.
+// CudaGraphicsResourceSetMapFlags promises how CUDA will use a resource the next time it is mapped,
+// so that needless copies between the APIs can be left out.
 //
 //	cudaError_t cudaGraphicsResourceSetMapFlags(cudaGraphicsResource_t resource, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or
-// the error of earlier work.
+// Parameters:
+//   - resource: a resource that is not mapped
+//   - flags: none, read only (kernels do not write it), or write-discard (kernels write all of it
+//     and do not need what was there)
+//
+// Errors:
+//   - [CudaErrorAlreadyMapped]: unmap it first
+//   - [CudaErrorInvalidValue]: the flags exclude each other
+//
+// Also [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
 //
 // See also [CudaGraphicsMapResources]; in the driver API [cuGraphicsResourceSetMapFlags].
 //
@@ -52,11 +70,44 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint
 	return status(args.ret)
 }
 
-// CudaGraphicsMapResources calls cudaGraphicsMapResources.
+// CudaGraphicsMapResources gives CUDA the use of graphics resources: from here until they are
+// unmapped, kernels and copies may use them, and the graphics API must not.
 //
 //	cudaError_t cudaGraphicsMapResources(int count, cudaGraphicsResource_t *resources, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
+// The resources were registered by a call for the graphics API in question,
+// cuGraphicsGLRegisterBuffer for one, which are in headers of their own and not in this package.
+// Where a resource lies is told only after mapping, by [CudaGraphicsResourceGetMappedPointer] or
+// [CudaGraphicsSubResourceGetMappedArray], and may be another place each time. Map several in one
+// call rather than one by one: each call may have to switch between the two APIs.
+//
+// Parameters:
+//   - count: the number of resources, at least 1
+//   - resources: their handles, each once
+//   - stream: the stream that is to be ordered behind the graphics work; 0 is the default stream
+//
+// Ordering: graphics calls issued before this one are complete before CUDA work begins that is put
+// into the stream after it. Nothing is promised for other streams: let them wait for an event of
+// this one. With 0 it is the legacy default stream, which blocking streams are ordered with anyhow,
+// or, in the variant whose name ends in _ptsz, the thread's own. The host is not promised to be
+// past the graphics work when the call returns, yet it can take long: the graphics driver may flush
+// or copy, above all where display and CUDA are on two GPUs.
+//
+// Capture: a graph has no node for it, so map before a capture begins and keep the mapping while
+// the graph runs. How a capturing stream is refused has not been measured; a count of 0 is refused
+// first, without harm to the capture.
+//
+// From Go: a graphics context is current on one OS thread, just like CUDA's: lock the goroutine to
+// the thread of the graphics context, most easily the main one, for all these calls. resources is
+// read during the call only.
+//
+// Errors:
+//   - [CudaErrorAlreadyMapped]: one of them is mapped already
+//   - [CudaErrorInvalidResourceHandle]: a handle twice in the list, or not registered
+//   - [CudaErrorInvalidValue]: measured for a count of 0
+//   - [CudaErrorInvalidGraphicsContext]: no graphics context that fits is current on this OS thread
+//
+// Also [CudaErrorUnknown], or the error of earlier work.
 //
 // See also [CudaGraphicsResourceGetMappedPointer], [CudaGraphicsSubResourceGetMappedArray],
 // [CudaGraphicsUnmapResources]; in the driver API [cuGraphicsMapResources].
@@ -78,11 +129,36 @@ func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, st
 	return status(args.ret)
 }
 
-// CudaGraphicsUnmapResources calls cudaGraphicsUnmapResources.
+// CudaGraphicsUnmapResources gives resources back to the graphics API, after CUDA work of a stream.
 //
 //	cudaError_t cudaGraphicsUnmapResources(int count, cudaGraphicsResource_t *resources, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
+// Pointers and arrays from the mapping are invalid from here on; the next mapping may give others.
+// Work that still uses them in other streams is not waited for and can fault, which is fatal.
+//
+// Parameters:
+//   - count: the number of resources, at least 1
+//   - resources: their handles, each once; not necessarily those of one map call
+//   - stream: the stream whose work the graphics API is to be ordered behind; 0 is the default
+//     stream
+//
+// Ordering: what was put into the stream before this call is complete before graphics work begins
+// that is issued after it. Work in other streams counts only if the stream waits for an event of
+// theirs first. 0 means the legacy default stream, or, in the variant whose name ends in _ptsz, the
+// thread's own. The host need not synchronize before drawing.
+//
+// Capture: like mapping it has no node in a graph: unmap when the graph's last launch has been put
+// into the stream, outside of a capture.
+//
+// From Go: on the OS thread of the graphics context, as for [CudaGraphicsMapResources]. Unmap
+// before the frame is drawn and also on the paths of errors: the graphics API must not touch a
+// resource that stays mapped.
+//
+// Errors:
+//   - [CudaErrorNotMapped]: one of them is not mapped
+//   - [CudaErrorInvalidResourceHandle]: a handle twice in the list, or not registered
+//
+// Also [CudaErrorUnknown], or the error of earlier work.
 //
 // See also [CudaGraphicsMapResources]; in the driver API [cuGraphicsUnmapResources].
 //
@@ -103,12 +179,23 @@ func CudaGraphicsUnmapResources(count int32, resources *CudaGraphicsResource_t, 
 	return status(args.ret)
 }
 
-// CudaGraphicsResourceGetMappedPointer calls cudaGraphicsResourceGetMappedPointer.
+// CudaGraphicsResourceGetMappedPointer gives the device address of a mapped buffer.
 //
 //	cudaError_t cudaGraphicsResourceGetMappedPointer(void **devPtr, size_t *size, cudaGraphicsResource_t resource)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or
-// the error of earlier work.
+// It is valid until the buffer is unmapped, not longer, and is never freed.
+//
+// Parameters:
+//   - devPtr: receives the address
+//   - size: receives the size in bytes
+//   - resource: a mapped resource
+//
+// Errors:
+//   - [CudaErrorNotMappedAsPointer]: it is a texture or image: ask for an array
+//   - [CudaErrorNotMapped]: map it first
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error
+// of earlier work.
 //
 // See also [CudaGraphicsMapResources], [CudaGraphicsSubResourceGetMappedArray]; in the driver API
 // [cuGraphicsResourceGetMappedPointer].
@@ -130,12 +217,25 @@ func CudaGraphicsResourceGetMappedPointer(devPtr *unsafe.Pointer, size *uint64, 
 	return status(args.ret)
 }
 
-// CudaGraphicsSubResourceGetMappedArray calls cudaGraphicsSubResourceGetMappedArray.
+// CudaGraphicsSubResourceGetMappedArray gives one level and layer of a mapped texture or image as
+// an array.
 //
 //	cudaError_t cudaGraphicsSubResourceGetMappedArray(cudaArray_t *array, cudaGraphicsResource_t resource, unsigned int arrayIndex, unsigned int mipLevel)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or
-// the error of earlier work.
+// It serves for copies, texture and surface objects until the resource is unmapped; whether kernels
+// may write depends on the flags of the registration.
+//
+// Parameters:
+//   - array: receives the array, which is not destroyed
+//   - resource: a mapped resource
+//   - arrayIndex: the layer, or the face of a cube map in the order of [CudaGraphicsCubeFace]
+//   - mipLevel: the level, 0 for the full size
+//
+// Errors:
+//   - [CudaErrorNotMappedAsArray]: it is a buffer: ask for a pointer
+//   - [CudaErrorInvalidValue]: no such layer or level
+//
+// Also [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
 //
 // See also [CudaGraphicsResourceGetMappedPointer]; in the driver API
 // [cuGraphicsSubResourceGetMappedArray].
@@ -158,12 +258,22 @@ func CudaGraphicsSubResourceGetMappedArray(array *CudaArray_t, resource CudaGrap
 	return status(args.ret)
 }
 
-// CudaGraphicsResourceGetMappedMipmappedArray calls cudaGraphicsResourceGetMappedMipmappedArray.
+// CudaGraphicsResourceGetMappedMipmappedArray gives all levels of a mapped texture as one mipmapped
+// array.
 //
 //	cudaError_t cudaGraphicsResourceGetMappedMipmappedArray(cudaMipmappedArray_t *mipmappedArray, cudaGraphicsResource_t resource)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or
-// the error of earlier work.
+// It is valid until the resource is unmapped; texture objects over it must be gone by then.
+//
+// Parameters:
+//   - mipmappedArray: receives the array, which is not destroyed
+//   - resource: a mapped resource
+//
+// Errors:
+//   - [CudaErrorNotMappedAsArray]: it is a buffer, or has no levels
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error
+// of earlier work.
 //
 // See also [CudaGraphicsResourceGetMappedPointer]; in the driver API
 // [cuGraphicsResourceGetMappedMipmappedArray].

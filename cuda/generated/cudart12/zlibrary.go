@@ -232,8 +232,9 @@ func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibra
 //
 //	cudaError_t cudaLibraryGetManaged(void **dptr, size_t *bytes, cudaLibrary_t library, const char *name)
 //
-// There is one of it for all devices and the host. It exists from when the library is first loaded
-// into a context, so with lazy loading it may not be there yet.
+// There is one of it for all devices and the host. NVIDIA ties it to the first loading into a
+// context; measured with lazy loading, it was found right after the library was loaded and before
+// any context existed.
 //
 // Parameters:
 //   - dptr: receives the address; may be nil if only the size is wanted
@@ -245,7 +246,7 @@ func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibra
 // kernel uses it on systems where host and device must take turns.
 //
 // Errors:
-//   - [CudaErrorSymbolNotFound]: no such variable, or not loaded anywhere yet
+//   - [CudaErrorSymbolNotFound]: no such variable
 //
 // Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
 // [CudaErrorInvalidResourceHandle], or the error of earlier work.
@@ -276,8 +277,8 @@ func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibr
 //
 //	cudaError_t cudaLibraryGetUnifiedFunction(void **fptr, cudaLibrary_t library, const char *symbol)
 //
-// That takes a device with [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS], which today's discrete
-// GPUs lack.
+// That takes a device with [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS]; ask for the attribute
+// first.
 //
 // Parameters:
 //   - fptr: receives the address
@@ -287,9 +288,10 @@ func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibr
 // From Go: the address is of C code; Go cannot call it without cgo.
 //
 // Errors:
+//   - [CudaErrorInvalidValue]: measured for a name that is no such function
 //   - [CudaErrorSymbolNotFound]: no such function, or no device of that kind in the system
 //
-// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError],
 // [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload]; in the driver API
@@ -384,7 +386,7 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 //	cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attr, int value, int device)
 //
 // The one most needed is [CudaFuncAttributeMaxDynamicSharedMemorySize]: a launch with more than 48
-// KiB of dynamic shared memory fails until it is raised. What [cuFuncSetAttribute] sets on the
+// KiB of dynamic shared memory fails until it is raised. What [CudaFuncSetAttribute] sets on the
 // function of a context outweighs it, whichever came first.
 //
 // Parameters:
@@ -398,7 +400,7 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a property that can only be read, or a value beyond the device's
-//     limit
+//     limit (both measured)
 //   - [CudaErrorNotPermitted]: a cluster size that was fixed when the kernel was compiled
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
@@ -410,7 +412,6 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
-// [cuFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetAttribute
 // [cuKernelSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelSetAttribute
 func CudaKernelSetAttributeForDevice(kernel CudaKernel_t, attr CudaFuncAttribute, value int32, device int32) error {
 	args := &struct {

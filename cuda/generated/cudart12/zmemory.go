@@ -4,18 +4,52 @@ package cudart12
 
 import "unsafe"
 
-// CudaMallocManaged calls cudaMallocManaged.
+// CudaMallocManaged allocates managed memory: one address that the CPU and every GPU can use, with
+// pages that move to where they are needed.
 //
 //	cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
 //
-// Returns nil, [CudaErrorMemoryAllocation], [CudaErrorNotSupported], [CudaErrorInvalidValue], or
-// the error of earlier work.
+// On Linux and GPUs since Pascal ([CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]) pages come into
+// being at the first touch, are fetched by page faults, and the sum of all allocations may exceed
+// the device's memory. Faults are slow, tens of microseconds each; [CudaMemPrefetchAsync] brings
+// whole ranges before they are needed, [CudaMemAdvise] keeps them from moving. Where that attribute
+// is 0 (Windows, some others), the CPU must not touch any managed memory that streams can reach
+// while the GPU has work: it is a crash.
+//
+// Parameters:
+//   - devPtr: receives the address, the same on both sides
+//   - size: bytes; 0 is an error, unlike cudaMalloc's
+//   - flags: [CudaMemAttachGlobal]: all streams, or [CudaMemAttachHost]: none, until
+//     [CudaStreamAttachMemAsync] says otherwise. There is no default: 0 and the single-stream flag
+//     are refused (measured)
+//
+// Ordering: usable by every stream when it returns; it does not wait for the device. What the host
+// writes before a launch the kernel sees; what a kernel wrote the host may read after a
+// synchronization with it.
+//
+// Capture: not recorded, and like other allocations unsafe: it ends captures in GLOBAL mode
+// (measured).
+//
+// From Go: unsafe.Slice over the address gives a slice to work with, which is C memory for Go: no
+// Go pointers in it. A Go access may fault and move pages, and then blocks the OS thread in the
+// kernel, not in the scheduler. Stream memory operations do not work on it. [CudaFree] frees it,
+// and waits for the device.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: size 0, or flags as above
+//   - [CudaErrorNotSupported]: the device has no managed memory
+//     ([CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY])
+//   - [CudaErrorMemoryAllocation]: neither device nor host can back it
+//   - [CudaErrorDeviceUninitialized]: no device for this thread
 //
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
 // [CudaMalloc3DArray].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+// [CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
 func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -48,7 +82,7 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 //
 // Ordering: usable by every stream as soon as the call returns. It does not wait for running work
 // (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
-// behind a slow host function an allocation and its release took 350 ms. [cuMemAllocAsync] is
+// behind a slow host function an allocation and its release took 350 ms. [CudaMallocAsync] is
 // cheaper by far for memory that comes and goes.
 //
 // Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
@@ -72,7 +106,6 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
 // [cuPointerGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuPointerGetAttribute
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
@@ -86,11 +119,35 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	return status(args.ret)
 }
 
-// CudaMallocHost calls cudaMallocHost.
+// CudaMallocHost allocates pinned host memory: pages that stay in RAM and that copy engines read
+// and write on their own.
 //
 //	cudaError_t cudaMallocHost(void **ptr, size_t size)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// It is what asynchronous copies need to be asynchronous. All devices of the process can use it,
+// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are taken
+// from everybody on the machine; gigabytes are fine on a server, but allocate once and reuse, since
+// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU.
+//
+// Parameters:
+//   - ptr: receives the address, at a page's beginning; nil where the size is 0
+//   - size: bytes; 0 succeeds (measured)
+//
+// Ordering: done when it returns, without waiting for the device.
+//
+// Capture: refused in the thread that captures, RELAXED mode excepted, and in every thread of
+// default mode while any capture in GLOBAL mode is open, which then is lost.
+//
+// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, which Go neither moves nor
+// frees nor scans. Store no Go pointers in it. A slice that is used after [CudaFreeHost] is a use
+// after free, and nothing detects it. Lock the goroutine for the device.
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: the system has no such amount of pinnable memory; in a container
+//     its memory limit counts
+//   - [CudaErrorDeviceUninitialized]: the device of the thread could not be initialised
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocArray], [CudaMalloc3D], [CudaMalloc3DArray],
 // [CudaHostAlloc], [CudaFree], [CudaFreeArray].
@@ -155,11 +212,26 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 	return status(args.ret)
 }
 
-// CudaMallocArray calls cudaMallocArray.
+// CudaMallocArray allocates an array of one or two dimensions.
 //
 //	cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width, size_t height, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// The array holds elements in the layout that textures are fetched from; it is written by
+// [CudaMemcpy2DToArray] or through a surface. [CudaMalloc3DArray] makes the other shapes.
+//
+// Parameters:
+//   - array: receives the array
+//   - desc: bits of each component and their kind; 1, 2 or 4 components
+//   - width: elements in a row
+//   - height: rows, or 0 for one dimension
+//   - flags: 0, or [CudaArraySurfaceLoadStore] and [CudaArrayTextureGather], and for memory that is
+//     mapped later [CudaArraySparse] or [CudaArrayDeferredMapping]
+//
+// From Go: on the device selected for this OS thread; freed by [CudaFreeArray].
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: the device has no room for it
+//   - [CudaErrorInvalidValue]: an element type that textures do not have, such as 3 components
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
 //
@@ -187,9 +259,9 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 //
 // For ordinary and managed memory the call first waits until the context's work is done, also work
 // of streams that have nothing to do with the memory and of non-blocking ones (measured). A busy
-// program that frees this way serialises itself; [cuMemFreeAsync] does not.
+// program that frees this way serialises itself; [CudaFreeAsync] does not.
 //
-// Memory of a pool ([cuMemAllocAsync]) is taken at its word: measured, the call returns at once
+// Memory of a pool ([CudaMallocAsync]) is taken at its word: measured, the call returns at once
 // while kernels are still running, and the block may be handed out again. Synchronize with its
 // users first, or free it in stream order.
 //
@@ -209,7 +281,7 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not the beginning of a live allocation of this kind: an inner
-//     address, one that was freed already, or host memory, for which there is [cuMemFreeHost]
+//     address, one that was freed already, or host memory, for which there is [CudaFreeHost]
 //   - [CudaErrorIllegalAddress]: earlier work crashed, and this call only reports it. The process
 //     cannot use CUDA any more; the memory is gone with it
 //
@@ -218,10 +290,6 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
-//
-// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
-// [cuMemFreeAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeAsync
-// [cuMemFreeHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeHost
 func CudaFree(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -233,11 +301,30 @@ func CudaFree(devPtr unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaFreeHost calls cudaFreeHost.
+// CudaFreeHost frees pinned host memory of cudaMallocHost or cudaHostAlloc.
 //
 //	cudaError_t cudaFreeHost(void *ptr)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It waits until the device has finished everything that is enqueued (measured), so copies from or
+// to the memory are over before it goes. Memory that was registered is not freed by it; for that
+// there is [CudaHostUnregister].
+//
+// Parameters:
+//   - ptr: the address that the allocation gave; nil does nothing
+//
+// Ordering: after all work of the context, streams without the default stream's order included.
+//
+// Capture: breaks captures in GLOBAL mode of other threads. A graph that uses the memory keeps the
+// address and will fault, or write into whatever is there then.
+//
+// From Go: works on any thread. Let no slice on the memory survive, and do not run it in a
+// finalizer: it may block for long, and Go runs those one by one.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an address inside the block, registered memory, or something freed
+//     before
+//   - [CudaErrorIllegalAddress]: not this call's fault: earlier work crashed. The memory is not
+//     freed then
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray].
 //
@@ -254,11 +341,25 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaFreeArray calls cudaFreeArray.
+// CudaFreeArray frees an array.
 //
 //	cudaError_t cudaFreeArray(cudaArray_t array)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It waits for the work of the device (measured). Texture and surface objects made of it are dead
+// afterwards, though not destroyed.
+//
+// Parameters:
+//   - array: the array, not a level of a mipmapped array; 0 is accepted
+//
+// Capture: makes captures in GLOBAL mode fail, also those of other threads (measured).
+//
+// From Go: the OS thread is blocked while the device works.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: not an array, or freed before
+//   - [CudaErrorArrayIsMapped]: it belongs to a mapped graphics resource
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray].
 //
@@ -275,11 +376,21 @@ func CudaFreeArray(array CudaArray_t) error {
 	return status(args.ret)
 }
 
-// CudaFreeMipmappedArray calls cudaFreeMipmappedArray.
+// CudaFreeMipmappedArray frees a mipmapped array with all its levels.
 //
 //	cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t mipmappedArray)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - mipmappedArray: the mipmapped array
+//
+// From Go: level handles that are still held are dangling then. Like all such frees it may block
+// until the device is idle.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: not alive
+//   - [CudaErrorArrayIsMapped]: it is mapped by a graphics API at present
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray].
 //
@@ -296,11 +407,32 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 	return status(args.ret)
 }
 
-// CudaHostAlloc calls cudaHostAlloc.
+// CudaHostAlloc allocates pinned host memory with properties of choice.
 //
 //	cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// With unique addresses, as on every 64-bit system, memory is portable and mapped whether asked for
+// or not, so of the flags only write-combining still changes something: such memory is not cached,
+// which spares the bus a snoop when the GPU reads, and makes every read by the CPU extremely slow.
+// Write to it front to back and never read it, not even to compare.
+//
+// Parameters:
+//   - pHost: receives the address; its device address is the same (measured, also write-combined)
+//   - size: bytes
+//   - flags: any of [CudaHostAllocPortable], [CudaHostAllocMapped] and
+//     [CudaHostAllocWriteCombined], or 0
+//
+// Ordering: synchronous, independent of streams.
+//
+// Capture: like [CudaMallocHost] it is unsafe beside captures, and ends a capture in GLOBAL mode.
+//
+// From Go: of write-combined memory make a slice to write through only; copy(dst, thatSlice) is the
+// slow case. The rest is as for all C memory: no Go pointers inside, freed by hand.
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: no more memory can be pinned
+//   - [CudaErrorInvalidValue]: an unknown flag
+//   - [CudaErrorDeviceUninitialized]: no usable device for this thread
 //
 // See also [CudaSetDeviceFlags].
 //
@@ -319,12 +451,42 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaHostRegister calls cudaHostRegister.
+// CudaHostRegister pins memory that the program has already, so that copies from and to it are
+// asynchronous.
 //
 //	cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation],
-// [CudaErrorHostMemoryAlreadyRegistered], [CudaErrorNotSupported], or the error of earlier work.
+// The pages of the range are locked and become known to the GPU, byte by byte in the bookkeeping:
+// two ranges in one page may be registered separately, overlapping ones may not (measured). A copy
+// that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
+// used once, staging is cheaper.
+//
+// Memory that this process may only read can be registered with the read-only flag. The I/O memory
+// of another device, mapped into the process, needs the I/O flag.
+//
+// Parameters:
+//   - ptr: the beginning; no alignment is required
+//   - size: bytes, more than 0
+//   - flags: any of [CudaHostRegisterPortable], [CudaHostRegisterMapped],
+//     [CudaHostRegisterIoMemory] and [CudaHostRegisterReadOnly], or 0. The first two are always in
+//     force with unique addresses
+//
+// Ordering: synchronous; takes effect for copies that are enqueued afterwards.
+//
+// Capture: one of the calls that a capture in GLOBAL mode does not survive.
+//
+// From Go: best for memory that is not Go's: mmap, C, another library. Go heap memory can be
+// registered, since the collector does not move it, but it must stay reachable until it is
+// unregistered, or the pages get a new use while the GPU still writes to them; a goroutine's stack
+// does move, so make sure that it is on the heap (a runtime.Pinner does both). Many small
+// registrations are slow.
+//
+// Errors:
+//   - [CudaErrorHostMemoryAlreadyRegistered]: a part of it is registered already
+//   - [CudaErrorInvalidValue]: size 0, pinned memory of CUDA's own, or memory without write
+//     permission and no read-only flag (all measured)
+//   - [CudaErrorNotSupported]: this machine cannot do it for such memory
+//   - [CudaErrorMemoryAllocation]: the limit of pinnable memory is reached
 //
 // See also [CudaHostUnregister], [CudaHostGetFlags], [CudaHostGetDevicePointer]; in the driver API
 // [cuMemHostRegister].
@@ -346,12 +508,26 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaHostUnregister calls cudaHostUnregister.
+// CudaHostUnregister ends a registration: the pages may be swapped again, and CUDA forgets them.
 //
 //	cudaError_t cudaHostUnregister(void *ptr)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorHostMemoryNotRegistered], or the error of earlier
-// work.
+// It waits for all work that is enqueued (measured), so no copy loses its memory halfway.
+//
+// Parameters:
+//   - ptr: the address that was registered, exactly
+//
+// Ordering: behind everything that the context has to do.
+//
+// Capture: refused with [CudaErrorStreamCaptureUnsupported] while another thread captures in GLOBAL
+// mode, whose capture is lost as well.
+//
+// From Go: call it before the memory is unmapped, freed or dropped; afterwards is too late, since
+// what comes to lie there next would still count as registered. Needs no particular thread.
+//
+// Errors:
+//   - [CudaErrorHostMemoryNotRegistered]: nothing is registered around that address
+//   - [CudaErrorInvalidValue]: an address inside a registered range (measured)
 //
 // See also, in the driver API, [cuMemHostUnregister].
 //
@@ -370,11 +546,30 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaHostGetDevicePointer calls cudaHostGetDevicePointer.
+// CudaHostGetDevicePointer gives the address under which kernels reach pinned host memory.
 //
 //	cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// On 64-bit Linux it is the host address itself, for allocated and for registered memory (measured;
+// older texts tell of different addresses for write-combined memory).
+// [CudaDevAttrCanUseHostPointerForRegisteredMem] says whether that holds for registered memory
+// here.
+//
+// Parameters:
+//   - pDevice: receives the device address
+//   - pHost: a host address inside pinned memory, its beginning or further on
+//   - flags: 0
+//
+// Capture: allowed during captures of any mode (measured).
+//
+// From Go: what kernels write there reaches Go only after a synchronization, and ordinary loads in
+// Go may be used then. Lock the goroutine if it selects devices.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the memory is not pinned
+//   - [CudaErrorDeviceUninitialized]: the thread's device is not usable
+//
+// Also [CudaErrorMemoryAllocation], or the error of earlier work.
 //
 // See also [CudaSetDeviceFlags], [CudaHostAlloc]; in the driver API [cuMemHostGetDevicePointer].
 //
@@ -395,11 +590,22 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 	return status(args.ret)
 }
 
-// CudaHostGetFlags calls cudaHostGetFlags.
+// CudaHostGetFlags tells with which properties pinned memory is equipped.
 //
 //	cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The answer shows what is in force, not what was asked for: memory that was allocated or
+// registered without flags reports the device mapping (measured).
+//
+// Parameters:
+//   - pFlags: receives the flags
+//   - pHost: an address inside pinned memory
+//
+// From Go: a cheap test whether a pointer from another library is pinned: success means yes.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the address is not pinned memory
+//   - [CudaErrorDeviceUninitialized]: no device could be initialised
 //
 // See also [CudaHostAlloc]; in the driver API [cuMemHostGetFlags].
 //
@@ -461,11 +667,24 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 	return status(args.ret)
 }
 
-// CudaMalloc3DArray calls cudaMalloc3DArray.
+// CudaMalloc3DArray allocates an array of any shape, layered and cube maps included.
 //
 //	cudaError_t cudaMalloc3DArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// Parameters:
+//   - array: receives the array
+//   - desc: the element type
+//   - extent: sizes in elements, 0 for a dimension that it has not; depth counts layers or faces if
+//     flags say so
+//   - flags: any of [CudaArrayLayered], [CudaArrayCubemap], [CudaArraySurfaceLoadStore],
+//     [CudaArrayTextureGather], [CudaArraySparse] and [CudaArrayDeferredMapping]
+//
+// From Go: the extent is in elements here, while [CudaMalloc3D] counts bytes.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: shape and flags do not fit: a cube map of unequal sides, a gather
+//     array of three dimensions
+//   - [CudaErrorMemoryAllocation]: too large for what is free
 //
 // See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
 //
@@ -485,11 +704,23 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 	return status(args.ret)
 }
 
-// CudaMallocMipmappedArray calls cudaMallocMipmappedArray.
+// CudaMallocMipmappedArray allocates an image with levels of half the size each, all of one element
+// type.
 //
 //	cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent, unsigned int numLevels, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorMemoryAllocation], or the error of earlier work.
+// Parameters:
+//   - mipmappedArray: receives it
+//   - desc: the element type
+//   - extent: sizes of level 0 in elements
+//   - numLevels: how many; more than the size allows are cut off
+//   - flags: as for [CudaMalloc3DArray]
+//
+// From Go: fill each level that [CudaGetMipmappedArrayLevel] gives.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a shape that cannot have levels
+//   - [CudaErrorMemoryAllocation]: no room for the levels together
 //
 // See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
 //
@@ -510,12 +741,24 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 	return status(args.ret)
 }
 
-// CudaGetMipmappedArrayLevel calls cudaGetMipmappedArrayLevel.
+// CudaGetMipmappedArrayLevel gives one level of a mipmapped array as an array.
 //
 //	cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *levelArray, cudaMipmappedArray_const_t mipmappedArray, unsigned int level)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], or the error of earlier
-// work.
+// It belongs to the mipmapped array: copies and surfaces may use it, but it must not be freed, and
+// is gone when the whole is.
+//
+// Parameters:
+//   - levelArray: receives the array
+//   - mipmappedArray: the mipmapped array
+//   - level: from 0, the largest
+//
+// From Go: asking again gives the same level; nothing has to be released.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: it has no such level
+//
+// Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
 // See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
 //
@@ -665,11 +908,22 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 	return status(args.ret)
 }
 
-// CudaArrayGetInfo calls cudaArrayGetInfo.
+// CudaArrayGetInfo tells element type, sizes and flags of an array.
 //
 //	cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc, struct cudaExtent *extent, unsigned int *flags, cudaArray_t array)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - desc: receives the element type; nil if it is not wanted
+//   - extent: receives the sizes in elements, 0 for missing dimensions; may be nil
+//   - flags: receives the flags; may be nil
+//   - array: the array
+//
+// From Go: three answers from one call, each optional.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such array
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also, in the driver API, [cuArrayGetDescriptor], [cuArray3DGetDescriptor].
 //
@@ -692,12 +946,23 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 	return status(args.ret)
 }
 
-// CudaArrayGetPlane calls cudaArrayGetPlane.
+// CudaArrayGetPlane gives one plane of an array of a planar video format as an array, such as the
+// chroma of NV12.
 //
 //	cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray, unsigned int planeIdx)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], or the error of earlier
-// work.
+// The plane shares the memory and must not be freed.
+//
+// Parameters:
+//   - pPlaneArray: receives the plane
+//   - hArray: an array of a format with several planes
+//   - planeIdx: from 0, luma; then chroma, one plane or two as the format has it
+//
+// From Go: textures are made of planes, not of the whole: ask for each.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the format has one plane only (measured), or no plane of that number
+//   - [CudaErrorInvalidResourceHandle]: no such array
 //
 // See also, in the driver API, [cuArrayGetPlane].
 //
@@ -718,16 +983,29 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 	return status(args.ret)
 }
 
-// CudaArrayGetMemoryRequirements calls cudaArrayGetMemoryRequirements.
+// CudaArrayGetMemoryRequirements tells how much memory an array needs that was created without any.
 //
 //	cudaError_t cudaArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements, cudaArray_t array, int device)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// For arrays with deferred mapping: allocate that much with [cuMemCreate] as a tile pool, and map
+// it.
+//
+// Parameters:
+//   - memoryRequirements: receives bytes and alignment
+//   - array: an array created with [CudaArrayDeferredMapping]
+//   - device: the device that will hold the memory
+//
+// From Go: the size differs among devices: ask for the one that is meant.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an ordinary array (measured)
 //
 // See also [CudaMipmappedArrayGetMemoryRequirements].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMemCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemCreate
 func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, array CudaArray_t, device int32) error {
 	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
@@ -741,16 +1019,27 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 	return status(args.ret)
 }
 
-// CudaMipmappedArrayGetMemoryRequirements calls cudaMipmappedArrayGetMemoryRequirements.
+// CudaMipmappedArrayGetMemoryRequirements tells how much memory a mipmapped array needs that was
+// created without any.
 //
 //	cudaError_t cudaMipmappedArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements, cudaMipmappedArray_t mipmap, int device)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - memoryRequirements: receives bytes, for all levels together, and alignment
+//   - mipmap: a mipmapped array created with deferred mapping
+//   - device: the device for the memory
+//
+// From Go: round up to the granularity of [cuMemCreate] as well.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: it has memory of its own
 //
 // See also [CudaArrayGetMemoryRequirements].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMemCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemCreate
 func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, mipmap CudaMipmappedArray_t, device int32) error {
 	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
@@ -764,11 +1053,20 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 	return status(args.ret)
 }
 
-// CudaArrayGetSparseProperties calls cudaArrayGetSparseProperties.
+// CudaArrayGetSparseProperties tells the tile size and the tail of a sparse array.
 //
 //	cudaError_t cudaArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties, cudaArray_t array)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Mappings of [cuMemMapArrayAsync] are made in these tiles.
+//
+// Parameters:
+//   - sparseProperties: receives the answer
+//   - array: an array created as sparse
+//
+// From Go: clear nothing beforehand; all members are written.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the array is not sparse (measured)
 //
 // See also [CudaMipmappedArrayGetSparseProperties]; in the driver API [cuMemMapArrayAsync].
 //
@@ -788,11 +1086,21 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 	return status(args.ret)
 }
 
-// CudaMipmappedArrayGetSparseProperties calls cudaMipmappedArrayGetSparseProperties.
+// CudaMipmappedArrayGetSparseProperties tells the tile size of a sparse mipmapped array and from
+// which level on the tail begins.
 //
 //	cudaError_t cudaMipmappedArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties, cudaMipmappedArray_t mipmap)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Levels smaller than a tile share the tail, which is mapped in one piece.
+//
+// Parameters:
+//   - sparseProperties: receives the answer
+//   - mipmap: a mipmapped array created as sparse
+//
+// From Go: the tail is one for all layers if the flag says so, else there is one for each layer.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: it is not sparse
 //
 // See also [CudaArrayGetSparseProperties]; in the driver API [cuMemMapArrayAsync].
 //
@@ -1310,7 +1618,7 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 	return status(args.ret)
 }
 
-// CudaMemset_ptds calls cudaMemset_ptds.
+// CudaMemset_ptds sets bytes of device memory to one value.
 //
 //	cudaError_t cudaMemset_ptds(void *devPtr, int value, size_t count)
 //
@@ -1332,7 +1640,7 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 	return status(args.ret)
 }
 
-// CudaMemset2D_ptds calls cudaMemset2D_ptds.
+// CudaMemset2D_ptds sets rows of bytes with a distance between them to one value.
 //
 //	cudaError_t cudaMemset2D_ptds(void *devPtr, size_t pitch, int value, size_t width, size_t height)
 //
@@ -1356,7 +1664,7 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 	return status(args.ret)
 }
 
-// CudaMemset3D_ptds calls cudaMemset3D_ptds.
+// CudaMemset3D_ptds sets a box of bytes inside memory of cudaMalloc3D to one value.
 //
 //	cudaError_t cudaMemset3D_ptds(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent)
 //
@@ -1378,7 +1686,7 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	return status(args.ret)
 }
 
-// CudaMemsetAsync_ptsz calls cudaMemsetAsync_ptsz.
+// CudaMemsetAsync_ptsz enqueues a fill of bytes in a stream.
 //
 //	cudaError_t cudaMemsetAsync_ptsz(void *devPtr, int value, size_t count, cudaStream_t stream)
 //
@@ -1401,7 +1709,7 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 	return status(args.ret)
 }
 
-// CudaMemset2DAsync_ptsz calls cudaMemset2DAsync_ptsz.
+// CudaMemset2DAsync_ptsz enqueues a fill of rows with a distance between them in a stream.
 //
 //	cudaError_t cudaMemset2DAsync_ptsz(void *devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
 //
@@ -1426,7 +1734,7 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 	return status(args.ret)
 }
 
-// CudaMemset3DAsync_ptsz calls cudaMemset3DAsync_ptsz.
+// CudaMemset3DAsync_ptsz enqueues a fill of a box of bytes in a stream.
 //
 //	cudaError_t cudaMemset3DAsync_ptsz(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent, cudaStream_t stream)
 //
@@ -1510,7 +1818,8 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaMemPrefetchAsync_ptsz calls cudaMemPrefetchAsync_ptsz.
+// CudaMemPrefetchAsync_ptsz enqueues the move of a range of managed memory to a device or to the
+// host.
 //
 //	cudaError_t cudaMemPrefetchAsync_ptsz(const void *devPtr, size_t count, int dstDevice, cudaStream_t stream)
 //
@@ -1533,7 +1842,8 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, dstDevice in
 	return status(args.ret)
 }
 
-// CudaMemPrefetchAsync_v2_ptsz calls cudaMemPrefetchAsync_v2_ptsz.
+// CudaMemPrefetchAsync_v2_ptsz enqueues the move of a range of managed memory to a device or to the
+// host.
 //
 //	cudaError_t cudaMemPrefetchAsync_v2_ptsz(const void *devPtr, size_t count, struct cudaMemLocation location, unsigned int flags, cudaStream_t stream)
 //
@@ -1557,11 +1867,38 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 	return status(args.ret)
 }
 
-// CudaMemAdvise calls cudaMemAdvise.
+// CudaMemAdvise tells the driver how a range of managed memory will be used, so that pages move
+// less.
 //
 //	cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvise advice, int device)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+// Advice changes the speed and never the result. It stays in force until it is withdrawn or the
+// memory freed, and holds for whole pages. "Read mostly" makes copies for each reader and gets
+// expensive with every write; a preferred location is where pages go back to and stay if the other
+// side can reach them; "accessed by" keeps a device's mapping up to date so that it does not fault.
+// Memory of malloc or Go may be advised where the devices can use it
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]).
+//
+// Parameters:
+//   - devPtr: beginning of the range, rounded down to a page
+//   - count: bytes; the end is rounded up
+//   - advice: what to set or take back
+//   - device: in the older form a device, or [CudaCpuDeviceId] for the host
+//
+// Ordering: takes effect at once, without regard to work that is enqueued. Taking back "read
+// mostly" may move pages before it returns.
+//
+// Capture: a thread that gives advice while another captures in GLOBAL mode gets
+// [CudaErrorStreamCaptureUnsupported] and the capture is lost (measured).
+//
+// From Go: arguments go by value. Lock the goroutine for the current device; "NUMA node of the
+// current thread" means the OS thread of the moment.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not managed memory (measured for device memory), or a location of a
+//     wrong kind
+//   - [CudaErrorInvalidDevice]: a device without [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
+//   - [CudaErrorDeviceUninitialized]: the thread's device is unusable
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync],
 // [CudaMemPrefetchAsync]; in the driver API [cuMemAdvise].
@@ -1569,6 +1906,8 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+// [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
 // [cuMemAdvise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAdvise
 func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise, device int32) error {
 	args := &struct {
@@ -1584,7 +1923,8 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 	return status(args.ret)
 }
 
-// CudaMemAdvise_v2 calls cudaMemAdvise_v2.
+// CudaMemAdvise_v2 tells the driver how a range of managed memory will be used, so that pages move
+// less.
 //
 //	cudaError_t cudaMemAdvise_v2(const void *devPtr, size_t count, enum cudaMemoryAdvise advice, struct cudaMemLocation location)
 //
@@ -1606,11 +1946,29 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 	return status(args.ret)
 }
 
-// CudaMemRangeGetAttribute calls cudaMemRangeGetAttribute.
+// CudaMemRangeGetAttribute tells what advice is in force for a range of managed memory, or where it
+// was last prefetched to.
 //
 //	cudaError_t cudaMemRangeGetAttribute(void *data, size_t dataSize, enum cudaMemRangeAttribute attribute, const void *devPtr, size_t count)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It answers for the whole range together: a page that differs makes it "no" or
+// [CudaInvalidDeviceId] (measured: -2 when no location is preferred). It does not tell where pages
+// are; cudaMemGetLocationInfo estimates that.
+//
+// Parameters:
+//   - data: receives the answer, 4 bytes, or for "accessed by" a list of devices, filled up with
+//     [CudaInvalidDeviceId]
+//   - dataSize: bytes there
+//   - attribute: the question
+//   - devPtr: beginning of the range
+//   - count: bytes
+//
+// From Go: an int32 receives the simple answers and a []int32 the list.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not managed memory (measured for device memory), or a wrong size of
+//     data
+//   - [CudaErrorDeviceUninitialized]: no usable device on this thread
 //
 // See also [CudaMemRangeGetAttributes], [CudaMemPrefetchAsync], [CudaMemAdvise]; in the driver API
 // [cuMemRangeGetAttribute].
@@ -1634,11 +1992,22 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 	return status(args.ret)
 }
 
-// CudaMemRangeGetAttributes calls cudaMemRangeGetAttributes.
+// CudaMemRangeGetAttributes answers several questions about a range of managed memory at once.
 //
 //	cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes, enum cudaMemRangeAttribute *attributes, size_t numAttributes, const void *devPtr, size_t count)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - data: for each question the place of the answer
+//   - dataSizes: for each question the bytes of that place
+//   - attributes: the questions
+//   - numAttributes: how many
+//   - devPtr: beginning of the range
+//   - count: bytes
+//
+// From Go: the places are reached through an array of pointers: pin them for the call.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a place of the wrong size, or memory that is not managed
 //
 // See also [CudaMemRangeGetAttribute], [CudaMemAdvise], [CudaMemPrefetchAsync]; in the driver API
 // [cuMemRangeGetAttributes].
@@ -2243,11 +2612,27 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 	return status(args.ret)
 }
 
-// CudaMemset calls cudaMemset.
+// CudaMemset sets bytes of device memory to one value.
 //
 //	cudaError_t cudaMemset(void *devPtr, int value, size_t count)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Only the low 8 bits of value count: 0x3f800000 does not give float ones, it gives zeros. Like the
+// driver's function it returns before the fill has run, except for pinned and managed memory.
+//
+// Parameters:
+//   - devPtr: the first byte
+//   - value: the byte, as an int
+//   - count: number of bytes
+//
+// Ordering: on the default stream, so between earlier and later work of the blocking streams.
+//
+// Capture: not recorded; the end of a blocking stream's capture.
+//
+// From Go: on the device selected for this OS thread. devPtr cannot be Go memory.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not memory of CUDA's, or too little of it
+//   - [CudaErrorStreamCaptureImplicit]: a blocking stream of the device captures
 //
 // See also, in the driver API, [cuMemsetD8], [cuMemsetD16], [cuMemsetD32].
 //
@@ -2270,11 +2655,26 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 	return status(args.ret)
 }
 
-// CudaMemset2D calls cudaMemset2D.
+// CudaMemset2D sets rows of bytes with a distance between them to one value.
 //
 //	cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width, size_t height)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - devPtr: first byte of the first row
+//   - pitch: bytes from row to row, at least width
+//   - value: the byte
+//   - width: bytes of each row to fill
+//   - height: rows
+//
+// Ordering: default stream; the host does not wait for device memory.
+//
+// Capture: runs at once, unless a blocking stream captures: then both fail.
+//
+// From Go: pass the pitch that [CudaMallocPitch] gave, not the width.
+//
+// Errors:
+//   - [CudaErrorInvalidPitchValue]: the pitch is smaller than width
+//   - [CudaErrorInvalidValue]: the rectangle leaves the allocation
 //
 // See also [CudaMemset], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMemset3DAsync]; in the driver API [cuMemsetD2D8], [cuMemsetD2D16], [cuMemsetD2D32].
@@ -2300,11 +2700,24 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 	return status(args.ret)
 }
 
-// CudaMemset3D calls cudaMemset3D.
+// CudaMemset3D sets a box of bytes inside memory of cudaMalloc3D to one value.
 //
 //	cudaError_t cudaMemset3D(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - pitchedDevPtr: address, pitch and the height of a slice, as [CudaMalloc3D] filled it in
+//   - value: the byte
+//   - extent: the box, its width in bytes. It begins at the address; to start elsewhere, move that
+//
+// Ordering: on the default stream, asynchronous to the host.
+//
+// Capture: cannot be captured; [CudaMemset3DAsync] can.
+//
+// From Go: both structs go by value, so nothing needs to be kept.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the box is larger than the memory
+//   - [CudaErrorInvalidPitchValue]: the pitch is less than the width
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMemset3DAsync], [CudaMalloc3D].
@@ -2747,11 +3160,29 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 	return status(args.ret)
 }
 
-// CudaMemsetAsync calls cudaMemsetAsync.
+// CudaMemsetAsync enqueues a fill of bytes in a stream.
 //
 //	cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// For elements of 16 or 32 bits the runtime has nothing; use a kernel, or the driver API on the
+// same stream.
+//
+// Parameters:
+//   - devPtr: the first byte
+//   - value: the byte, as an int
+//   - count: bytes
+//   - stream: the stream; 0 for the default stream
+//
+// Ordering: in stream order.
+//
+// Capture: becomes a memset node.
+//
+// From Go: may be called from any goroutine if the stream is a real one; the memory must outlive
+// the work.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the range does not lie in one allocation
+//   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemset2DAsync], [CudaMemset3DAsync];
 // in the driver API [cuMemsetD8Async], [cuMemsetD16Async], [cuMemsetD32Async].
@@ -2776,11 +3207,29 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 	return status(args.ret)
 }
 
-// CudaMemset2DAsync calls cudaMemset2DAsync.
+// CudaMemset2DAsync enqueues a fill of rows with a distance between them in a stream.
 //
 //	cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - devPtr: first byte of the first row
+//   - pitch: bytes from row to row
+//   - value: the byte
+//   - width: bytes of each row
+//   - height: rows
+//   - stream: the stream
+//
+// Ordering: within the stream.
+//
+// Capture: one node for the whole rectangle.
+//
+// From Go: nothing to keep but the device memory.
+//
+// Errors:
+//   - [CudaErrorInvalidPitchValue]: rows would overlap
+//   - [CudaErrorInvalidResourceHandle]: no such stream
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset3DAsync]; in
 // the driver API [cuMemsetD2D8Async], [cuMemsetD2D16Async], [cuMemsetD2D32Async].
@@ -2807,11 +3256,26 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 	return status(args.ret)
 }
 
-// CudaMemset3DAsync calls cudaMemset3DAsync.
+// CudaMemset3DAsync enqueues a fill of a box of bytes in a stream.
 //
 //	cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - pitchedDevPtr: the memory, as [CudaMalloc3D] describes it
+//   - value: the byte
+//   - extent: the box, width in bytes
+//   - stream: the stream
+//
+// Ordering: one operation of the stream.
+//
+// Capture: recorded; a depth of more than one can take several memset nodes, which have two
+// dimensions.
+//
+// From Go: the memory must not be freed before the stream has passed.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the box does not fit
+//   - [CudaErrorInvalidResourceHandle]: the stream is not alive
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMalloc3D].
@@ -2832,11 +3296,37 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	return status(args.ret)
 }
 
-// CudaMemPrefetchAsync calls cudaMemPrefetchAsync.
+// CudaMemPrefetchAsync enqueues the move of a range of managed memory to a device or to the host.
 //
 //	cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, int dstDevice, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+// Pages that are there already stay, others are moved or, if nobody touched them yet, made there. A
+// kernel that comes after it in the stream then finds no faults. Full devices make room by evicting
+// other managed pages to the host, never plain allocations. For "read mostly" ranges it makes
+// copies instead. A prefetch to the host before the CPU reads pays as well.
+//
+// Parameters:
+//   - devPtr: beginning of the range, rounded down to a page
+//   - count: bytes; the end is rounded up to a page
+//   - dstDevice: in the older form the device, or [CudaCpuDeviceId]
+//   - stream: the stream; 0 is accepted (measured)
+//
+// Ordering: begins when the stream gets there and later work of the stream waits for it. The move
+// needs the CPU as well, so the call may take long and even block when much is enqueued. Reads and
+// writes by others during the move are safe.
+//
+// Capture: not possible: the call fails and the capture is lost (measured). Prefetches on other
+// streams do not disturb captures.
+//
+// From Go: needs no current context with a real stream (measured). The memory must not be freed
+// before the stream has passed it.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: device memory, or memory of malloc on a system that does not share
+//     it (measured)
+//   - [CudaErrorInvalidDevice]: the target device, or the stream's, lacks
+//     [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
+//   - [CudaErrorStreamCaptureUnsupported]: the stream captures
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync],
 // [CudaMemAdvise], [CudaMemAdvise_v2]; in the driver API [cuMemPrefetchAsync].
@@ -2844,6 +3334,7 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
 // [cuMemPrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPrefetchAsync
 func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, stream CudaStream_t) error {
 	args := &struct {
@@ -2859,7 +3350,8 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, 
 	return status(args.ret)
 }
 
-// CudaMemPrefetchAsync_v2 calls cudaMemPrefetchAsync_v2.
+// CudaMemPrefetchAsync_v2 enqueues the move of a range of managed memory to a device or to the
+// host.
 //
 //	cudaError_t cudaMemPrefetchAsync_v2(const void *devPtr, size_t count, struct cudaMemLocation location, unsigned int flags, cudaStream_t stream)
 //

@@ -524,126 +524,201 @@ type Dim3 struct {
 	Z uint32
 }
 
-// CudaChannelFormatDesc is the struct cudaChannelFormatDesc.
+// CudaChannelFormatDesc is the type of a texture's or array's element: the bits of up to four
+// components and their kind.
+//
+// A component with 0 bits is absent, and there are 1, 2 or 4 of them. [CudaCreateChannelDesc] fills
+// it in.
 type CudaChannelFormatDesc struct {
 	_ structs.HostLayout
+	// Bits of the first component.
 	X int32
+	// Bits of the second, or 0.
 	Y int32
+	// Bits of the third, or 0.
 	Z int32
+	// Bits of the fourth, or 0.
 	W int32
+	// What they are.
 	F CudaChannelFormatKind
 }
 
-// CudaArraySparseProperties is the struct cudaArraySparseProperties.
+// CudaArraySparseProperties is how a sparse array is cut into tiles and where its tail begins.
 type CudaArraySparseProperties struct {
-	_                 structs.HostLayout
-	TileExtent        CudaArraySparseProperties_tileExtent
+	_ structs.HostLayout
+	// Size of a tile in elements.
+	TileExtent CudaArraySparseProperties_tileExtent
+	// First level that is part of the tail, being smaller than a tile.
 	MiptailFirstLevel uint32
-	MiptailSize       uint64
-	Flags             uint32
-	Reserved          [4]uint32
-	_                 [4]byte
+	// Bytes of the tail.
+	MiptailSize uint64
+	// [CudaArraySparsePropertiesSingleMipTail] if all layers have one tail in common.
+	Flags uint32
+	// 0.
+	Reserved [4]uint32
+	_        [4]byte
 }
 
 // CudaArraySparseProperties_tileExtent is a struct inside [CudaArraySparseProperties].
 type CudaArraySparseProperties_tileExtent struct {
-	_      structs.HostLayout
-	Width  uint32
+	_ structs.HostLayout
+	// Along a row.
+	Width uint32
+	// In rows.
 	Height uint32
-	Depth  uint32
+	// In slices.
+	Depth uint32
 }
 
-// CudaArrayMemoryRequirements is the struct cudaArrayMemoryRequirements.
+// CudaArrayMemoryRequirements is how much memory an array without memory needs.
 type CudaArrayMemoryRequirements struct {
-	_         structs.HostLayout
-	Size      uint64
+	_ structs.HostLayout
+	// Bytes.
+	Size uint64
+	// Of what the offset into the memory has to be a multiple.
 	Alignment uint64
-	Reserved  [4]uint32
+	// 0.
+	Reserved [4]uint32
 }
 
-// CudaPitchedPtr is the struct cudaPitchedPtr.
+// CudaPitchedPtr is linear memory of rows with padding: address, pitch, and the size that it is
+// used with.
 type CudaPitchedPtr struct {
-	_     structs.HostLayout
-	Ptr   unsafe.Pointer
+	_ structs.HostLayout
+	// The first byte.
+	Ptr unsafe.Pointer
+	// Bytes from row to row.
 	Pitch uint64
+	// Used width, in elements.
 	Xsize uint64
+	// Height; slices are pitch times this apart.
 	Ysize uint64
 }
 
-// CudaExtent is the struct cudaExtent.
+// CudaExtent is the size of a box in three dimensions.
 type CudaExtent struct {
-	_      structs.HostLayout
-	Width  uint64
+	_ structs.HostLayout
+	// In elements for arrays, in bytes for linear memory.
+	Width uint64
+	// In rows; 0 for arrays of one dimension.
 	Height uint64
-	Depth  uint64
+	// In slices or layers; 0 for less than three dimensions. A copy needs at least 1.
+	Depth uint64
 }
 
-// CudaPos is the struct cudaPos.
+// CudaPos is a place in an array or in pitched memory, where a copy of a box begins.
 type CudaPos struct {
 	_ structs.HostLayout
+	// Elements of an array, or bytes.
 	X uint64
+	// Rows.
 	Y uint64
+	// Slices or layers.
 	Z uint64
 }
 
-// CudaMemcpy3DParms is the struct cudaMemcpy3DParms.
+// CudaMemcpy3DParms is the copy of a box between memory and arrays.
+//
+// For each end either the array or the pointer is given and the other left empty. Positions and
+// extent count elements where an array takes part, bytes otherwise.
+//
+// From Go: start from the zero value. A pointer to Go memory needs a runtime.Pinner as long as the
+// copy runs.
 type CudaMemcpy3DParms struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// The source, if it is an array.
 	SrcArray CudaArray_t
-	SrcPos   CudaPos
-	SrcPtr   CudaPitchedPtr
+	// Where to begin in the source.
+	SrcPos CudaPos
+	// The source, if it is memory, with its pitch.
+	SrcPtr CudaPitchedPtr
+	// The destination, if it is an array.
 	DstArray CudaArray_t
-	DstPos   CudaPos
-	DstPtr   CudaPitchedPtr
-	Extent   CudaExtent
-	Kind     CudaMemcpyKind
-	_        [4]byte
+	// Where to begin in the destination.
+	DstPos CudaPos
+	// The destination, if it is memory.
+	DstPtr CudaPitchedPtr
+	// How much.
+	Extent CudaExtent
+	// The direction.
+	Kind CudaMemcpyKind
+	_    [4]byte
 }
 
-// CudaMemcpyNodeParams is the struct cudaMemcpyNodeParams.
+// CudaMemcpyNodeParams is what a copy node does, in the params of [CudaGraphAddNode].
+//
+// Only the description is copied; host memory is read and written by each launch, so it must not be
+// Go memory.
 type CudaMemcpyNodeParams struct {
-	_          structs.HostLayout
-	Flags      int32
-	Reserved   [3]int32
+	_ structs.HostLayout
+	// Must be 0.
+	Flags int32
+	// Must be 0.
+	Reserved [3]int32
+	// Both ends, offsets and extent.
 	CopyParams CudaMemcpy3DParms
 }
 
-// CudaMemcpy3DPeerParms is the struct cudaMemcpy3DPeerParms.
+// CudaMemcpy3DPeerParms is the copy of a box whose ends may lie on different devices.
 type CudaMemcpy3DPeerParms struct {
-	_         structs.HostLayout
-	SrcArray  CudaArray_t
-	SrcPos    CudaPos
-	SrcPtr    CudaPitchedPtr
+	_ structs.HostLayout
+	// The source, if it is an array.
+	SrcArray CudaArray_t
+	// Where to begin there.
+	SrcPos CudaPos
+	// The source, if it is memory.
+	SrcPtr CudaPitchedPtr
+	// The device of the source.
 	SrcDevice int32
 	_         [4]byte
-	DstArray  CudaArray_t
-	DstPos    CudaPos
-	DstPtr    CudaPitchedPtr
+	// The destination, if it is an array.
+	DstArray CudaArray_t
+	// Where to begin there.
+	DstPos CudaPos
+	// The destination, if it is memory.
+	DstPtr CudaPitchedPtr
+	// The device of the destination.
 	DstDevice int32
 	_         [4]byte
-	Extent    CudaExtent
+	// How much, in elements or bytes as for [CudaMemcpy3DParms].
+	Extent CudaExtent
 }
 
-// CudaMemsetParams is the struct cudaMemsetParams.
+// CudaMemsetParams is what a memset node of the older functions fills, on the device that is
+// current when the node is added.
 type CudaMemsetParams struct {
-	_           structs.HostLayout
-	Dst         unsafe.Pointer
-	Pitch       uint64
-	Value       uint32
+	_ structs.HostLayout
+	// Device address of the first element.
+	Dst unsafe.Pointer
+	// Bytes from one row to the next; without meaning for a single row.
+	Pitch uint64
+	// What each element becomes, cut to elementSize bytes.
+	Value uint32
+	// 1, 2 or 4 bytes.
 	ElementSize uint32
-	Width       uint64
-	Height      uint64
+	// Elements in a row, not 0.
+	Width uint64
+	// Rows, not 0.
+	Height uint64
 }
 
-// CudaMemsetParamsV2 is the struct cudaMemsetParamsV2.
+// CudaMemsetParamsV2 is what a memset node fills: rows of equal elements.
+//
+// The older functions take the form without ctx, [CudaMemsetParams].
 type CudaMemsetParamsV2 struct {
-	_           structs.HostLayout
-	Dst         unsafe.Pointer
-	Pitch       uint64
-	Value       uint32
+	_ structs.HostLayout
+	// Device address of the first element.
+	Dst unsafe.Pointer
+	// Bytes from one row to the next; not looked at if there is one row.
+	Pitch uint64
+	// The value; only the low elementSize bytes count.
+	Value uint32
+	// 1, 2 or 4 bytes.
 	ElementSize uint32
-	Width       uint64
-	Height      uint64
+	// Elements in a row, at least 1.
+	Width uint64
+	// Rows, at least 1.
+	Height uint64
 }
 
 // CudaAccessPolicyWindow is a range of device addresses whose accesses get a preference of their
@@ -669,17 +744,25 @@ type CudaAccessPolicyWindow struct {
 	_        [4]byte
 }
 
-// CudaHostNodeParams is the struct cudaHostNodeParams.
+// CudaHostNodeParams is function and argument of a host node, as the older functions take them.
 type CudaHostNodeParams struct {
-	_        structs.HostLayout
-	Fn       CudaHostFn_t
+	_ structs.HostLayout
+	// The function, called on a driver thread once per launch.
+	Fn CudaHostFn_t
+	// Its argument: a cgo.Handle or another number, not a Go pointer.
 	UserData uintptr
 }
 
-// CudaHostNodeParamsV2 is the struct cudaHostNodeParamsV2.
+// CudaHostNodeParamsV2 is the host function that a node calls, with its argument.
+//
+// The older functions take [CudaHostNodeParams], function and argument only.
+//
+// From Go: fn may be the address of an exported Go function, userData a cgo.Handle.
 type CudaHostNodeParamsV2 struct {
-	_        structs.HostLayout
-	Fn       CudaHostFn_t
+	_ structs.HostLayout
+	// The function; not nil.
+	Fn CudaHostFn_t
+	// Its argument, stored as it is.
 	UserData uintptr
 }
 
@@ -804,13 +887,17 @@ type CudaResourceViewDesc struct {
 	LastLayer uint32
 }
 
-// CudaPointerAttributes is the struct cudaPointerAttributes.
+// CudaPointerAttributes is what is known of the memory behind an address.
 type CudaPointerAttributes struct {
-	_             structs.HostLayout
-	Type          CudaMemoryType
-	Device        int32
+	_ structs.HostLayout
+	// Its kind.
+	Type CudaMemoryType
+	// The device it is on, or was allocated with.
+	Device int32
+	// The address for kernels of the current device, nil if they cannot reach it.
 	DevicePointer unsafe.Pointer
-	HostPointer   unsafe.Pointer
+	// The address for the host, nil if it cannot reach it.
+	HostPointer unsafe.Pointer
 }
 
 // CudaFuncAttributes is everything [CudaFuncGetAttributes] knows about a kernel on the current
@@ -856,87 +943,135 @@ type CudaFuncAttributes struct {
 	_        [4]byte
 }
 
-// CudaMemLocation is the struct cudaMemLocation.
+// CudaMemLocation is a place for memory: a device, the host, a NUMA node, or a part of a device.
 type CudaMemLocation struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// The sort of place.
 	Type CudaMemLocationType
-	Id   int32
+	// Device ordinal or node number; ignored for the other sorts.
+	Id int32
 }
 
-// CudaMemAccessDesc is the struct cudaMemAccessDesc.
+// CudaMemAccessDesc is a right on memory: who, and what.
 type CudaMemAccessDesc struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// Who: a device, or the host.
 	Location CudaMemLocation
-	Flags    CudaMemAccessFlags
+	// What.
+	Flags CudaMemAccessFlags
 }
 
-// CudaMemPoolProps is the struct cudaMemPoolProps.
+// CudaMemPoolProps is what a memory pool is to be like.
+//
+// From Go: start from the zero value; the reserved bytes have to be 0.
 type CudaMemPoolProps struct {
-	_                       structs.HostLayout
-	AllocType               CudaMemAllocationType
-	HandleTypes             CudaMemAllocationHandleType
-	Location                CudaMemLocation
+	_ structs.HostLayout
+	// Pinned, or managed where the driver has such pools.
+	AllocType CudaMemAllocationType
+	// How it may be shared; none for host and managed pools.
+	HandleTypes CudaMemAllocationHandleType
+	// Where its memory is to be; for managed memory where it prefers to be.
+	Location CudaMemLocation
+	// Security attributes on Windows, nil elsewhere.
 	Win32SecurityAttributes unsafe.Pointer
-	MaxSize                 uint64
-	Usage                   uint16
-	Reserved                [54]uint8
+	// Bytes that it may not exceed; 0 leaves that to the system, and is needed for managed pools.
+	MaxSize uint64
+	// 0, or [CudaMemPoolCreateUsageHwDecompress].
+	Usage uint16
+	// 0.
+	Reserved [54]uint8
 }
 
-// CudaMemPoolPtrExportData is the struct cudaMemPoolPtrExportData.
+// CudaMemPoolPtrExportData is 64 bytes that tell an importer of a pool which allocation is meant.
+//
+// Plain data, to be sent in any way.
 type CudaMemPoolPtrExportData struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// The bytes.
 	Reserved [64]uint8
 }
 
-// CudaMemAllocNodeParams is the struct cudaMemAllocNodeParams.
+// CudaMemAllocNodeParams is what an allocation node allocates, and where it was told that the
+// memory will be.
+//
+// The forms differ in nothing that a program sees.
 type CudaMemAllocNodeParams struct {
-	_               structs.HostLayout
-	PoolProps       CudaMemPoolProps
-	AccessDescs     *CudaMemAccessDesc
+	_ structs.HostLayout
+	// Kind and place of the memory; only the location and the allocation type count, and handle types
+	// must be none.
+	PoolProps CudaMemPoolProps
+	// Which other devices may use it, nil for none; copied during the call.
+	AccessDescs *CudaMemAccessDesc
+	// Length of that array, at most one for each device.
 	AccessDescCount uint64
-	Bytesize        uint64
-	Dptr            unsafe.Pointer
-}
-
-// CudaMemAllocNodeParamsV2 is the struct cudaMemAllocNodeParamsV2.
-type CudaMemAllocNodeParamsV2 struct {
-	_               structs.HostLayout
-	PoolProps       CudaMemPoolProps
-	AccessDescs     *CudaMemAccessDesc
-	AccessDescCount uint64
-	Bytesize        uint64
-	Dptr            unsafe.Pointer
-}
-
-// CudaMemFreeNodeParams is the struct cudaMemFreeNodeParams.
-type CudaMemFreeNodeParams struct {
-	_    structs.HostLayout
+	// Size in bytes, at least 1.
+	Bytesize uint64
+	// Receives the address, which stays the same for the node's life.
 	Dptr unsafe.Pointer
 }
 
-// CudaMemcpyAttributes is the struct cudaMemcpyAttributes.
-type CudaMemcpyAttributes struct {
-	_              structs.HostLayout
-	SrcAccessOrder CudaMemcpySrcAccessOrder
-	SrcLocHint     CudaMemLocation
-	DstLocHint     CudaMemLocation
-	Flags          uint32
+// CudaMemAllocNodeParamsV2 is what an allocation node allocates, and where it was told that the
+// memory will be.
+//
+// The forms differ in nothing that a program sees.
+type CudaMemAllocNodeParamsV2 struct {
+	_ structs.HostLayout
+	// Kind and place of the memory; only the location and the allocation type count, and handle types
+	// must be none.
+	PoolProps CudaMemPoolProps
+	// Which other devices may use it, nil for none; copied during the call.
+	AccessDescs *CudaMemAccessDesc
+	// Length of that array, at most one for each device.
+	AccessDescCount uint64
+	// Size in bytes, at least 1.
+	Bytesize uint64
+	// Receives the address, which stays the same for the node's life.
+	Dptr unsafe.Pointer
 }
 
-// CudaOffset3D is the struct cudaOffset3D.
+// CudaMemFreeNodeParams is which memory a free node frees.
+type CudaMemFreeNodeParams struct {
+	_ structs.HostLayout
+	// The address that the allocation node gave.
+	Dptr unsafe.Pointer
+}
+
+// CudaMemcpyAttributes is what copies of a batch have in common apart from addresses and sizes.
+type CudaMemcpyAttributes struct {
+	_ structs.HostLayout
+	// When the source may be read; has to be set.
+	SrcAccessOrder CudaMemcpySrcAccessOrder
+	// Where the source is likely to be, for managed memory and memory of malloc that the GPU can use;
+	// otherwise ignored.
+	SrcLocHint CudaMemLocation
+	// The same for the destination.
+	DstLocHint CudaMemLocation
+	// 0 or a wish of [CudaMemcpyFlags].
+	Flags uint32
+}
+
+// CudaOffset3D is a place in an array, in elements.
 type CudaOffset3D struct {
 	_ structs.HostLayout
+	// Along the row.
 	X uint64
+	// Row.
 	Y uint64
+	// Slice or layer.
 	Z uint64
 }
 
-// CudaMemcpy3DOperand is the struct cudaMemcpy3DOperand.
+// CudaMemcpy3DOperand is one end of a box copy in a batch.
+//
+// From Go: op is a union of plain words: a Go pointer written into it is unknown to the collector,
+// so pin its memory.
 type CudaMemcpy3DOperand struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// Which member of op counts.
 	Type CudaMemcpy3DOperandType
 	_    [4]byte
-	Op   CudaMemcpy3DOperand_op
+	// The end.
+	Op CudaMemcpy3DOperand_op
 }
 
 // CudaMemcpy3DOperand_op is a union inside [CudaMemcpy3DOperand].
@@ -948,39 +1083,54 @@ type CudaMemcpy3DOperand_op struct {
 }
 
 // Ptr is the member ptr of the union, where it lies in u.
+//
+// An address and how rows and layers follow each other there.
 func (u *CudaMemcpy3DOperand_op) Ptr() *CudaMemcpy3DOperand_op_ptr {
 	return (*CudaMemcpy3DOperand_op_ptr)(unsafe.Pointer(u))
 }
 
 // Array is the member array of the union, where it lies in u.
+//
+// An array.
 func (u *CudaMemcpy3DOperand_op) Array() *CudaMemcpy3DOperand_op_array {
 	return (*CudaMemcpy3DOperand_op_array)(unsafe.Pointer(u))
 }
 
 // CudaMemcpy3DOperand_op_ptr is a struct inside CudaMemcpy3DOperand_op.
 type CudaMemcpy3DOperand_op_ptr struct {
-	_           structs.HostLayout
-	Ptr         unsafe.Pointer
-	RowLength   uint64
+	_ structs.HostLayout
+	// Where the copy begins.
+	Ptr unsafe.Pointer
+	// Elements from row to row; 0 means as wide as the copy.
+	RowLength uint64
+	// Rows from layer to layer; 0 means as high as the copy.
 	LayerHeight uint64
-	LocHint     CudaMemLocation
+	// Where managed memory is likely to be.
+	LocHint CudaMemLocation
 }
 
 // CudaMemcpy3DOperand_op_array is a struct inside CudaMemcpy3DOperand_op.
 type CudaMemcpy3DOperand_op_array struct {
-	_      structs.HostLayout
-	Array  CudaArray_t
+	_ structs.HostLayout
+	// The handle.
+	Array CudaArray_t
+	// Where in it the copy begins.
 	Offset CudaOffset3D
 }
 
-// CudaMemcpy3DBatchOp is the struct cudaMemcpy3DBatchOp.
+// CudaMemcpy3DBatchOp is one copy of a box in a batch.
 type CudaMemcpy3DBatchOp struct {
-	_              structs.HostLayout
-	Src            CudaMemcpy3DOperand
-	Dst            CudaMemcpy3DOperand
-	Extent         CudaExtent
+	_ structs.HostLayout
+	// The source.
+	Src CudaMemcpy3DOperand
+	// The destination.
+	Dst CudaMemcpy3DOperand
+	// Size in elements: bytes between addresses, else the array's elements.
+	Extent CudaExtent
+	// When the source may be read; has to be set.
 	SrcAccessOrder CudaMemcpySrcAccessOrder
-	Flags          uint32
+	// 0 or a wish of [CudaMemcpyFlags].
+	Flags uint32
 }
 
 // CUuuid_st is the 16-byte identity of a device, in the order in which nvidia-smi -L prints it
@@ -1192,33 +1342,44 @@ type CudaDeviceProp struct {
 	Reserved [63]int32
 }
 
-// CudaIpcEventHandle_t is the struct cudaIpcEventHandle_t.
+// CudaIpcEventHandle_t is 64 bytes that name an event to other processes of this machine.
 type CudaIpcEventHandle_t struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// The bytes; copy them, do not look into them.
 	Reserved [64]byte
 }
 
-// CudaIpcMemHandle_t is the struct cudaIpcMemHandle_t.
+// CudaIpcMemHandle_t is 64 bytes that name a device allocation to other processes of this machine.
+//
+// It is valid as long as the memory is allocated in the process that made it.
 type CudaIpcMemHandle_t struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// The bytes to be sent.
 	Reserved [64]byte
 }
 
-// CudaMemFabricHandle_t is the struct cudaMemFabricHandle_t.
+// CudaMemFabricHandle_t is 64 bytes that name memory to processes on any node of an NVLink fabric.
+//
+// Send it as it is. It works for those who may use the same IMEX channel.
 type CudaMemFabricHandle_t struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// The bytes, which mean nothing to programs.
 	Reserved [64]byte
 }
 
-// CudaExternalMemoryHandleDesc is the struct cudaExternalMemoryHandleDesc.
+// CudaExternalMemoryHandleDesc is memory of another API that is to be imported.
 type CudaExternalMemoryHandleDesc struct {
-	_      structs.HostLayout
-	Type   CudaExternalMemoryHandleType
-	_      [4]byte
+	_ structs.HostLayout
+	// Which API and form.
+	Type CudaExternalMemoryHandleType
+	_    [4]byte
+	// The handle.
 	Handle CudaExternalMemoryHandleDesc_handle
-	Size   uint64
-	Flags  uint32
-	_      [4]byte
+	// Bytes of the other API's allocation.
+	Size uint64
+	// 0, or [CudaExternalMemoryDedicated] if it was allocated for one image or buffer.
+	Flags uint32
+	_     [4]byte
 }
 
 // CudaExternalMemoryHandleDesc_handle is a union inside [CudaExternalMemoryHandleDesc].
@@ -1230,55 +1391,74 @@ type CudaExternalMemoryHandleDesc_handle struct {
 }
 
 // Fd is the member fd of the union, where it lies in u.
+//
+// The file descriptor, CUDA's after a successful import.
 func (u *CudaExternalMemoryHandleDesc_handle) Fd() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
 // Win32 is the member win32 of the union, where it lies in u.
+//
+// On Windows, a handle or a name.
 func (u *CudaExternalMemoryHandleDesc_handle) Win32() *CudaExternalMemoryHandleDesc_handle_win32 {
 	return (*CudaExternalMemoryHandleDesc_handle_win32)(unsafe.Pointer(u))
 }
 
 // NvSciBufObject is the member nvSciBufObject of the union, where it lies in u.
+//
+// The buffer object.
 func (u *CudaExternalMemoryHandleDesc_handle) NvSciBufObject() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
 // CudaExternalMemoryHandleDesc_handle_win32 is a struct inside CudaExternalMemoryHandleDesc_handle.
 type CudaExternalMemoryHandleDesc_handle_win32 struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// The handle; stays the program's.
 	Handle unsafe.Pointer
-	Name   unsafe.Pointer
+	// The object's name in UTF-16.
+	Name unsafe.Pointer
 }
 
-// CudaExternalMemoryBufferDesc is the struct cudaExternalMemoryBufferDesc.
+// CudaExternalMemoryBufferDesc is a piece of imported memory that is to be linear memory.
 type CudaExternalMemoryBufferDesc struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// Where it begins, in bytes.
 	Offset uint64
-	Size   uint64
-	Flags  uint32
-	_      [4]byte
+	// Bytes.
+	Size uint64
+	// 0.
+	Flags uint32
+	_     [4]byte
 }
 
-// CudaExternalMemoryMipmappedArrayDesc is the struct cudaExternalMemoryMipmappedArrayDesc.
+// CudaExternalMemoryMipmappedArrayDesc is a piece of imported memory that is an image.
 type CudaExternalMemoryMipmappedArrayDesc struct {
-	_          structs.HostLayout
-	Offset     uint64
+	_ structs.HostLayout
+	// Where level 0 begins, in bytes.
+	Offset uint64
+	// Element type.
 	FormatDesc CudaChannelFormatDesc
 	_          [4]byte
-	Extent     CudaExtent
-	Flags      uint32
-	NumLevels  uint32
+	// Size of level 0 in elements.
+	Extent CudaExtent
+	// Array flags, such as for a render target.
+	Flags uint32
+	// Number of levels.
+	NumLevels uint32
 }
 
-// CudaExternalSemaphoreHandleDesc is the struct cudaExternalSemaphoreHandleDesc.
+// CudaExternalSemaphoreHandleDesc is a semaphore of another API that is to be imported.
 type CudaExternalSemaphoreHandleDesc struct {
-	_      structs.HostLayout
-	Type   CudaExternalSemaphoreHandleType
-	_      [4]byte
+	_ structs.HostLayout
+	// Which API and form.
+	Type CudaExternalSemaphoreHandleType
+	_    [4]byte
+	// The handle.
 	Handle CudaExternalSemaphoreHandleDesc_handle
-	Flags  uint32
-	_      [4]byte
+	// 0.
+	Flags uint32
+	_     [4]byte
 }
 
 // CudaExternalSemaphoreHandleDesc_handle is a union inside [CudaExternalSemaphoreHandleDesc].
@@ -1290,16 +1470,22 @@ type CudaExternalSemaphoreHandleDesc_handle struct {
 }
 
 // Fd is the member fd of the union, where it lies in u.
+//
+// The file descriptor, which CUDA takes over on success.
 func (u *CudaExternalSemaphoreHandleDesc_handle) Fd() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
 // Win32 is the member win32 of the union, where it lies in u.
+//
+// On Windows, a handle or a name.
 func (u *CudaExternalSemaphoreHandleDesc_handle) Win32() *CudaExternalSemaphoreHandleDesc_handle_win32 {
 	return (*CudaExternalSemaphoreHandleDesc_handle_win32)(unsafe.Pointer(u))
 }
 
 // NvSciSyncObj is the member nvSciSyncObj of the union, where it lies in u.
+//
+// The sync object, which must stay alive as long as the import.
 func (u *CudaExternalSemaphoreHandleDesc_handle) NvSciSyncObj() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
@@ -1307,32 +1493,42 @@ func (u *CudaExternalSemaphoreHandleDesc_handle) NvSciSyncObj() *unsafe.Pointer 
 // CudaExternalSemaphoreHandleDesc_handle_win32 is a struct inside
 // CudaExternalSemaphoreHandleDesc_handle.
 type CudaExternalSemaphoreHandleDesc_handle_win32 struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// The handle.
 	Handle unsafe.Pointer
-	Name   unsafe.Pointer
+	// The name in UTF-16.
+	Name unsafe.Pointer
 }
 
-// CudaExternalSemaphoreSignalParams_v1 is the struct cudaExternalSemaphoreSignalParams_v1.
+// CudaExternalSemaphoreSignalParams_v1 is what a stream does to one semaphore when it signals.
+//
+// Binary semaphores need nothing of it. The form _v1 lacks the reserved members.
 type CudaExternalSemaphoreSignalParams_v1 struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// What the semaphore's type needs.
 	Params CudaExternalSemaphoreSignalParams_v1_params
-	Flags  uint32
-	_      [4]byte
+	// 0, or for NvSci [CudaExternalSemaphoreSignalSkipNvSciBufMemSync].
+	Flags uint32
+	_     [4]byte
 }
 
 // CudaExternalSemaphoreSignalParams_v1_params is a struct inside
 // [CudaExternalSemaphoreSignalParams_v1].
 type CudaExternalSemaphoreSignalParams_v1_params struct {
-	_          structs.HostLayout
-	Fence      CudaExternalSemaphoreSignalParams_v1_params_fence
-	NvSciSync  CudaExternalSemaphoreSignalParams_v1_params_nvSciSync
+	_ structs.HostLayout
+	// For fences and timelines.
+	Fence CudaExternalSemaphoreSignalParams_v1_params_fence
+	// For NvSci.
+	NvSciSync CudaExternalSemaphoreSignalParams_v1_params_nvSciSync
+	// For a keyed mutex.
 	KeyedMutex CudaExternalSemaphoreSignalParams_v1_params_keyedMutex
 }
 
 // CudaExternalSemaphoreSignalParams_v1_params_fence is a struct inside
 // CudaExternalSemaphoreSignalParams_v1_params.
 type CudaExternalSemaphoreSignalParams_v1_params_fence struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The value it gets, greater than before.
 	Value uint64
 }
 
@@ -1346,11 +1542,15 @@ type CudaExternalSemaphoreSignalParams_v1_params_nvSciSync struct {
 }
 
 // Fence is the member fence of the union, where it lies in u.
+//
+// A fence object that is filled in.
 func (u *CudaExternalSemaphoreSignalParams_v1_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
 // Reserved is the member reserved of the union, where it lies in u.
+//
+// Keeps the width.
 func (u *CudaExternalSemaphoreSignalParams_v1_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1358,31 +1558,41 @@ func (u *CudaExternalSemaphoreSignalParams_v1_params_nvSciSync) Reserved() *uint
 // CudaExternalSemaphoreSignalParams_v1_params_keyedMutex is a struct inside
 // CudaExternalSemaphoreSignalParams_v1_params.
 type CudaExternalSemaphoreSignalParams_v1_params_keyedMutex struct {
-	_   structs.HostLayout
+	_ structs.HostLayout
+	// The key to release it with.
 	Key uint64
 }
 
-// CudaExternalSemaphoreWaitParams_v1 is the struct cudaExternalSemaphoreWaitParams_v1.
+// CudaExternalSemaphoreWaitParams_v1 is what a stream waits for at one semaphore.
+//
+// Binary semaphores need nothing of it, and are reset by the wait. The form _v1 lacks the reserved
+// members.
 type CudaExternalSemaphoreWaitParams_v1 struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// What the semaphore's type needs.
 	Params CudaExternalSemaphoreWaitParams_v1_params
-	Flags  uint32
-	_      [4]byte
+	// 0, or for NvSci [CudaExternalSemaphoreWaitSkipNvSciBufMemSync].
+	Flags uint32
+	_     [4]byte
 }
 
 // CudaExternalSemaphoreWaitParams_v1_params is a struct inside
 // [CudaExternalSemaphoreWaitParams_v1].
 type CudaExternalSemaphoreWaitParams_v1_params struct {
-	_          structs.HostLayout
-	Fence      CudaExternalSemaphoreWaitParams_v1_params_fence
-	NvSciSync  CudaExternalSemaphoreWaitParams_v1_params_nvSciSync
+	_ structs.HostLayout
+	// For fences and timelines.
+	Fence CudaExternalSemaphoreWaitParams_v1_params_fence
+	// For NvSci.
+	NvSciSync CudaExternalSemaphoreWaitParams_v1_params_nvSciSync
+	// For a keyed mutex.
 	KeyedMutex CudaExternalSemaphoreWaitParams_v1_params_keyedMutex
 }
 
 // CudaExternalSemaphoreWaitParams_v1_params_fence is a struct inside
 // CudaExternalSemaphoreWaitParams_v1_params.
 type CudaExternalSemaphoreWaitParams_v1_params_fence struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The least value that ends the wait.
 	Value uint64
 }
 
@@ -1396,11 +1606,15 @@ type CudaExternalSemaphoreWaitParams_v1_params_nvSciSync struct {
 }
 
 // Fence is the member fence of the union, where it lies in u.
+//
+// The fence object to wait for.
 func (u *CudaExternalSemaphoreWaitParams_v1_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
 // Reserved is the member reserved of the union, where it lies in u.
+//
+// Keeps the width.
 func (u *CudaExternalSemaphoreWaitParams_v1_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1408,34 +1622,46 @@ func (u *CudaExternalSemaphoreWaitParams_v1_params_nvSciSync) Reserved() *uint64
 // CudaExternalSemaphoreWaitParams_v1_params_keyedMutex is a struct inside
 // CudaExternalSemaphoreWaitParams_v1_params.
 type CudaExternalSemaphoreWaitParams_v1_params_keyedMutex struct {
-	_         structs.HostLayout
-	Key       uint64
+	_ structs.HostLayout
+	// The key to acquire it with.
+	Key uint64
+	// Milliseconds after which to give up.
 	TimeoutMs uint32
 	_         [4]byte
 }
 
-// CudaExternalSemaphoreSignalParams is the struct cudaExternalSemaphoreSignalParams.
+// CudaExternalSemaphoreSignalParams is what a stream does to one semaphore when it signals.
+//
+// Binary semaphores need nothing of it. The form _v1 lacks the reserved members.
 type CudaExternalSemaphoreSignalParams struct {
-	_        structs.HostLayout
-	Params   CudaExternalSemaphoreSignalParams_params
-	Flags    uint32
+	_ structs.HostLayout
+	// What the semaphore's type needs.
+	Params CudaExternalSemaphoreSignalParams_params
+	// 0, or for NvSci [CudaExternalSemaphoreSignalSkipNvSciBufMemSync].
+	Flags uint32
+	// 0.
 	Reserved [16]uint32
 	_        [4]byte
 }
 
 // CudaExternalSemaphoreSignalParams_params is a struct inside [CudaExternalSemaphoreSignalParams].
 type CudaExternalSemaphoreSignalParams_params struct {
-	_          structs.HostLayout
-	Fence      CudaExternalSemaphoreSignalParams_params_fence
-	NvSciSync  CudaExternalSemaphoreSignalParams_params_nvSciSync
+	_ structs.HostLayout
+	// For fences and timelines.
+	Fence CudaExternalSemaphoreSignalParams_params_fence
+	// For NvSci.
+	NvSciSync CudaExternalSemaphoreSignalParams_params_nvSciSync
+	// For a keyed mutex.
 	KeyedMutex CudaExternalSemaphoreSignalParams_params_keyedMutex
-	Reserved   [12]uint32
+	// 0.
+	Reserved [12]uint32
 }
 
 // CudaExternalSemaphoreSignalParams_params_fence is a struct inside
 // CudaExternalSemaphoreSignalParams_params.
 type CudaExternalSemaphoreSignalParams_params_fence struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The value it gets, greater than before.
 	Value uint64
 }
 
@@ -1449,11 +1675,15 @@ type CudaExternalSemaphoreSignalParams_params_nvSciSync struct {
 }
 
 // Fence is the member fence of the union, where it lies in u.
+//
+// A fence object that is filled in.
 func (u *CudaExternalSemaphoreSignalParams_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
 // Reserved is the member reserved of the union, where it lies in u.
+//
+// Keeps the width.
 func (u *CudaExternalSemaphoreSignalParams_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1461,32 +1691,44 @@ func (u *CudaExternalSemaphoreSignalParams_params_nvSciSync) Reserved() *uint64 
 // CudaExternalSemaphoreSignalParams_params_keyedMutex is a struct inside
 // CudaExternalSemaphoreSignalParams_params.
 type CudaExternalSemaphoreSignalParams_params_keyedMutex struct {
-	_   structs.HostLayout
+	_ structs.HostLayout
+	// The key to release it with.
 	Key uint64
 }
 
-// CudaExternalSemaphoreWaitParams is the struct cudaExternalSemaphoreWaitParams.
+// CudaExternalSemaphoreWaitParams is what a stream waits for at one semaphore.
+//
+// Binary semaphores need nothing of it, and are reset by the wait. The form _v1 lacks the reserved
+// members.
 type CudaExternalSemaphoreWaitParams struct {
-	_        structs.HostLayout
-	Params   CudaExternalSemaphoreWaitParams_params
-	Flags    uint32
+	_ structs.HostLayout
+	// What the semaphore's type needs.
+	Params CudaExternalSemaphoreWaitParams_params
+	// 0, or for NvSci [CudaExternalSemaphoreWaitSkipNvSciBufMemSync].
+	Flags uint32
+	// 0.
 	Reserved [16]uint32
 	_        [4]byte
 }
 
 // CudaExternalSemaphoreWaitParams_params is a struct inside [CudaExternalSemaphoreWaitParams].
 type CudaExternalSemaphoreWaitParams_params struct {
-	_          structs.HostLayout
-	Fence      CudaExternalSemaphoreWaitParams_params_fence
-	NvSciSync  CudaExternalSemaphoreWaitParams_params_nvSciSync
+	_ structs.HostLayout
+	// For fences and timelines.
+	Fence CudaExternalSemaphoreWaitParams_params_fence
+	// For NvSci.
+	NvSciSync CudaExternalSemaphoreWaitParams_params_nvSciSync
+	// For a keyed mutex.
 	KeyedMutex CudaExternalSemaphoreWaitParams_params_keyedMutex
-	Reserved   [10]uint32
+	// 0.
+	Reserved [10]uint32
 }
 
 // CudaExternalSemaphoreWaitParams_params_fence is a struct inside
 // CudaExternalSemaphoreWaitParams_params.
 type CudaExternalSemaphoreWaitParams_params_fence struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The least value that ends the wait.
 	Value uint64
 }
 
@@ -1500,11 +1742,15 @@ type CudaExternalSemaphoreWaitParams_params_nvSciSync struct {
 }
 
 // Fence is the member fence of the union, where it lies in u.
+//
+// The fence object to wait for.
 func (u *CudaExternalSemaphoreWaitParams_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
 // Reserved is the member reserved of the union, where it lies in u.
+//
+// Keeps the width.
 func (u *CudaExternalSemaphoreWaitParams_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1512,8 +1758,10 @@ func (u *CudaExternalSemaphoreWaitParams_params_nvSciSync) Reserved() *uint64 {
 // CudaExternalSemaphoreWaitParams_params_keyedMutex is a struct inside
 // CudaExternalSemaphoreWaitParams_params.
 type CudaExternalSemaphoreWaitParams_params_keyedMutex struct {
-	_         structs.HostLayout
-	Key       uint64
+	_ structs.HostLayout
+	// The key to acquire it with.
+	Key uint64
+	// Milliseconds after which to give up.
 	TimeoutMs uint32
 	_         [4]byte
 }
@@ -1537,11 +1785,9 @@ type CudalibraryHostUniversalFunctionAndDataTable struct {
 // CudaLaunchParams is one device's part of a cooperative launch over several devices.
 //
 // That way of launching has been given up: the runtime's 13.0 has neither function nor type, and
-// the driver's [cuLaunchCooperativeKernelMultiDevice] asks for the same kernel, grid and block on
+// the driver's [CudaLaunchCooperativeKernelMultiDevice] asks for the same kernel, grid and block on
 // every device and a stream created on each. Use one cooperative launch a device, and peer memory
 // to synchronize.
-//
-// [cuLaunchCooperativeKernelMultiDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchCooperativeKernelMultiDevice
 type CudaLaunchParams struct {
 	_ structs.HostLayout
 	// The kernel, of the device at hand.
@@ -1558,165 +1804,257 @@ type CudaLaunchParams struct {
 	Stream CudaStream_t
 }
 
-// CudaKernelNodeParams is the struct cudaKernelNodeParams.
+// CudaKernelNodeParams is what a kernel node launches in the older runtime functions: kernel,
+// shape, arguments.
+//
+// The device is the current one of the calling thread. Arguments are given by one of the last two
+// members and copied during the call.
 type CudaKernelNodeParams struct {
-	_              structs.HostLayout
-	Func           unsafe.Pointer
-	GridDim        Dim3
-	BlockDim       Dim3
+	_ structs.HostLayout
+	// The kernel: from Go a kernel handle ([CudaLibraryGetKernel]) as a pointer; the address of a host
+	// stub where nvcc code is linked. A [CudaFunction_t] is refused (measured).
+	Func unsafe.Pointer
+	// Blocks in each dimension, at least 1.
+	GridDim Dim3
+	// Threads of a block in each dimension, at least 1.
+	BlockDim Dim3
+	// Dynamic shared memory of a block in bytes.
 	SharedMemBytes uint32
 	_              [4]byte
-	KernelParams   *unsafe.Pointer
-	Extra          *uintptr
+	// Array of pointers to the argument values, in the order of the parameters.
+	KernelParams *unsafe.Pointer
+	// Or a list that names one packed buffer and its size.
+	Extra *uintptr
 }
 
-// CudaKernelNodeParamsV2 is the struct cudaKernelNodeParamsV2.
+// CudaKernelNodeParamsV2 is what a kernel node launches, in the params of [CudaGraphAddNode], with
+// the device and the kind of handle said explicitly.
+//
+// Three members name the kernel and share one place; functionType says which was meant.
 type CudaKernelNodeParamsV2 struct {
-	_              structs.HostLayout
-	Func           unsafe.Pointer
-	GridDim        Dim3
-	BlockDim       Dim3
+	_ structs.HostLayout
+	// The address of a host stub.
+	Func unsafe.Pointer
+	// Blocks in each dimension, at least 1.
+	GridDim Dim3
+	// Threads of a block in each dimension, at least 1.
+	BlockDim Dim3
+	// Dynamic shared memory of a block in bytes.
 	SharedMemBytes uint32
 	_              [4]byte
-	KernelParams   *unsafe.Pointer
-	Extra          *uintptr
+	// Array of pointers to the argument values; copied during the call.
+	KernelParams *unsafe.Pointer
+	// Or a list that names one packed buffer and its size.
+	Extra *uintptr
 }
 
-// CudaExternalSemaphoreSignalNodeParams is the struct cudaExternalSemaphoreSignalNodeParams.
+// CudaExternalSemaphoreSignalNodeParams is the list of imported semaphores that a signal node of
+// the older functions signals.
 type CudaExternalSemaphoreSignalNodeParams struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// The semaphores.
 	ExtSemArray *CudaExternalSemaphore_t
+	// Value or key for each of them.
 	ParamsArray *CudaExternalSemaphoreSignalParams
-	NumExtSems  uint32
-	_           [4]byte
+	// How many there are.
+	NumExtSems uint32
+	_          [4]byte
 }
 
-// CudaExternalSemaphoreSignalNodeParamsV2 is the struct cudaExternalSemaphoreSignalNodeParamsV2.
+// CudaExternalSemaphoreSignalNodeParamsV2 is what a signal node signals: a list of imported
+// semaphores and what each one gets.
+//
+// The older functions take [CudaExternalSemaphoreSignalNodeParams], without ctx. The arrays are
+// copied when the node is added or changed; read back, they belong to the node.
 type CudaExternalSemaphoreSignalNodeParamsV2 struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// The semaphores.
 	ExtSemArray *CudaExternalSemaphore_t
+	// What to signal, at the same indices.
 	ParamsArray *CudaExternalSemaphoreSignalParams
-	NumExtSems  uint32
-	_           [4]byte
+	// Length of both arrays; fixed in an executable.
+	NumExtSems uint32
+	_          [4]byte
 }
 
-// CudaExternalSemaphoreWaitNodeParams is the struct cudaExternalSemaphoreWaitNodeParams.
+// CudaExternalSemaphoreWaitNodeParams is the list of imported semaphores that a wait node of the
+// older functions waits for.
 type CudaExternalSemaphoreWaitNodeParams struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// The semaphores.
 	ExtSemArray *CudaExternalSemaphore_t
+	// The value, key or time limit for each of them.
 	ParamsArray *CudaExternalSemaphoreWaitParams
-	NumExtSems  uint32
-	_           [4]byte
+	// How many there are.
+	NumExtSems uint32
+	_          [4]byte
 }
 
-// CudaExternalSemaphoreWaitNodeParamsV2 is the struct cudaExternalSemaphoreWaitNodeParamsV2.
+// CudaExternalSemaphoreWaitNodeParamsV2 is what a semaphore wait node waits for: all semaphores of
+// a list, each with its value.
+//
+// The older functions take [CudaExternalSemaphoreWaitNodeParams], without ctx. Copied and owned as
+// for signal nodes.
 type CudaExternalSemaphoreWaitNodeParamsV2 struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// The semaphores.
 	ExtSemArray *CudaExternalSemaphore_t
+	// What to wait for, at the same indices.
 	ParamsArray *CudaExternalSemaphoreWaitParams
-	NumExtSems  uint32
-	_           [4]byte
+	// Length of both arrays; fixed in an executable.
+	NumExtSems uint32
+	_          [4]byte
 }
 
-// CudaConditionalNodeParams is the struct cudaConditionalNodeParams.
+// CudaConditionalNodeParams is a conditional node: its variable, its kind, and the body graphs that
+// it gets.
+//
+// The bodies are made empty when the node is added, belong to it and are filled by the program.
+// They may hold kernels, copies, memsets, empty, child and further conditional nodes, and all
+// kernels must be of one context.
+//
+// From Go: phGraph_out is C memory, valid for the node's life: read the handles with unsafe.Slice
+// and keep copies.
 type CudaConditionalNodeParams struct {
-	_           structs.HostLayout
-	Handle      CudaGraphConditionalHandle
-	Type        CudaGraphConditionalNodeType
-	Size        uint32
+	_ structs.HostLayout
+	// The variable, from [CudaGraphConditionalHandleCreate]; one node each.
+	Handle CudaGraphConditionalHandle
+	// If, while or switch.
+	Type CudaGraphConditionalNodeType
+	// Number of bodies: 1 or 2 for if, 1 for while, 1 or more for switch.
+	Size uint32
+	// Receives the address of an array with that many graphs, in memory of the node.
 	PhGraph_out *CudaGraph_t
 }
 
-// CudaChildGraphNodeParams is the struct cudaChildGraphNodeParams.
+// CudaChildGraphNodeParams is the graph that a child node runs, and who owns it afterwards.
 type CudaChildGraphNodeParams struct {
-	_         structs.HostLayout
-	Graph     CudaGraph_t
+	_ structs.HostLayout
+	// The graph; read back, the one inside the node.
+	Graph CudaGraph_t
+	// Whether it is copied into the node or moved.
 	Ownership CudaGraphChildGraphNodeOwnership
 	_         [4]byte
 }
 
-// CudaEventRecordNodeParams is the struct cudaEventRecordNodeParams.
+// CudaEventRecordNodeParams is the event that a record node records.
 type CudaEventRecordNodeParams struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The event.
 	Event CudaEvent_t
 }
 
-// CudaEventWaitNodeParams is the struct cudaEventWaitNodeParams.
+// CudaEventWaitNodeParams is the event for which a wait node holds up its launch.
 type CudaEventWaitNodeParams struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The event; recorded outside of the graph, before the launch.
 	Event CudaEvent_t
 }
 
-// CudaGraphNodeParams is the struct cudaGraphNodeParams.
+// CudaGraphNodeParams is the description of a node of any type: the type, and the member of a union
+// that belongs to it.
+//
+// Start from a zero value each time: [CudaGraphAddNode] refuses the struct if bytes are set that
+// the type does not use. The members are methods that give their address inside the struct.
 type CudaGraphNodeParams struct {
-	_         structs.HostLayout
-	Type      CudaGraphNodeType
+	_ structs.HostLayout
+	// Which member counts.
+	Type CudaGraphNodeType
+	// Must be 0.
 	Reserved0 [3]int32
-	anon2     CudaGraphNodeParams_anon2
+	// For a batch of stream memory operations.
+	anon2 CudaGraphNodeParams_anon2
+	// Must be 0.
 	Reserved2 int64
 }
 
 // Reserved1 is the member reserved1 of the union, where it lies in u.
+//
+// The union's size; must be 0 beyond the member in use.
 func (u *CudaGraphNodeParams) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Kernel is the member kernel of the union, where it lies in u.
+//
+// For a kernel node.
 func (u *CudaGraphNodeParams) Kernel() *CudaKernelNodeParamsV2 {
 	return (*CudaKernelNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Memcpy is the member memcpy of the union, where it lies in u.
+//
+// For a copy.
 func (u *CudaGraphNodeParams) Memcpy() *CudaMemcpyNodeParams {
 	return (*CudaMemcpyNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Memset is the member memset of the union, where it lies in u.
+//
+// For a memset.
 func (u *CudaGraphNodeParams) Memset() *CudaMemsetParamsV2 {
 	return (*CudaMemsetParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Host is the member host of the union, where it lies in u.
+//
+// For a host function.
 func (u *CudaGraphNodeParams) Host() *CudaHostNodeParamsV2 {
 	return (*CudaHostNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Graph is the member graph of the union, where it lies in u.
+//
+// For a child graph.
 func (u *CudaGraphNodeParams) Graph() *CudaChildGraphNodeParams {
 	return (*CudaChildGraphNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // EventWait is the member eventWait of the union, where it lies in u.
+//
+// For waiting for an event.
 func (u *CudaGraphNodeParams) EventWait() *CudaEventWaitNodeParams {
 	return (*CudaEventWaitNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // EventRecord is the member eventRecord of the union, where it lies in u.
+//
+// For recording an event.
 func (u *CudaGraphNodeParams) EventRecord() *CudaEventRecordNodeParams {
 	return (*CudaEventRecordNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // ExtSemSignal is the member extSemSignal of the union, where it lies in u.
+//
+// For signalling imported semaphores.
 func (u *CudaGraphNodeParams) ExtSemSignal() *CudaExternalSemaphoreSignalNodeParamsV2 {
 	return (*CudaExternalSemaphoreSignalNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // ExtSemWait is the member extSemWait of the union, where it lies in u.
+//
+// For waiting for imported semaphores.
 func (u *CudaGraphNodeParams) ExtSemWait() *CudaExternalSemaphoreWaitNodeParamsV2 {
 	return (*CudaExternalSemaphoreWaitNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Alloc is the member alloc of the union, where it lies in u.
+//
+// For an allocation; the address is written into it when the node is added.
 func (u *CudaGraphNodeParams) Alloc() *CudaMemAllocNodeParamsV2 {
 	return (*CudaMemAllocNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Free is the member free of the union, where it lies in u.
+//
+// For freeing the memory of an allocation node.
 func (u *CudaGraphNodeParams) Free() *CudaMemFreeNodeParams {
 	return (*CudaMemFreeNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Conditional is the member conditional of the union, where it lies in u.
+//
+// For a conditional node; the body graphs are written into it when the node is added.
 func (u *CudaGraphNodeParams) Conditional() *CudaConditionalNodeParams {
 	return (*CudaConditionalNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -1730,104 +2068,154 @@ type CudaGraphNodeParams_anon2 struct {
 }
 
 // Reserved1 is the member reserved1 of the union, where it lies in u.
+//
+// The union's size; must be 0 beyond the member in use.
 func (u *CudaGraphNodeParams_anon2) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Pointer(u))
 }
 
 // Kernel is the member kernel of the union, where it lies in u.
+//
+// For a kernel node.
 func (u *CudaGraphNodeParams_anon2) Kernel() *CudaKernelNodeParamsV2 {
 	return (*CudaKernelNodeParamsV2)(unsafe.Pointer(u))
 }
 
 // Memcpy is the member memcpy of the union, where it lies in u.
+//
+// For a copy.
 func (u *CudaGraphNodeParams_anon2) Memcpy() *CudaMemcpyNodeParams {
 	return (*CudaMemcpyNodeParams)(unsafe.Pointer(u))
 }
 
 // Memset is the member memset of the union, where it lies in u.
+//
+// For a memset.
 func (u *CudaGraphNodeParams_anon2) Memset() *CudaMemsetParamsV2 {
 	return (*CudaMemsetParamsV2)(unsafe.Pointer(u))
 }
 
 // Host is the member host of the union, where it lies in u.
+//
+// For a host function.
 func (u *CudaGraphNodeParams_anon2) Host() *CudaHostNodeParamsV2 {
 	return (*CudaHostNodeParamsV2)(unsafe.Pointer(u))
 }
 
 // Graph is the member graph of the union, where it lies in u.
+//
+// For a child graph.
 func (u *CudaGraphNodeParams_anon2) Graph() *CudaChildGraphNodeParams {
 	return (*CudaChildGraphNodeParams)(unsafe.Pointer(u))
 }
 
 // EventWait is the member eventWait of the union, where it lies in u.
+//
+// For waiting for an event.
 func (u *CudaGraphNodeParams_anon2) EventWait() *CudaEventWaitNodeParams {
 	return (*CudaEventWaitNodeParams)(unsafe.Pointer(u))
 }
 
 // EventRecord is the member eventRecord of the union, where it lies in u.
+//
+// For recording an event.
 func (u *CudaGraphNodeParams_anon2) EventRecord() *CudaEventRecordNodeParams {
 	return (*CudaEventRecordNodeParams)(unsafe.Pointer(u))
 }
 
 // ExtSemSignal is the member extSemSignal of the union, where it lies in u.
+//
+// For signalling imported semaphores.
 func (u *CudaGraphNodeParams_anon2) ExtSemSignal() *CudaExternalSemaphoreSignalNodeParamsV2 {
 	return (*CudaExternalSemaphoreSignalNodeParamsV2)(unsafe.Pointer(u))
 }
 
 // ExtSemWait is the member extSemWait of the union, where it lies in u.
+//
+// For waiting for imported semaphores.
 func (u *CudaGraphNodeParams_anon2) ExtSemWait() *CudaExternalSemaphoreWaitNodeParamsV2 {
 	return (*CudaExternalSemaphoreWaitNodeParamsV2)(unsafe.Pointer(u))
 }
 
 // Alloc is the member alloc of the union, where it lies in u.
+//
+// For an allocation; the address is written into it when the node is added.
 func (u *CudaGraphNodeParams_anon2) Alloc() *CudaMemAllocNodeParamsV2 {
 	return (*CudaMemAllocNodeParamsV2)(unsafe.Pointer(u))
 }
 
 // Free is the member free of the union, where it lies in u.
+//
+// For freeing the memory of an allocation node.
 func (u *CudaGraphNodeParams_anon2) Free() *CudaMemFreeNodeParams {
 	return (*CudaMemFreeNodeParams)(unsafe.Pointer(u))
 }
 
 // Conditional is the member conditional of the union, where it lies in u.
+//
+// For a conditional node; the body graphs are written into it when the node is added.
 func (u *CudaGraphNodeParams_anon2) Conditional() *CudaConditionalNodeParams {
 	return (*CudaConditionalNodeParams)(unsafe.Pointer(u))
 }
 
-// CudaGraphEdgeData is the struct cudaGraphEdgeData.
+// CudaGraphEdgeData is what an edge carries: when it is fulfilled, and how strict it is.
+//
+// All zero is an ordinary edge. Other values exist between kernel nodes only, for programmatic
+// dependent launch.
 type CudaGraphEdgeData struct {
-	_         structs.HostLayout
+	_ structs.HostLayout
+	// What of the first node counts: [CudaGraphKernelNodePortDefault] is its end, the other two ports
+	// of a kernel come earlier.
 	From_port uint8
-	To_port   uint8
-	Type      uint8
-	Reserved  [5]uint8
+	// What of the second node waits; must be 0, all of it.
+	To_port uint8
+	// A value of [CudaGraphDependencyType].
+	Type uint8
+	// Must be 0.
+	Reserved [5]uint8
 }
 
-// CudaGraphInstantiateParams is the struct cudaGraphInstantiateParams.
+// CudaGraphInstantiateParams is what [CudaGraphInstantiateWithParams] is to do, and what became of
+// it.
 type CudaGraphInstantiateParams struct {
-	_            structs.HostLayout
-	Flags        uint64
+	_ structs.HostLayout
+	// Values of [CudaGraphInstantiateFlags] joined by |.
+	Flags uint64
+	// The stream for the upload; looked at with the upload flag only.
 	UploadStream CudaStream_t
-	ErrNode_out  CudaGraphNode_t
-	Result_out   CudaGraphInstantiateResult
-	_            [4]byte
+	// Receives the node at fault, 0 if none is to blame.
+	ErrNode_out CudaGraphNode_t
+	// Receives success or the reason.
+	Result_out CudaGraphInstantiateResult
+	_          [4]byte
 }
 
-// CudaGraphExecUpdateResultInfo is the struct cudaGraphExecUpdateResultInfo.
+// CudaGraphExecUpdateResultInfo is what [CudaGraphExecUpdate] reports: the reason, and where the
+// graphs differ.
 type CudaGraphExecUpdateResultInfo struct {
-	_             structs.HostLayout
-	Result        CudaGraphExecUpdateResult
-	_             [4]byte
-	ErrorNode     CudaGraphNode_t
+	_ structs.HostLayout
+	// Success or the reason.
+	Result CudaGraphExecUpdateResult
+	_      [4]byte
+	// The node of the new graph that differs; 0 if none is to blame, as with another number of nodes.
+	ErrorNode CudaGraphNode_t
+	// If an edge differs, the node of the new graph that it comes from; else 0.
 	ErrorFromNode CudaGraphNode_t
 }
 
-// CudaGraphKernelNodeUpdate is the struct cudaGraphKernelNodeUpdate.
+// CudaGraphKernelNodeUpdate is one change of a device-updatable kernel node, in a list that device
+// code applies at once with cudaGraphKernelNodeUpdatesApply.
+//
+// Host code meets it only when it prepares such a list in device memory. The members of updateData
+// share one place.
 type CudaGraphKernelNodeUpdate struct {
-	_          structs.HostLayout
-	Node       CudaGraphDeviceNode_t
-	Field      CudaGraphKernelNodeField
-	_          [4]byte
+	_ structs.HostLayout
+	// The node, as device code knows it.
+	Node CudaGraphDeviceNode_t
+	// Which property, and so which member of updateData counts.
+	Field CudaGraphKernelNodeField
+	_     [4]byte
+	// The new value.
 	UpdateData CudaGraphKernelNodeUpdate_updateData
 }
 
@@ -1840,16 +2228,22 @@ type CudaGraphKernelNodeUpdate_updateData struct {
 }
 
 // GridDim is the member gridDim of the union, where it lies in u.
+//
+// Blocks in each dimension.
 func (u *CudaGraphKernelNodeUpdate_updateData) GridDim() *Dim3 {
 	return (*Dim3)(unsafe.Pointer(u))
 }
 
 // Param is the member param of the union, where it lies in u.
+//
+// A part of the arguments.
 func (u *CudaGraphKernelNodeUpdate_updateData) Param() *CudaGraphKernelNodeUpdate_updateData_param {
 	return (*CudaGraphKernelNodeUpdate_updateData_param)(unsafe.Pointer(u))
 }
 
 // IsEnabled is the member isEnabled of the union, where it lies in u.
+//
+// 0 switches the node off, anything else on.
 func (u *CudaGraphKernelNodeUpdate_updateData) IsEnabled() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
@@ -1857,10 +2251,13 @@ func (u *CudaGraphKernelNodeUpdate_updateData) IsEnabled() *uint32 {
 // CudaGraphKernelNodeUpdate_updateData_param is a struct inside
 // CudaGraphKernelNodeUpdate_updateData.
 type CudaGraphKernelNodeUpdate_updateData_param struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// Device address of the new bytes.
 	PValue unsafe.Pointer
+	// Where they go, in bytes from the start of the arguments.
 	Offset uint64
-	Size   uint64
+	// How many bytes.
+	Size uint64
 }
 
 // CudaLaunchMemSyncDomainMap is the pair of hardware domains that the two logical memory domains
@@ -2010,9 +2407,7 @@ type CudaLaunchAttributeValue_programmaticEvent struct {
 	_ structs.HostLayout
 	// An event of this process, without timing.
 	Event CudaEvent_t
-	// As for [cuEventRecordWithFlags], the external flag excepted.
-	//
-	// [cuEventRecordWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecordWithFlags
+	// As for [CudaEventRecordWithFlags], the external flag excepted.
 	Flags int32
 	// 1 has each block trigger it as it begins, without code in the kernel.
 	TriggerAtBlockStart int32

@@ -4,12 +4,24 @@ package cudart12
 
 import "unsafe"
 
-// CudaCreateSurfaceObject calls cudaCreateSurfaceObject.
+// CudaCreateSurfaceObject makes a surface object on the current device, through which kernels read
+// and write an array.
 //
 //	cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t *pSurfObject, const struct cudaResourceDesc *pResDesc)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidChannelDescriptor],
-// [CudaErrorInvalidResourceHandle], or the error of earlier work.
+// It needs an array that was allocated with [CudaArraySurfaceLoadStore], and does not keep it
+// alive.
+//
+// Parameters:
+//   - pSurfObject: receives the surface; [CudaDestroySurfaceObject] frees it
+//   - pResDesc: the array
+//
+// From Go: the current device is the OS thread's.
+//
+// Errors:
+//   - [CudaErrorInvalidChannelDescriptor]: an element format that surfaces do not have
+//
+// Also [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
 // See also [CudaDestroySurfaceObject]; in the driver API [cuSurfObjectCreate].
 //
@@ -29,9 +41,13 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 	return status(args.ret)
 }
 
-// CudaDestroySurfaceObject calls cudaDestroySurfaceObject.
+// CudaDestroySurfaceObject frees a surface object; kernels that write through it must have
+// finished.
 //
 //	cudaError_t cudaDestroySurfaceObject(cudaSurfaceObject_t surfObject)
+//
+// Parameters:
+//   - surfObject: the surface
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -52,9 +68,13 @@ func CudaDestroySurfaceObject(surfObject CudaSurfaceObject_t) error {
 	return status(args.ret)
 }
 
-// CudaGetSurfaceObjectResourceDesc calls cudaGetSurfaceObjectResourceDesc.
+// CudaGetSurfaceObjectResourceDesc tells which array was given to a surface object at its creation.
 //
 //	cudaError_t cudaGetSurfaceObjectResourceDesc(struct cudaResourceDesc *pResDesc, cudaSurfaceObject_t surfObject)
+//
+// Parameters:
+//   - pResDesc: receives the description
+//   - surfObject: the surface
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //

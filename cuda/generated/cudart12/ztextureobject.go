@@ -4,9 +4,14 @@ package cudart12
 
 import "unsafe"
 
-// CudaGetChannelDesc calls cudaGetChannelDesc.
+// CudaGetChannelDesc tells the format of an array's elements: bits of each channel, and whether
+// they are integers or floats.
 //
 //	cudaError_t cudaGetChannelDesc(struct cudaChannelFormatDesc *desc, cudaArray_const_t array)
+//
+// Parameters:
+//   - desc: receives the format
+//   - array: the array
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -27,9 +32,21 @@ func CudaGetChannelDesc(desc *CudaChannelFormatDesc, array CudaArray_const_t) er
 	return status(args.ret)
 }
 
-// CudaCreateChannelDesc calls cudaCreateChannelDesc.
+// CudaCreateChannelDesc puts an element format together from the bits of its channels and their
+// kind.
 //
 //	struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind f)
+//
+// {8, 8, 8, 8, unsigned} are the pixels of an RGBA image, {32, 0, 0, 0, float} are plain float32
+// numbers; three channels are not possible in arrays. It only fills a struct, and the composite
+// literal of [CudaChannelFormatDesc] does the same.
+//
+// Parameters:
+//   - x: bits of the first channel
+//   - y: bits of the second channel, 0 if there is none
+//   - z: bits of the third channel, 0 if there is none
+//   - w: bits of the fourth channel, 0 if there is none
+//   - f: the kind of the numbers
 //
 // The error says that the function could not be called.
 //
@@ -52,11 +69,28 @@ func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelForm
 	return args.ret, nil
 }
 
-// CudaCreateTextureObject calls cudaCreateTextureObject.
+// CudaCreateTextureObject makes a texture object on the current device, through which kernels read
+// an array or device memory.
 //
 //	cudaError_t cudaCreateTextureObject(cudaTextureObject_t *pTexObject, const struct cudaResourceDesc *pResDesc, const struct cudaTextureDesc *pTexDesc, const struct cudaResourceViewDesc *pResViewDesc)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Kernels take it as an argument of 64 bits. The memory behind it has to outlive it; nothing is
+// counted. The driver calls the same thing a [CudaTextureObject_t], and the two convert into each
+// other.
+//
+// Parameters:
+//   - pTexObject: receives the texture; [CudaDestroyTextureObject] frees it
+//   - pResDesc: what to read: an array, a mipmapped array, or linear or pitched device memory,
+//     whose address must be aligned to the property textureAlignment
+//   - pTexDesc: how to read it: addressing, filter, normalized coordinates, as elements or as
+//     floats
+//   - pResViewDesc: another format or a part of an array's levels and layers; nil for all of it
+//
+// From Go: all structs are copied by the call. The current device is the OS thread's.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: mostly a combination that does not exist, as a view of linear memory
+//   - [CudaErrorInvalidFilterSetting]: linear filtering of integers that are read as integers
 //
 // See also [CudaDestroyTextureObject]; in the driver API [cuTexObjectCreate].
 //
@@ -78,9 +112,13 @@ func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaReso
 	return status(args.ret)
 }
 
-// CudaDestroyTextureObject calls cudaDestroyTextureObject.
+// CudaDestroyTextureObject frees a texture object, when no kernel reads through it any more; the
+// memory behind it stays.
 //
 //	cudaError_t cudaDestroyTextureObject(cudaTextureObject_t texObject)
+//
+// Parameters:
+//   - texObject: the texture
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -101,9 +139,14 @@ func CudaDestroyTextureObject(texObject CudaTextureObject_t) error {
 	return status(args.ret)
 }
 
-// CudaGetTextureObjectResourceDesc calls cudaGetTextureObjectResourceDesc.
+// CudaGetTextureObjectResourceDesc tells which array or memory was given to a texture object at its
+// creation.
 //
 //	cudaError_t cudaGetTextureObjectResourceDesc(struct cudaResourceDesc *pResDesc, cudaTextureObject_t texObject)
+//
+// Parameters:
+//   - pResDesc: receives the description
+//   - texObject: the texture
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -125,9 +168,13 @@ func CudaGetTextureObjectResourceDesc(pResDesc *CudaResourceDesc, texObject Cuda
 	return status(args.ret)
 }
 
-// CudaGetTextureObjectTextureDesc calls cudaGetTextureObjectTextureDesc.
+// CudaGetTextureObjectTextureDesc tells how a texture object addresses, filters and converts.
 //
 //	cudaError_t cudaGetTextureObjectTextureDesc(struct cudaTextureDesc *pTexDesc, cudaTextureObject_t texObject)
+//
+// Parameters:
+//   - pTexDesc: receives the description
+//   - texObject: the texture
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -149,11 +196,17 @@ func CudaGetTextureObjectTextureDesc(pTexDesc *CudaTextureDesc, texObject CudaTe
 	return status(args.ret)
 }
 
-// CudaGetTextureObjectResourceViewDesc calls cudaGetTextureObjectResourceViewDesc.
+// CudaGetTextureObjectResourceViewDesc tells to which format, levels and layers a texture object's
+// view confines it.
 //
 //	cudaError_t cudaGetTextureObjectResourceViewDesc(struct cudaResourceViewDesc *pResViewDesc, cudaTextureObject_t texObject)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - pResViewDesc: receives the description
+//   - texObject: the texture
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: also if there is no view
 //
 // See also [CudaCreateTextureObject]; in the driver API [cuTexObjectGetResourceViewDesc].
 //

@@ -9,8 +9,8 @@ import "unsafe"
 //
 //	cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *pConfig)
 //
-// Only Kepler could choose; an H200 says 4 bytes (measured). Nothing replaces the call, and nothing
-// needs to.
+// Only Kepler could choose; an H200 says 4 bytes whatever was set (measured). Nothing replaces the
+// call, and nothing needs to.
 //
 // Parameters:
 //   - pConfig: receives the width

@@ -4,7 +4,8 @@ package cudart13
 
 import "unsafe"
 
-// CudaGetDriverEntryPoint_ptsz calls cudaGetDriverEntryPoint_ptsz.
+// CudaGetDriverEntryPoint_ptsz gives the address of a driver function in the form that it had in
+// the version of this runtime.
 //
 //	cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr, unsigned long long flags, enum cudaDriverEntryPointQueryResult *driverStatus)
 //
@@ -29,7 +30,8 @@ func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags u
 	return status(args.ret)
 }
 
-// CudaGetDriverEntryPointByVersion_ptsz calls cudaGetDriverEntryPointByVersion_ptsz.
+// CudaGetDriverEntryPointByVersion_ptsz gives the address of a driver function by its plain name,
+// as it was in a given version of CUDA.
 //
 //	cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **funcPtr, unsigned int cudaVersion, unsigned long long flags, enum cudaDriverEntryPointQueryResult *driverStatus)
 //
@@ -53,9 +55,19 @@ func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer
 	return status(args.ret)
 }
 
-// CudaGetDriverEntryPoint calls cudaGetDriverEntryPoint.
+// CudaGetDriverEntryPoint gives the address of a driver function in the form that it had in the
+// version of this runtime.
 //
 //	cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags, enum cudaDriverEntryPointQueryResult *driverStatus)
+//
+// An update of the runtime may thus change the prototype behind the pointer.
+// [CudaGetDriverEntryPointByVersion], which names the version, replaces it.
+//
+// Parameters:
+//   - symbol: the plain name, without suffix, NUL-terminated
+//   - funcPtr: receives the address, nil if there is none
+//   - flags: [CudaEnableDefault], [CudaEnableLegacyStream] or [CudaEnablePerThreadDefaultStream]
+//   - driverStatus: receives whether it was found; may be nil
 //
 // Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
 //
@@ -81,11 +93,28 @@ func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags uint64
 	return status(args.ret)
 }
 
-// CudaGetDriverEntryPointByVersion calls cudaGetDriverEntryPointByVersion.
+// CudaGetDriverEntryPointByVersion gives the address of a driver function by its plain name, as it
+// was in a given version of CUDA.
 //
 //	cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion, unsigned long long flags, enum cudaDriverEntryPointQueryResult *driverStatus)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// For C code that wants driver functions without linking against the driver. In Go the driver
+// package has them all.
+//
+// Parameters:
+//   - symbol: the plain name, without suffix, NUL-terminated
+//   - funcPtr: receives the address, nil if there is none
+//   - cudaVersion: the version whose prototype the caller has, 12040 for 12.4
+//   - flags: [CudaEnableDefault] or [CudaEnableLegacyStream] for functions to which stream 0 is the
+//     legacy one, [CudaEnablePerThreadDefaultStream] for the thread's own
+//   - driverStatus: receives whether it was found, unknown, or newer than cudaVersion; may be nil
+//
+// From Go: a nil error is not enough: look at driverStatus or funcPtr.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an argument is nil, or there are unknown flags
+//
+// Also [CudaErrorNotSupported], or the error of earlier work.
 //
 // See also, in the driver API, [cuGetProcAddress].
 //

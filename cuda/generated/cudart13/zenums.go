@@ -611,56 +611,103 @@ func (v CudaError_t) String() string {
 	return "CudaError_t(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaChannelFormatKind is the enum cudaChannelFormatKind.
+// CudaChannelFormatKind is what the components of a texture's element are: numbers of some sort, or
+// a block or video format.
 type CudaChannelFormatKind uint32
 
 const (
-	CudaChannelFormatKindSigned                       CudaChannelFormatKind = 0
-	CudaChannelFormatKindUnsigned                     CudaChannelFormatKind = 1
-	CudaChannelFormatKindFloat                        CudaChannelFormatKind = 2
-	CudaChannelFormatKindNone                         CudaChannelFormatKind = 3
-	CudaChannelFormatKindNV12                         CudaChannelFormatKind = 4
-	CudaChannelFormatKindUnsignedNormalized8X1        CudaChannelFormatKind = 5
-	CudaChannelFormatKindUnsignedNormalized8X2        CudaChannelFormatKind = 6
-	CudaChannelFormatKindUnsignedNormalized8X4        CudaChannelFormatKind = 7
-	CudaChannelFormatKindUnsignedNormalized16X1       CudaChannelFormatKind = 8
-	CudaChannelFormatKindUnsignedNormalized16X2       CudaChannelFormatKind = 9
-	CudaChannelFormatKindUnsignedNormalized16X4       CudaChannelFormatKind = 10
-	CudaChannelFormatKindSignedNormalized8X1          CudaChannelFormatKind = 11
-	CudaChannelFormatKindSignedNormalized8X2          CudaChannelFormatKind = 12
-	CudaChannelFormatKindSignedNormalized8X4          CudaChannelFormatKind = 13
-	CudaChannelFormatKindSignedNormalized16X1         CudaChannelFormatKind = 14
-	CudaChannelFormatKindSignedNormalized16X2         CudaChannelFormatKind = 15
-	CudaChannelFormatKindSignedNormalized16X4         CudaChannelFormatKind = 16
-	CudaChannelFormatKindUnsignedBlockCompressed1     CudaChannelFormatKind = 17
+	// Signed integers.
+	CudaChannelFormatKindSigned CudaChannelFormatKind = 0
+	// Unsigned integers.
+	CudaChannelFormatKindUnsigned CudaChannelFormatKind = 1
+	// Floating point of 16 or 32 bits.
+	CudaChannelFormatKindFloat CudaChannelFormatKind = 2
+	// Nothing yet.
+	CudaChannelFormatKindNone CudaChannelFormatKind = 3
+	// Video 4:2:0 of 8 bits in two planes.
+	CudaChannelFormatKindNV12 CudaChannelFormatKind = 4
+	// One component of 8 bits, read as 0 to 1.
+	CudaChannelFormatKindUnsignedNormalized8X1 CudaChannelFormatKind = 5
+	// Two of 8 bits, read as 0 to 1.
+	CudaChannelFormatKindUnsignedNormalized8X2 CudaChannelFormatKind = 6
+	// Four of 8 bits, read as 0 to 1.
+	CudaChannelFormatKindUnsignedNormalized8X4 CudaChannelFormatKind = 7
+	// One of 16 bits, read as 0 to 1.
+	CudaChannelFormatKindUnsignedNormalized16X1 CudaChannelFormatKind = 8
+	// Two of 16 bits, read as 0 to 1.
+	CudaChannelFormatKindUnsignedNormalized16X2 CudaChannelFormatKind = 9
+	// Four of 16 bits, read as 0 to 1.
+	CudaChannelFormatKindUnsignedNormalized16X4 CudaChannelFormatKind = 10
+	// One of 8 bits, read as -1 to 1.
+	CudaChannelFormatKindSignedNormalized8X1 CudaChannelFormatKind = 11
+	// Two of 8 bits, read as -1 to 1.
+	CudaChannelFormatKindSignedNormalized8X2 CudaChannelFormatKind = 12
+	// Four of 8 bits, read as -1 to 1.
+	CudaChannelFormatKindSignedNormalized8X4 CudaChannelFormatKind = 13
+	// One of 16 bits, read as -1 to 1.
+	CudaChannelFormatKindSignedNormalized16X1 CudaChannelFormatKind = 14
+	// Two of 16 bits, read as -1 to 1.
+	CudaChannelFormatKindSignedNormalized16X2 CudaChannelFormatKind = 15
+	// Four of 16 bits, read as -1 to 1.
+	CudaChannelFormatKindSignedNormalized16X4 CudaChannelFormatKind = 16
+	// BC1 blocks, colour with one bit of alpha.
+	CudaChannelFormatKindUnsignedBlockCompressed1 CudaChannelFormatKind = 17
+	// BC1 in sRGB.
 	CudaChannelFormatKindUnsignedBlockCompressed1SRGB CudaChannelFormatKind = 18
-	CudaChannelFormatKindUnsignedBlockCompressed2     CudaChannelFormatKind = 19
+	// BC2 blocks, colour with 4 bits of alpha.
+	CudaChannelFormatKindUnsignedBlockCompressed2 CudaChannelFormatKind = 19
+	// BC2 in sRGB.
 	CudaChannelFormatKindUnsignedBlockCompressed2SRGB CudaChannelFormatKind = 20
-	CudaChannelFormatKindUnsignedBlockCompressed3     CudaChannelFormatKind = 21
+	// BC3 blocks, colour with interpolated alpha.
+	CudaChannelFormatKindUnsignedBlockCompressed3 CudaChannelFormatKind = 21
+	// BC3 in sRGB.
 	CudaChannelFormatKindUnsignedBlockCompressed3SRGB CudaChannelFormatKind = 22
-	CudaChannelFormatKindUnsignedBlockCompressed4     CudaChannelFormatKind = 23
-	CudaChannelFormatKindSignedBlockCompressed4       CudaChannelFormatKind = 24
-	CudaChannelFormatKindUnsignedBlockCompressed5     CudaChannelFormatKind = 25
-	CudaChannelFormatKindSignedBlockCompressed5       CudaChannelFormatKind = 26
-	CudaChannelFormatKindUnsignedBlockCompressed6H    CudaChannelFormatKind = 27
-	CudaChannelFormatKindSignedBlockCompressed6H      CudaChannelFormatKind = 28
-	CudaChannelFormatKindUnsignedBlockCompressed7     CudaChannelFormatKind = 29
+	// BC4 blocks, one component.
+	CudaChannelFormatKindUnsignedBlockCompressed4 CudaChannelFormatKind = 23
+	// BC4, signed.
+	CudaChannelFormatKindSignedBlockCompressed4 CudaChannelFormatKind = 24
+	// BC5 blocks, two components.
+	CudaChannelFormatKindUnsignedBlockCompressed5 CudaChannelFormatKind = 25
+	// BC5, signed.
+	CudaChannelFormatKindSignedBlockCompressed5 CudaChannelFormatKind = 26
+	// BC6H blocks of unsigned half floats.
+	CudaChannelFormatKindUnsignedBlockCompressed6H CudaChannelFormatKind = 27
+	// BC6H blocks of signed half floats.
+	CudaChannelFormatKindSignedBlockCompressed6H CudaChannelFormatKind = 28
+	// BC7 blocks, colour with alpha.
+	CudaChannelFormatKindUnsignedBlockCompressed7 CudaChannelFormatKind = 29
+	// BC7 in sRGB.
 	CudaChannelFormatKindUnsignedBlockCompressed7SRGB CudaChannelFormatKind = 30
-	CudaChannelFormatKindUnsignedNormalized1010102    CudaChannelFormatKind = 31
-	CudaChannelFormatKindUnsigned8Packed422           CudaChannelFormatKind = 32
-	CudaChannelFormatKindUnsigned8Packed444           CudaChannelFormatKind = 33
-	CudaChannelFormatKindUnsigned8SemiPlanar420       CudaChannelFormatKind = 34
-	CudaChannelFormatKindUnsigned16SemiPlanar420      CudaChannelFormatKind = 35
-	CudaChannelFormatKindUnsigned8SemiPlanar422       CudaChannelFormatKind = 36
-	CudaChannelFormatKindUnsigned16SemiPlanar422      CudaChannelFormatKind = 37
-	CudaChannelFormatKindUnsigned8SemiPlanar444       CudaChannelFormatKind = 38
-	CudaChannelFormatKindUnsigned16SemiPlanar444      CudaChannelFormatKind = 39
-	CudaChannelFormatKindUnsigned8Planar420           CudaChannelFormatKind = 40
-	CudaChannelFormatKindUnsigned16Planar420          CudaChannelFormatKind = 41
-	CudaChannelFormatKindUnsigned8Planar422           CudaChannelFormatKind = 42
-	CudaChannelFormatKindUnsigned16Planar422          CudaChannelFormatKind = 43
-	CudaChannelFormatKindUnsigned8Planar444           CudaChannelFormatKind = 44
-	CudaChannelFormatKindUnsigned16Planar444          CudaChannelFormatKind = 45
+	// 10, 10, 10 and 2 bits, read as 0 to 1.
+	CudaChannelFormatKindUnsignedNormalized1010102 CudaChannelFormatKind = 31
+	// 4:2:2 in one plane, 8 bits.
+	CudaChannelFormatKindUnsigned8Packed422 CudaChannelFormatKind = 32
+	// 4:4:4 in one plane, 8 bits.
+	CudaChannelFormatKindUnsigned8Packed444 CudaChannelFormatKind = 33
+	// 4:2:0 in two planes, 8 bits.
+	CudaChannelFormatKindUnsigned8SemiPlanar420 CudaChannelFormatKind = 34
+	// 4:2:0 in two planes, 16 bits.
+	CudaChannelFormatKindUnsigned16SemiPlanar420 CudaChannelFormatKind = 35
+	// 4:2:2 in two planes, 8 bits.
+	CudaChannelFormatKindUnsigned8SemiPlanar422 CudaChannelFormatKind = 36
+	// 4:2:2 in two planes, 16 bits.
+	CudaChannelFormatKindUnsigned16SemiPlanar422 CudaChannelFormatKind = 37
+	// 4:4:4 in two planes, 8 bits.
+	CudaChannelFormatKindUnsigned8SemiPlanar444 CudaChannelFormatKind = 38
+	// 4:4:4 in two planes, 16 bits.
+	CudaChannelFormatKindUnsigned16SemiPlanar444 CudaChannelFormatKind = 39
+	// 4:2:0 in three planes, 8 bits.
+	CudaChannelFormatKindUnsigned8Planar420 CudaChannelFormatKind = 40
+	// 4:2:0 in three planes, 16 bits.
+	CudaChannelFormatKindUnsigned16Planar420 CudaChannelFormatKind = 41
+	// 4:2:2 in three planes, 8 bits.
+	CudaChannelFormatKindUnsigned8Planar422 CudaChannelFormatKind = 42
+	// 4:2:2 in three planes, 16 bits.
+	CudaChannelFormatKindUnsigned16Planar422 CudaChannelFormatKind = 43
+	// 4:4:4 in three planes, 8 bits.
+	CudaChannelFormatKindUnsigned8Planar444 CudaChannelFormatKind = 44
+	// 4:4:4 in three planes, 16 bits.
+	CudaChannelFormatKindUnsigned16Planar444 CudaChannelFormatKind = 45
 )
 
 // String is the C name of the value, or its number.
@@ -762,14 +809,18 @@ func (v CudaChannelFormatKind) String() string {
 	return "CudaChannelFormatKind(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemoryType is the enum cudaMemoryType.
+// CudaMemoryType is what kind of memory an address leads to.
 type CudaMemoryType uint32
 
 const (
+	// Ordinary host memory, or nothing at all: CUDA does not know it.
 	CudaMemoryTypeUnregistered CudaMemoryType = 0
-	CudaMemoryTypeHost         CudaMemoryType = 1
-	CudaMemoryTypeDevice       CudaMemoryType = 2
-	CudaMemoryTypeManaged      CudaMemoryType = 3
+	// Pinned host memory.
+	CudaMemoryTypeHost CudaMemoryType = 1
+	// Device memory.
+	CudaMemoryTypeDevice CudaMemoryType = 2
+	// Managed memory.
+	CudaMemoryTypeManaged CudaMemoryType = 3
 )
 
 // String is the C name of the value, or its number.
@@ -787,15 +838,20 @@ func (v CudaMemoryType) String() string {
 	return "CudaMemoryType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemcpyKind is the enum cudaMemcpyKind.
+// CudaMemcpyKind is the direction of a copy, as the caller sees it.
 type CudaMemcpyKind uint32
 
 const (
-	CudaMemcpyHostToHost     CudaMemcpyKind = 0
-	CudaMemcpyHostToDevice   CudaMemcpyKind = 1
-	CudaMemcpyDeviceToHost   CudaMemcpyKind = 2
+	// Between host addresses.
+	CudaMemcpyHostToHost CudaMemcpyKind = 0
+	// To the device.
+	CudaMemcpyHostToDevice CudaMemcpyKind = 1
+	// From the device.
+	CudaMemcpyDeviceToHost CudaMemcpyKind = 2
+	// Within a device or between two; pinned memory passes for device memory.
 	CudaMemcpyDeviceToDevice CudaMemcpyKind = 3
-	CudaMemcpyDefault        CudaMemcpyKind = 4
+	// Found from the addresses; right for every copy on a 64-bit system.
+	CudaMemcpyDefault CudaMemcpyKind = 4
 )
 
 // String is the C name of the value, or its number.
@@ -850,10 +906,8 @@ const (
 	// Work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
 	// capture.
 	CudaStreamCaptureStatusActive CudaStreamCaptureStatus = 1
-	// The capture was broken by a forbidden call and not ended yet. Only [cuStreamEndCapture] leads
+	// The capture was broken by a forbidden call and not ended yet. Only [CudaStreamEndCapture] leads
 	// out; it returns [CudaErrorStreamCaptureInvalidated] and no graph.
-	//
-	// [cuStreamEndCapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamEndCapture
 	CudaStreamCaptureStatusInvalidated CudaStreamCaptureStatus = 2
 )
 
@@ -870,13 +924,19 @@ func (v CudaStreamCaptureStatus) String() string {
 	return "CudaStreamCaptureStatus(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphRecaptureStatus is the enum cudaGraphRecaptureStatus.
+// CudaGraphRecaptureStatus is how a node differs from what a recapture recorded in its place, as
+// the callback of [cuStreamBeginRecaptureToGraph] is told.
+//
+// [cuStreamBeginRecaptureToGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamBeginRecaptureToGraph
 type CudaGraphRecaptureStatus uint32
 
 const (
-	CudaGraphRecaptureEligibleForUpdate   CudaGraphRecaptureStatus = 0
+	// Parameters differ in a way that an executable can be updated with.
+	CudaGraphRecaptureEligibleForUpdate CudaGraphRecaptureStatus = 0
+	// Parameters differ in a way that needs a new executable.
 	CudaGraphRecaptureIneligibleForUpdate CudaGraphRecaptureStatus = 1
-	CudaGraphRecaptureError               CudaGraphRecaptureStatus = 2
+	// The node could not be recaptured; the recapture ends whatever the callback returns.
+	CudaGraphRecaptureError CudaGraphRecaptureStatus = 2
 )
 
 // String is the C name of the value, or its number.
@@ -896,7 +956,7 @@ func (v CudaGraphRecaptureStatus) String() string {
 // allocations and synchronizations.
 //
 // A stream captures in one of these modes, and every OS thread has one of its own, which
-// [cuThreadExchangeStreamCaptureMode] changes. The two decide together which calls are refused; a
+// [CudaThreadExchangeStreamCaptureMode] changes. The two decide together which calls are refused; a
 // refused call also ends the capture that it would have disturbed. That hits innocent threads:
 // while anybody captures in the global mode, measured, another thread in its default mode breaks
 // the capture by querying or synchronizing unrelated streams and events, allocating or freeing
@@ -905,8 +965,6 @@ func (v CudaGraphRecaptureStatus) String() string {
 // From Go: a goroutine that captures, or that has changed its thread's mode, must be locked to its
 // OS thread until it is done. Prefer the thread-local mode: with the global one, an allocation
 // anywhere in the program kills the capture.
-//
-// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
 type CudaStreamCaptureMode uint32
 
 const (
@@ -1000,10 +1058,8 @@ func (v CudaClusterSchedulingPolicy) String() string {
 	return "CudaClusterSchedulingPolicy(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaStreamUpdateCaptureDependenciesFlags is what [cuStreamUpdateCaptureDependencies] does with
+// CudaStreamUpdateCaptureDependenciesFlags is what [CudaStreamUpdateCaptureDependencies] does with
 // the nodes that the capturing stream's next node will depend on.
-//
-// [cuStreamUpdateCaptureDependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamUpdateCaptureDependencies
 type CudaStreamUpdateCaptureDependenciesFlags uint32
 
 const (
@@ -1024,10 +1080,13 @@ func (v CudaStreamUpdateCaptureDependenciesFlags) String() string {
 	return "CudaStreamUpdateCaptureDependenciesFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaUserObjectFlags is the enum cudaUserObjectFlags.
+// CudaUserObjectFlags is what the destructor of a user object is promised to be: so far there is
+// one value, and it must be given.
 type CudaUserObjectFlags uint32
 
 const (
+	// No call of CUDA waits until the destructor has run; a program that must know tells itself, from
+	// the destructor.
 	CudaUserObjectNoDestructorSync CudaUserObjectFlags = 1
 )
 
@@ -1040,10 +1099,11 @@ func (v CudaUserObjectFlags) String() string {
 	return "CudaUserObjectFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaUserObjectRetainFlags is the enum cudaUserObjectRetainFlags.
+// CudaUserObjectRetainFlags is where a graph's references to a user object come from.
 type CudaUserObjectRetainFlags uint32
 
 const (
+	// From the caller, who then has as many fewer; without it they are new.
 	CudaGraphUserObjectMove CudaUserObjectRetainFlags = 1
 )
 
@@ -1059,10 +1119,8 @@ func (v CudaUserObjectRetainFlags) String() string {
 // CudaHostTaskSyncMode is how the driver's thread for host functions waits for the next one to be
 // due.
 //
-// It is given to the second version of [cuLaunchHostFunc] and to host nodes. It is about the delay
-// before the function starts; how the launching thread waits is another matter.
-//
-// [cuLaunchHostFunc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchHostFunc
+// It is given to the second version of [CudaLaunchHostFunc] and to host nodes. It is about the
+// delay before the function starts; how the launching thread waits is another matter.
 type CudaHostTaskSyncMode uint32
 
 const (
@@ -1641,16 +1699,23 @@ func (v CudaLimit) String() string {
 	return "CudaLimit(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemoryAdvise is the enum cudaMemoryAdvise.
+// CudaMemoryAdvise is advice about the use of managed memory.
 type CudaMemoryAdvise uint32
 
 const (
-	CudaMemAdviseSetReadMostly          CudaMemoryAdvise = 1
-	CudaMemAdviseUnsetReadMostly        CudaMemoryAdvise = 2
-	CudaMemAdviseSetPreferredLocation   CudaMemoryAdvise = 3
+	// Each processor that reads gets a copy of the page, and a write throws the copies away.
+	CudaMemAdviseSetReadMostly CudaMemoryAdvise = 1
+	// No copies any more; existing ones are merged.
+	CudaMemAdviseUnsetReadMostly CudaMemoryAdvise = 2
+	// Pages stay there if whoever faults can use them from afar; nothing moves at once.
+	CudaMemAdviseSetPreferredLocation CudaMemoryAdvise = 3
+	// The driver decides by itself.
 	CudaMemAdviseUnsetPreferredLocation CudaMemoryAdvise = 4
-	CudaMemAdviseSetAccessedBy          CudaMemoryAdvise = 5
-	CudaMemAdviseUnsetAccessedBy        CudaMemoryAdvise = 6
+	// The location keeps a mapping of the pages wherever they go, and does not fault; pages are not
+	// moved for it.
+	CudaMemAdviseSetAccessedBy CudaMemoryAdvise = 5
+	// That location may fault again.
+	CudaMemAdviseUnsetAccessedBy CudaMemoryAdvise = 6
 )
 
 // String is the C name of the value, or its number.
@@ -1672,18 +1737,31 @@ func (v CudaMemoryAdvise) String() string {
 	return "CudaMemoryAdvise(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemRangeAttribute is the enum cudaMemRangeAttribute.
+// CudaMemRangeAttribute is a question about the advice and the prefetches of a range of managed
+// memory.
+//
+// Each is answered for the range as a whole. Those that give one device number cannot tell NUMA
+// nodes apart; the pairs of type and number can.
 type CudaMemRangeAttribute uint32
 
 const (
-	CudaMemRangeAttributeReadMostly               CudaMemRangeAttribute = 1
-	CudaMemRangeAttributePreferredLocation        CudaMemRangeAttribute = 2
-	CudaMemRangeAttributeAccessedBy               CudaMemRangeAttribute = 3
-	CudaMemRangeAttributeLastPrefetchLocation     CudaMemRangeAttribute = 4
-	CudaMemRangeAttributePreferredLocationType    CudaMemRangeAttribute = 5
-	CudaMemRangeAttributePreferredLocationId      CudaMemRangeAttribute = 6
+	// Whether all pages are "read mostly": 1 or 0.
+	CudaMemRangeAttributeReadMostly CudaMemRangeAttribute = 1
+	// The device that all pages prefer, -1 for the host, -2 for none or several.
+	CudaMemRangeAttributePreferredLocation CudaMemRangeAttribute = 2
+	// List of the devices that keep mappings of the whole range.
+	CudaMemRangeAttributeAccessedBy CudaMemRangeAttribute = 3
+	// Where the whole range was last asked to go, -1 for the host, -2 for no such place; not whether it
+	// has arrived.
+	CudaMemRangeAttributeLastPrefetchLocation CudaMemRangeAttribute = 4
+	// Kind of the preferred location.
+	CudaMemRangeAttributePreferredLocationType CudaMemRangeAttribute = 5
+	// Its device or node number, if the kind has one.
+	CudaMemRangeAttributePreferredLocationId CudaMemRangeAttribute = 6
+	// Kind of the place last prefetched to.
 	CudaMemRangeAttributeLastPrefetchLocationType CudaMemRangeAttribute = 7
-	CudaMemRangeAttributeLastPrefetchLocationId   CudaMemRangeAttribute = 8
+	// Its number, if the kind has one.
+	CudaMemRangeAttributeLastPrefetchLocationId CudaMemRangeAttribute = 8
 )
 
 // String is the C name of the value, or its number.
@@ -1986,10 +2064,8 @@ const (
 	CudaDevAttrMaxSharedMemoryPerMultiprocessor CudaDeviceAttr = 81
 	// 32-bit registers that the blocks resident on one multiprocessor share.
 	CudaDevAttrMaxRegistersPerMultiprocessor CudaDeviceAttr = 82
-	// 1 if [cuMemAllocManaged] works on the device. Whether host and device may use such memory at the
+	// 1 if [CudaMallocManaged] works on the device. Whether host and device may use such memory at the
 	// same time says [CudaDevAttrConcurrentManagedAccess].
-	//
-	// [cuMemAllocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocManaged
 	CudaDevAttrManagedMemory CudaDeviceAttr = 83
 	// 1 if other GPUs sit on the same board.
 	CudaDevAttrIsMultiGpuBoard CudaDeviceAttr = 84
@@ -2009,9 +2085,7 @@ const (
 	// 1 if a running kernel can be put aside for another context or for a debugger.
 	CudaDevAttrComputePreemptionSupported CudaDeviceAttr = 90
 	// 1 if registered host memory has the same address on the device, so that
-	// [cuMemHostGetDevicePointer] can be left out.
-	//
-	// [cuMemHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetDevicePointer
+	// [CudaHostGetDevicePointer] can be left out.
 	CudaDevAttrCanUseHostPointerForRegisteredMem CudaDeviceAttr = 91
 	// No attribute of the runtime. The driver has one of this number:
 	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1].
@@ -2043,9 +2117,7 @@ const (
 	// [CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES
 	// [CU_STREAM_WAIT_VALUE_FLUSH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_WAIT_VALUE_FLUSH
 	CudaDevAttrCanFlushRemoteWrites CudaDeviceAttr = 98
-	// 1 if [cuMemHostRegister] works.
-	//
-	// [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
+	// 1 if [CudaHostRegister] works.
 	CudaDevAttrHostRegisterSupported CudaDeviceAttr = 99
 	// 1 if the device reaches ordinary host memory through the page tables of the CPU (a Grace Hopper,
 	// say), not by faults that the driver serves.
@@ -2063,16 +2135,12 @@ const (
 	CudaDevAttrReservedSharedMemoryPerBlock CudaDeviceAttr = 111
 	// 1 if arrays can exist with only some tiles backed by memory.
 	CudaDevAttrSparseCudaArraySupported CudaDeviceAttr = 112
-	// 1 if [cuMemHostRegister] can register memory that the process itself may only read, such as a
-	// file mapped read-only.
-	//
-	// [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
+	// 1 if [CudaHostRegister] can register memory that the process itself may only read, such as a file
+	// mapped read-only.
 	CudaDevAttrHostRegisterReadOnlySupported CudaDeviceAttr = 113
 	// 1 if timeline semaphores of Vulkan can be imported.
 	CudaDevAttrTimelineSemaphoreInteropSupported CudaDeviceAttr = 114
-	// 1 if stream-ordered allocation works: [cuMemAllocAsync] and memory pools.
-	//
-	// [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
+	// 1 if stream-ordered allocation works: [CudaMallocAsync] and memory pools.
 	CudaDevAttrMemoryPoolsSupported CudaDeviceAttr = 115
 	// 1 if kernel drivers of other hardware can obtain the device's pages (nvidia_p2p_get_pages).
 	CudaDevAttrGPUDirectRDMASupported CudaDeviceAttr = 116
@@ -2080,9 +2148,8 @@ const (
 	CudaDevAttrGPUDirectRDMAFlushWritesOptions CudaDeviceAttr = 117
 	// Who sees such writes in order without a flush, a [CudaGPUDirectRDMAWritesOrdering].
 	CudaDevAttrGPUDirectRDMAWritesOrdering CudaDeviceAttr = 118
-	// In which forms a memory pool can be exported, bits of [CUmemAllocationHandleType]; 0 if in none.
-	//
-	// [CUmemAllocationHandleType]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CUmemAllocationHandleType
+	// In which forms a memory pool can be exported, bits of [CudaMemAllocationHandleType]; 0 if in
+	// none.
 	CudaDevAttrMemoryPoolSupportedHandleTypes CudaDeviceAttr = 119
 	// 1 if blocks can be launched in clusters: compute capability 9.0 and up.
 	CudaDevAttrClusterLaunch CudaDeviceAttr = 120
@@ -2481,25 +2548,48 @@ func (v CudaDeviceAttr) String() string {
 	return "CudaDeviceAttr(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemPoolAttr is the enum cudaMemPoolAttr.
+// CudaMemPoolAttr is a property or a statistic of a memory pool; in brackets stands the type of its
+// value.
+//
+// A driver that does not know the later ones answers [CudaErrorInvalidValue], as one of CUDA 13.0
+// does for the last seven (measured).
 type CudaMemPoolAttr uint32
 
 const (
-	CudaMemPoolReuseFollowEventDependencies   CudaMemPoolAttr = 1
-	CudaMemPoolReuseAllowOpportunistic        CudaMemPoolAttr = 2
+	// Whether memory freed in one stream may be reused in another that is ordered behind it (int32;
+	// on).
+	CudaMemPoolReuseFollowEventDependencies CudaMemPoolAttr = 1
+	// Whether it may be reused as soon as the free happens to have been reached, so that addresses
+	// differ from run to run (int32; on).
+	CudaMemPoolReuseAllowOpportunistic CudaMemPoolAttr = 2
+	// Whether an allocation may make its stream wait for another one's free, which serialises the two
+	// (int32; on).
 	CudaMemPoolReuseAllowInternalDependencies CudaMemPoolAttr = 3
-	CudaMemPoolAttrReleaseThreshold           CudaMemPoolAttr = 4
-	CudaMemPoolAttrReservedMemCurrent         CudaMemPoolAttr = 5
-	CudaMemPoolAttrReservedMemHigh            CudaMemPoolAttr = 6
-	CudaMemPoolAttrUsedMemCurrent             CudaMemPoolAttr = 7
-	CudaMemPoolAttrUsedMemHigh                CudaMemPoolAttr = 8
-	CudaMemPoolAttrAllocationType             CudaMemPoolAttr = 9
-	CudaMemPoolAttrExportHandleTypes          CudaMemPoolAttr = 10
-	CudaMemPoolAttrLocationId                 CudaMemPoolAttr = 11
-	CudaMemPoolAttrLocationType               CudaMemPoolAttr = 12
-	CudaMemPoolAttrMaxPoolSize                CudaMemPoolAttr = 13
-	CudaMemPoolAttrHwDecompressEnabled        CudaMemPoolAttr = 14
-	CudaMemPoolAttrLocalityDomainId           CudaMemPoolAttr = 15
+	// Bytes that the pool keeps when a synchronization lets it give memory back (uint64; 0, so it keeps
+	// nothing). The largest uint64 keeps everything.
+	CudaMemPoolAttrReleaseThreshold CudaMemPoolAttr = 4
+	// Bytes that the pool has from the system now (uint64).
+	CudaMemPoolAttrReservedMemCurrent CudaMemPoolAttr = 5
+	// Most of it since the mark was reset (uint64; set 0 to reset).
+	CudaMemPoolAttrReservedMemHigh CudaMemPoolAttr = 6
+	// Bytes that the program has allocated from it now (uint64).
+	CudaMemPoolAttrUsedMemCurrent CudaMemPoolAttr = 7
+	// The most it ever had since the reset (uint64; 0 resets).
+	CudaMemPoolAttrUsedMemHigh CudaMemPoolAttr = 8
+	// Pinned or managed.
+	CudaMemPoolAttrAllocationType CudaMemPoolAttr = 9
+	// The handle types it can be exported as; none for imported ones.
+	CudaMemPoolAttrExportHandleTypes CudaMemPoolAttr = 10
+	// Device or node number of its memory (int32).
+	CudaMemPoolAttrLocationId CudaMemPoolAttr = 11
+	// The sort of place its memory is in.
+	CudaMemPoolAttrLocationType CudaMemPoolAttr = 12
+	// Bytes it cannot grow beyond, rounded up from what was asked for; 0 is no limit (uint64).
+	CudaMemPoolAttrMaxPoolSize CudaMemPoolAttr = 13
+	// Whether the decompression engine can use its memory (int32).
+	CudaMemPoolAttrHwDecompressEnabled CudaMemPoolAttr = 14
+	// The part of the device it is kept in, or -1 (int32).
+	CudaMemPoolAttrLocalityDomainId CudaMemPoolAttr = 15
 )
 
 // String is the C name of the value, or its number.
@@ -2539,17 +2629,26 @@ func (v CudaMemPoolAttr) String() string {
 	return "CudaMemPoolAttr(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemLocationType is the enum cudaMemLocationType.
+// CudaMemLocationType is what sort of place memory is in.
 type CudaMemLocationType uint32
 
 const (
-	CudaMemLocationTypeInvalid              CudaMemLocationType = 0
-	CudaMemLocationTypeNone                 CudaMemLocationType = 0
-	CudaMemLocationTypeDevice               CudaMemLocationType = 1
-	CudaMemLocationTypeHost                 CudaMemLocationType = 2
-	CudaMemLocationTypeHostNuma             CudaMemLocationType = 3
-	CudaMemLocationTypeHostNumaCurrent      CudaMemLocationType = 4
-	CudaMemLocationTypeInvisible            CudaMemLocationType = 5
+	// No place, or not one for all of a range.
+	CudaMemLocationTypeInvalid CudaMemLocationType = 0
+	// No preference; the same number as "invalid".
+	CudaMemLocationTypeNone CudaMemLocationType = 0
+	// A device, by its ordinal.
+	CudaMemLocationTypeDevice CudaMemLocationType = 1
+	// The host, wherever.
+	CudaMemLocationTypeHost CudaMemLocationType = 2
+	// A NUMA node of the host, by its number.
+	CudaMemLocationTypeHostNuma CudaMemLocationType = 3
+	// The node of the calling OS thread, which in Go changes unless the goroutine is locked and its
+	// thread bound to a CPU.
+	CudaMemLocationTypeHostNumaCurrent CudaMemLocationType = 4
+	// A device that this process cannot see, for imported memory; only ever an answer.
+	CudaMemLocationTypeInvisible CudaMemLocationType = 5
+	// The part of a device's memory that is near one group of its multiprocessors.
 	CudaMemLocationTypeDeviceLocalityDomain CudaMemLocationType = 6
 )
 
@@ -2574,12 +2673,15 @@ func (v CudaMemLocationType) String() string {
 	return "CudaMemLocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemAccessFlags is the enum cudaMemAccessFlags.
+// CudaMemAccessFlags is what a device or the host may do with memory.
 type CudaMemAccessFlags uint32
 
 const (
-	CudaMemAccessFlagsProtNone      CudaMemAccessFlags = 0
-	CudaMemAccessFlagsProtRead      CudaMemAccessFlags = 1
+	// Nothing.
+	CudaMemAccessFlagsProtNone CudaMemAccessFlags = 0
+	// Only read, which hardly any memory supports.
+	CudaMemAccessFlagsProtRead CudaMemAccessFlags = 1
+	// Read and write.
 	CudaMemAccessFlagsProtReadWrite CudaMemAccessFlags = 3
 )
 
@@ -2596,14 +2698,18 @@ func (v CudaMemAccessFlags) String() string {
 	return "CudaMemAccessFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemAllocationType is the enum cudaMemAllocationType.
+// CudaMemAllocationType is whether memory stays where it was allocated or moves between processors.
 type CudaMemAllocationType uint32
 
 const (
+	// Not set.
 	CudaMemAllocationTypeInvalid CudaMemAllocationType = 0
-	CudaMemAllocationTypePinned  CudaMemAllocationType = 1
+	// It stays: on a device or in RAM.
+	CudaMemAllocationTypePinned CudaMemAllocationType = 1
+	// Managed memory; only for pools.
 	CudaMemAllocationTypeManaged CudaMemAllocationType = 2
-	CudaMemAllocationTypeMax     CudaMemAllocationType = 2147483647
+	// No kind; fixes the width.
+	CudaMemAllocationTypeMax CudaMemAllocationType = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -2621,15 +2727,21 @@ func (v CudaMemAllocationType) String() string {
 	return "CudaMemAllocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemAllocationHandleType is the enum cudaMemAllocationHandleType.
+// CudaMemAllocationHandleType is the kind of handle by which memory goes to other processes; as a
+// request several can be combined.
 type CudaMemAllocationHandleType uint32
 
 const (
-	CudaMemHandleTypeNone                CudaMemAllocationHandleType = 0
+	// Not to be shared.
+	CudaMemHandleTypeNone CudaMemAllocationHandleType = 0
+	// A file descriptor, to be sent over a Unix socket; an int32.
 	CudaMemHandleTypePosixFileDescriptor CudaMemAllocationHandleType = 1
-	CudaMemHandleTypeWin32               CudaMemAllocationHandleType = 2
-	CudaMemHandleTypeWin32Kmt            CudaMemAllocationHandleType = 4
-	CudaMemHandleTypeFabric              CudaMemAllocationHandleType = 8
+	// A Windows NT handle.
+	CudaMemHandleTypeWin32 CudaMemAllocationHandleType = 2
+	// An older kind of Windows handle.
+	CudaMemHandleTypeWin32Kmt CudaMemAllocationHandleType = 4
+	// 64 bytes that are valid on all nodes of an NVLink fabric.
+	CudaMemHandleTypeFabric CudaMemAllocationHandleType = 8
 )
 
 // String is the C name of the value, or its number.
@@ -2649,14 +2761,20 @@ func (v CudaMemAllocationHandleType) String() string {
 	return "CudaMemAllocationHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphMemAttributeType is the enum cudaGraphMemAttributeType.
+// CudaGraphMemAttributeType is a figure about the memory that graphs use on a device; each is a
+// 64-bit number of bytes.
 type CudaGraphMemAttributeType uint32
 
 const (
-	CudaGraphMemAttrUsedMemCurrent     CudaGraphMemAttributeType = 0
-	CudaGraphMemAttrUsedMemHigh        CudaGraphMemAttributeType = 1
+	// Mapped for executables now.
+	CudaGraphMemAttrUsedMemCurrent CudaGraphMemAttributeType = 0
+	// The most that was, since the start or the last reset; can be set to 0.
+	CudaGraphMemAttrUsedMemHigh CudaGraphMemAttributeType = 1
+	// Taken from the system for graphs now, used or cached; [CudaDeviceGraphMemTrim] gives back the
+	// unused part.
 	CudaGraphMemAttrReservedMemCurrent CudaGraphMemAttributeType = 2
-	CudaGraphMemAttrReservedMemHigh    CudaGraphMemAttributeType = 3
+	// The most that was taken, since the start or the last reset; can be set to 0.
+	CudaGraphMemAttrReservedMemHigh CudaGraphMemAttributeType = 3
 )
 
 // String is the C name of the value, or its number.
@@ -2674,11 +2792,13 @@ func (v CudaGraphMemAttributeType) String() string {
 	return "CudaGraphMemAttributeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemcpyFlags is the enum cudaMemcpyFlags.
+// CudaMemcpyFlags is a wish about how a copy is done.
 type CudaMemcpyFlags uint32
 
 const (
-	CudaMemcpyFlagDefault                  CudaMemcpyFlags = 0
+	// None.
+	CudaMemcpyFlagDefault CudaMemcpyFlags = 0
+	// Leave the multiprocessors to kernels and use copy engines, as far as possible.
 	CudaMemcpyFlagPreferOverlapWithCompute CudaMemcpyFlags = 1
 )
 
@@ -2693,15 +2813,22 @@ func (v CudaMemcpyFlags) String() string {
 	return "CudaMemcpyFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemcpySrcAccessOrder is the enum cudaMemcpySrcAccessOrder.
+// CudaMemcpySrcAccessOrder is when the source of a copy may be read.
 type CudaMemcpySrcAccessOrder uint32
 
 const (
-	CudaMemcpySrcAccessOrderInvalid       CudaMemcpySrcAccessOrder = 0
-	CudaMemcpySrcAccessOrderStream        CudaMemcpySrcAccessOrder = 1
+	// Not set, which copies refuse.
+	CudaMemcpySrcAccessOrderInvalid CudaMemcpySrcAccessOrder = 0
+	// In stream order, as every plain copy does.
+	CudaMemcpySrcAccessOrderStream CudaMemcpySrcAccessOrder = 1
+	// Only during the call, as it is meant. Measured, sources of 128 KiB and more were read later, so
+	// do not rely on it for memory that Go frees or overwrites.
 	CudaMemcpySrcAccessOrderDuringApiCall CudaMemcpySrcAccessOrder = 2
-	CudaMemcpySrcAccessOrderAny           CudaMemcpySrcAccessOrder = 3
-	CudaMemcpySrcAccessOrderMax           CudaMemcpySrcAccessOrder = 2147483647
+	// At any time up to the copy's completion, also before earlier work of the stream is done; for
+	// sources that nothing there writes.
+	CudaMemcpySrcAccessOrderAny CudaMemcpySrcAccessOrder = 3
+	// No order; fixes the width.
+	CudaMemcpySrcAccessOrderMax CudaMemcpySrcAccessOrder = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -2721,13 +2848,16 @@ func (v CudaMemcpySrcAccessOrder) String() string {
 	return "CudaMemcpySrcAccessOrder(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemcpy3DOperandType is the enum cudaMemcpy3DOperandType.
+// CudaMemcpy3DOperandType is what an end of a box copy in a batch is.
 type CudaMemcpy3DOperandType uint32
 
 const (
+	// An address.
 	CudaMemcpyOperandTypePointer CudaMemcpy3DOperandType = 1
-	CudaMemcpyOperandTypeArray   CudaMemcpy3DOperandType = 2
-	CudaMemcpyOperandTypeMax     CudaMemcpy3DOperandType = 2147483647
+	// An array.
+	CudaMemcpyOperandTypeArray CudaMemcpy3DOperandType = 2
+	// Neither; fixes the width.
+	CudaMemcpyOperandTypeMax CudaMemcpy3DOperandType = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -2887,18 +3017,26 @@ func (v CudaAtomicOperationCapability) String() string {
 	return "CudaAtomicOperationCapability(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaExternalMemoryHandleType is the enum cudaExternalMemoryHandleType.
+// CudaExternalMemoryHandleType is the API and the form in which memory comes from outside.
 type CudaExternalMemoryHandleType uint32
 
 const (
-	CudaExternalMemoryHandleTypeOpaqueFd         CudaExternalMemoryHandleType = 1
-	CudaExternalMemoryHandleTypeOpaqueWin32      CudaExternalMemoryHandleType = 2
-	CudaExternalMemoryHandleTypeOpaqueWin32Kmt   CudaExternalMemoryHandleType = 3
-	CudaExternalMemoryHandleTypeD3D12Heap        CudaExternalMemoryHandleType = 4
-	CudaExternalMemoryHandleTypeD3D12Resource    CudaExternalMemoryHandleType = 5
-	CudaExternalMemoryHandleTypeD3D11Resource    CudaExternalMemoryHandleType = 6
+	// A file descriptor of Vulkan's opaque kind.
+	CudaExternalMemoryHandleTypeOpaqueFd CudaExternalMemoryHandleType = 1
+	// An NT handle of Vulkan's.
+	CudaExternalMemoryHandleTypeOpaqueWin32 CudaExternalMemoryHandleType = 2
+	// A global share handle of Vulkan's.
+	CudaExternalMemoryHandleTypeOpaqueWin32Kmt CudaExternalMemoryHandleType = 3
+	// A Direct3D 12 heap.
+	CudaExternalMemoryHandleTypeD3D12Heap CudaExternalMemoryHandleType = 4
+	// A committed resource of Direct3D 12, imported as dedicated.
+	CudaExternalMemoryHandleTypeD3D12Resource CudaExternalMemoryHandleType = 5
+	// A Direct3D 11 resource by NT handle, imported as dedicated.
+	CudaExternalMemoryHandleTypeD3D11Resource CudaExternalMemoryHandleType = 6
+	// A Direct3D 11 resource by global share handle.
 	CudaExternalMemoryHandleTypeD3D11ResourceKmt CudaExternalMemoryHandleType = 7
-	CudaExternalMemoryHandleTypeNvSciBuf         CudaExternalMemoryHandleType = 8
+	// A buffer of NvSci, on embedded systems.
+	CudaExternalMemoryHandleTypeNvSciBuf CudaExternalMemoryHandleType = 8
 )
 
 // String is the C name of the value, or its number.
@@ -2924,19 +3062,29 @@ func (v CudaExternalMemoryHandleType) String() string {
 	return "CudaExternalMemoryHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaExternalSemaphoreHandleType is the enum cudaExternalSemaphoreHandleType.
+// CudaExternalSemaphoreHandleType is the API and the form in which a semaphore comes from outside.
 type CudaExternalSemaphoreHandleType uint32
 
 const (
-	CudaExternalSemaphoreHandleTypeOpaqueFd               CudaExternalSemaphoreHandleType = 1
-	CudaExternalSemaphoreHandleTypeOpaqueWin32            CudaExternalSemaphoreHandleType = 2
-	CudaExternalSemaphoreHandleTypeOpaqueWin32Kmt         CudaExternalSemaphoreHandleType = 3
-	CudaExternalSemaphoreHandleTypeD3D12Fence             CudaExternalSemaphoreHandleType = 4
-	CudaExternalSemaphoreHandleTypeD3D11Fence             CudaExternalSemaphoreHandleType = 5
-	CudaExternalSemaphoreHandleTypeNvSciSync              CudaExternalSemaphoreHandleType = 6
-	CudaExternalSemaphoreHandleTypeKeyedMutex             CudaExternalSemaphoreHandleType = 7
-	CudaExternalSemaphoreHandleTypeKeyedMutexKmt          CudaExternalSemaphoreHandleType = 8
-	CudaExternalSemaphoreHandleTypeTimelineSemaphoreFd    CudaExternalSemaphoreHandleType = 9
+	// Vulkan's binary semaphore by file descriptor.
+	CudaExternalSemaphoreHandleTypeOpaqueFd CudaExternalSemaphoreHandleType = 1
+	// The same by NT handle.
+	CudaExternalSemaphoreHandleTypeOpaqueWin32 CudaExternalSemaphoreHandleType = 2
+	// The same by global share handle.
+	CudaExternalSemaphoreHandleTypeOpaqueWin32Kmt CudaExternalSemaphoreHandleType = 3
+	// A fence of Direct3D 12.
+	CudaExternalSemaphoreHandleTypeD3D12Fence CudaExternalSemaphoreHandleType = 4
+	// A fence of Direct3D 11.
+	CudaExternalSemaphoreHandleTypeD3D11Fence CudaExternalSemaphoreHandleType = 5
+	// A sync object of NvSci.
+	CudaExternalSemaphoreHandleTypeNvSciSync CudaExternalSemaphoreHandleType = 6
+	// A keyed mutex of Direct3D 11.
+	CudaExternalSemaphoreHandleTypeKeyedMutex CudaExternalSemaphoreHandleType = 7
+	// One by global share handle.
+	CudaExternalSemaphoreHandleTypeKeyedMutexKmt CudaExternalSemaphoreHandleType = 8
+	// Vulkan's timeline semaphore by file descriptor.
+	CudaExternalSemaphoreHandleTypeTimelineSemaphoreFd CudaExternalSemaphoreHandleType = 9
+	// A timeline semaphore by NT handle.
 	CudaExternalSemaphoreHandleTypeTimelineSemaphoreWin32 CudaExternalSemaphoreHandleType = 10
 )
 
@@ -3292,10 +3440,11 @@ func (v CudaKernelFunctionType) String() string {
 	return "CudaKernelFunctionType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphConditionalHandleFlags is the enum cudaGraphConditionalHandleFlags.
+// CudaGraphConditionalHandleFlags is how the variable of a conditional node starts.
 type CudaGraphConditionalHandleFlags uint32
 
 const (
+	// Every launch sets it to the default value before any node runs.
 	CudaGraphCondAssignDefault CudaGraphConditionalHandleFlags = 1
 )
 
@@ -3308,12 +3457,16 @@ func (v CudaGraphConditionalHandleFlags) String() string {
 	return "CudaGraphConditionalHandleFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphConditionalNodeType is the enum cudaGraphConditionalNodeType.
+// CudaGraphConditionalNodeType is how a conditional node uses its variable.
 type CudaGraphConditionalNodeType uint32
 
 const (
-	CudaGraphCondTypeIf     CudaGraphConditionalNodeType = 0
-	CudaGraphCondTypeWhile  CudaGraphConditionalNodeType = 1
+	// Runs the first body once if the value is not 0, else the second if there is one.
+	CudaGraphCondTypeIf CudaGraphConditionalNodeType = 0
+	// Runs its body as long as the value is not 0 when it is looked at, before each turn. A body that
+	// never sets it to 0 runs for ever, and the stream hangs.
+	CudaGraphCondTypeWhile CudaGraphConditionalNodeType = 1
+	// Runs the body whose index is the value, once; none if there is no such body.
 	CudaGraphCondTypeSwitch CudaGraphConditionalNodeType = 2
 )
 
@@ -3330,27 +3483,44 @@ func (v CudaGraphConditionalNodeType) String() string {
 	return "CudaGraphConditionalNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphNodeType is the enum cudaGraphNodeType.
+// CudaGraphNodeType is what a node of a graph does.
 type CudaGraphNodeType uint32
 
 const (
-	CudaGraphNodeTypeKernel             CudaGraphNodeType = 0
-	CudaGraphNodeTypeMemcpy             CudaGraphNodeType = 1
-	CudaGraphNodeTypeMemset             CudaGraphNodeType = 2
-	CudaGraphNodeTypeHost               CudaGraphNodeType = 3
-	CudaGraphNodeTypeGraph              CudaGraphNodeType = 4
-	CudaGraphNodeTypeEmpty              CudaGraphNodeType = 5
-	CudaGraphNodeTypeWaitEvent          CudaGraphNodeType = 6
-	CudaGraphNodeTypeEventRecord        CudaGraphNodeType = 7
+	// Launches a kernel.
+	CudaGraphNodeTypeKernel CudaGraphNodeType = 0
+	// Copies memory, in up to three dimensions.
+	CudaGraphNodeTypeMemcpy CudaGraphNodeType = 1
+	// Fills memory with a value.
+	CudaGraphNodeTypeMemset CudaGraphNodeType = 2
+	// Calls a function on the host, on a driver thread.
+	CudaGraphNodeTypeHost CudaGraphNodeType = 3
+	// Runs a child graph.
+	CudaGraphNodeTypeGraph CudaGraphNodeType = 4
+	// Does nothing; joins edges.
+	CudaGraphNodeTypeEmpty CudaGraphNodeType = 5
+	// Waits for an event that is recorded outside.
+	CudaGraphNodeTypeWaitEvent CudaGraphNodeType = 6
+	// Records an event for the outside.
+	CudaGraphNodeTypeEventRecord CudaGraphNodeType = 7
+	// Signals imported semaphores.
 	CudaGraphNodeTypeExtSemaphoreSignal CudaGraphNodeType = 8
-	CudaGraphNodeTypeExtSemaphoreWait   CudaGraphNodeType = 9
-	CudaGraphNodeTypeMemAlloc           CudaGraphNodeType = 10
-	CudaGraphNodeTypeMemFree            CudaGraphNodeType = 11
-	CudaGraphNodeTypeConditional        CudaGraphNodeType = 13
-	CudaGraphNodeTypeMemcpyBatch        CudaGraphNodeType = 14
-	CudaGraphNodeTypeReserved16         CudaGraphNodeType = 16
-	CudaGraphNodeTypeExternalEngine     CudaGraphNodeType = 17
-	CudaGraphNodeTypeCount              CudaGraphNodeType = 18
+	// Waits for imported semaphores.
+	CudaGraphNodeTypeExtSemaphoreWait CudaGraphNodeType = 9
+	// Allocates device memory; the graph can then exist once only.
+	CudaGraphNodeTypeMemAlloc CudaGraphNodeType = 10
+	// Frees memory of an allocation node.
+	CudaGraphNodeTypeMemFree CudaGraphNodeType = 11
+	// Runs one of its body graphs, or a body repeatedly, by a value that kernels set.
+	CudaGraphNodeTypeConditional CudaGraphNodeType = 13
+	// Makes many copies that have no order among themselves.
+	CudaGraphNodeTypeMemcpyBatch CudaGraphNodeType = 14
+	// Not for use.
+	CudaGraphNodeTypeReserved16 CudaGraphNodeType = 16
+	// Kept for engines other than the GPU's; programs cannot add one.
+	CudaGraphNodeTypeExternalEngine CudaGraphNodeType = 17
+	// No type: one more than the largest number of this header. Newer drivers have larger ones.
+	CudaGraphNodeTypeCount CudaGraphNodeType = 18
 )
 
 // String is the C name of the value, or its number.
@@ -3394,12 +3564,18 @@ func (v CudaGraphNodeType) String() string {
 	return "CudaGraphNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphChildGraphNodeOwnership is the enum cudaGraphChildGraphNodeOwnership.
+// CudaGraphChildGraphNodeOwnership is what happens to a graph that is added as a child.
 type CudaGraphChildGraphNodeOwnership int32
 
 const (
-	CudaGraphChildGraphOwnershipClone   CudaGraphChildGraphNodeOwnership = 0
-	CudaGraphChildGraphOwnershipMove    CudaGraphChildGraphNodeOwnership = 1
+	// The node gets a copy, the program keeps the graph; not possible with allocation, free and
+	// conditional nodes.
+	CudaGraphChildGraphOwnershipClone CudaGraphChildGraphNodeOwnership = 0
+	// The graph itself becomes the node's. The handle goes on naming it, but it can no longer be
+	// destroyed, instantiated, added elsewhere, used for an update or given allocation nodes, and dies
+	// with its parent.
+	CudaGraphChildGraphOwnershipMove CudaGraphChildGraphNodeOwnership = 1
+	// Stands in parameters that were read from a node, so that they are not added again by mistake.
 	CudaGraphChildGraphOwnershipInvalid CudaGraphChildGraphNodeOwnership = -1
 )
 
@@ -3416,11 +3592,15 @@ func (v CudaGraphChildGraphNodeOwnership) String() string {
 	return "CudaGraphChildGraphNodeOwnership(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphDependencyType is the enum cudaGraphDependencyType.
+// CudaGraphDependencyType is how strictly an edge orders its two nodes.
 type CudaGraphDependencyType uint32
 
 const (
-	CudaGraphDependencyTypeDefault      CudaGraphDependencyType = 0
+	// The second starts when the first is done, and sees its results.
+	CudaGraphDependencyTypeDefault CudaGraphDependencyType = 0
+	// Between kernels only: the second may start while the first still runs, and waits in its code with
+	// cudaGridDependencySynchronize where it needs the results. It goes with one of the two early
+	// ports.
 	CudaGraphDependencyTypeProgrammatic CudaGraphDependencyType = 1
 )
 
@@ -3435,19 +3615,29 @@ func (v CudaGraphDependencyType) String() string {
 	return "CudaGraphDependencyType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphExecUpdateResult is the enum cudaGraphExecUpdateResult.
+// CudaGraphExecUpdateResult is why an executable could not be updated; nothing was changed then.
 type CudaGraphExecUpdateResult uint32
 
 const (
-	CudaGraphExecUpdateSuccess                        CudaGraphExecUpdateResult = 0
-	CudaGraphExecUpdateError                          CudaGraphExecUpdateResult = 1
-	CudaGraphExecUpdateErrorTopologyChanged           CudaGraphExecUpdateResult = 2
-	CudaGraphExecUpdateErrorNodeTypeChanged           CudaGraphExecUpdateResult = 3
-	CudaGraphExecUpdateErrorFunctionChanged           CudaGraphExecUpdateResult = 4
-	CudaGraphExecUpdateErrorParametersChanged         CudaGraphExecUpdateResult = 5
-	CudaGraphExecUpdateErrorNotSupported              CudaGraphExecUpdateResult = 6
+	// It was updated.
+	CudaGraphExecUpdateSuccess CudaGraphExecUpdateResult = 0
+	// Something that the returned error says.
+	CudaGraphExecUpdateError CudaGraphExecUpdateResult = 1
+	// Another number of nodes, or other edges.
+	CudaGraphExecUpdateErrorTopologyChanged CudaGraphExecUpdateResult = 2
+	// A node has another type than its partner; also the result of adding the same nodes in another
+	// order.
+	CudaGraphExecUpdateErrorNodeTypeChanged CudaGraphExecUpdateResult = 3
+	// A kernel node has another function, on drivers before CUDA 11.2, which did not allow that.
+	CudaGraphExecUpdateErrorFunctionChanged CudaGraphExecUpdateResult = 4
+	// A parameter that is fixed in executables differs, such as the rows of a memset.
+	CudaGraphExecUpdateErrorParametersChanged CudaGraphExecUpdateResult = 5
+	// The node cannot be updated at all.
+	CudaGraphExecUpdateErrorNotSupported CudaGraphExecUpdateResult = 6
+	// The new function is of another context, or does on the device what the old one did not.
 	CudaGraphExecUpdateErrorUnsupportedFunctionChange CudaGraphExecUpdateResult = 7
-	CudaGraphExecUpdateErrorAttributesChanged         CudaGraphExecUpdateResult = 8
+	// A launch attribute that is fixed in executables differs.
+	CudaGraphExecUpdateErrorAttributesChanged CudaGraphExecUpdateResult = 8
 )
 
 // String is the C name of the value, or its number.
@@ -3475,16 +3665,25 @@ func (v CudaGraphExecUpdateResult) String() string {
 	return "CudaGraphExecUpdateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphInstantiateResult is the enum cudaGraphInstantiateResult.
+// CudaGraphInstantiateResult is why an instantiation failed, as [CudaGraphInstantiateWithParams]
+// reports it.
 type CudaGraphInstantiateResult uint32
 
 const (
-	CudaGraphInstantiateSuccess                     CudaGraphInstantiateResult = 0
-	CudaGraphInstantiateError                       CudaGraphInstantiateResult = 1
-	CudaGraphInstantiateInvalidStructure            CudaGraphInstantiateResult = 2
-	CudaGraphInstantiateNodeOperationNotSupported   CudaGraphInstantiateResult = 3
+	// It did not fail.
+	CudaGraphInstantiateSuccess CudaGraphInstantiateResult = 0
+	// Something that the returned error says: a bad argument, a second executable, no memory. No node
+	// is named.
+	CudaGraphInstantiateError CudaGraphInstantiateResult = 1
+	// The edges form a cycle; the node is on it.
+	CudaGraphInstantiateInvalidStructure CudaGraphInstantiateResult = 2
+	// The node named is not allowed in a graph for device launch, or in the body of a conditional node.
+	CudaGraphInstantiateNodeOperationNotSupported CudaGraphInstantiateResult = 3
+	// The node named is of another context than others, in a graph for device launch or one whose
+	// kernels launch graphs.
 	CudaGraphInstantiateMultipleDevicesNotSupported CudaGraphInstantiateResult = 4
-	CudaGraphInstantiateConditionalHandleUnused     CudaGraphInstantiateResult = 5
+	// A conditional handle was made that no node uses.
+	CudaGraphInstantiateConditionalHandleUnused CudaGraphInstantiateResult = 5
 )
 
 // String is the C name of the value, or its number.
@@ -3506,13 +3705,18 @@ func (v CudaGraphInstantiateResult) String() string {
 	return "CudaGraphInstantiateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphKernelNodeField is the enum cudaGraphKernelNodeField.
+// CudaGraphKernelNodeField is which property of a device-updatable kernel node an update changes;
+// used by device code.
 type CudaGraphKernelNodeField uint32
 
 const (
+	// None; not allowed.
 	CudaGraphKernelNodeFieldInvalid CudaGraphKernelNodeField = 0
+	// The number of blocks.
 	CudaGraphKernelNodeFieldGridDim CudaGraphKernelNodeField = 1
-	CudaGraphKernelNodeFieldParam   CudaGraphKernelNodeField = 2
+	// Bytes of the kernel's arguments.
+	CudaGraphKernelNodeFieldParam CudaGraphKernelNodeField = 2
+	// Whether the node does anything.
 	CudaGraphKernelNodeFieldEnabled CudaGraphKernelNodeField = 3
 )
 
@@ -3582,22 +3786,35 @@ func (v CudaDriverEntryPointQueryResult) String() string {
 	return "CudaDriverEntryPointQueryResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphDebugDotFlags is the enum cudaGraphDebugDotFlags.
+// CudaGraphDebugDotFlags is what [CudaGraphDebugDotPrint] prints besides nodes, edges and kernel
+// names; the values can be joined by |.
 type CudaGraphDebugDotFlags uint32
 
 const (
-	CudaGraphDebugDotFlagsVerbose                  CudaGraphDebugDotFlags = 1
-	CudaGraphDebugDotFlagsKernelNodeParams         CudaGraphDebugDotFlags = 4
-	CudaGraphDebugDotFlagsMemcpyNodeParams         CudaGraphDebugDotFlags = 8
-	CudaGraphDebugDotFlagsMemsetNodeParams         CudaGraphDebugDotFlags = 16
-	CudaGraphDebugDotFlagsHostNodeParams           CudaGraphDebugDotFlags = 32
-	CudaGraphDebugDotFlagsEventNodeParams          CudaGraphDebugDotFlags = 64
+	// Everything.
+	CudaGraphDebugDotFlagsVerbose CudaGraphDebugDotFlags = 1
+	// Shape and arguments of kernels.
+	CudaGraphDebugDotFlagsKernelNodeParams CudaGraphDebugDotFlags = 4
+	// Both ends and sizes of copies.
+	CudaGraphDebugDotFlagsMemcpyNodeParams CudaGraphDebugDotFlags = 8
+	// Address, value and size of memsets.
+	CudaGraphDebugDotFlagsMemsetNodeParams CudaGraphDebugDotFlags = 16
+	// Address and argument of host functions.
+	CudaGraphDebugDotFlagsHostNodeParams CudaGraphDebugDotFlags = 32
+	// Events of record and wait nodes.
+	CudaGraphDebugDotFlagsEventNodeParams CudaGraphDebugDotFlags = 64
+	// Semaphores that are signalled.
 	CudaGraphDebugDotFlagsExtSemasSignalNodeParams CudaGraphDebugDotFlags = 128
-	CudaGraphDebugDotFlagsExtSemasWaitNodeParams   CudaGraphDebugDotFlags = 256
-	CudaGraphDebugDotFlagsKernelNodeAttributes     CudaGraphDebugDotFlags = 512
-	CudaGraphDebugDotFlagsHandles                  CudaGraphDebugDotFlags = 1024
-	CudaGraphDebugDotFlagsConditionalNodeParams    CudaGraphDebugDotFlags = 32768
-	CudaGraphDebugDotFlagsMemcpyBatchNodeParams    CudaGraphDebugDotFlags = 65536
+	// Semaphores that are waited for.
+	CudaGraphDebugDotFlagsExtSemasWaitNodeParams CudaGraphDebugDotFlags = 256
+	// Launch attributes of kernels.
+	CudaGraphDebugDotFlagsKernelNodeAttributes CudaGraphDebugDotFlags = 512
+	// Handles of nodes and kernel functions.
+	CudaGraphDebugDotFlagsHandles CudaGraphDebugDotFlags = 1024
+	// Kind, handle and bodies of conditional nodes.
+	CudaGraphDebugDotFlagsConditionalNodeParams CudaGraphDebugDotFlags = 32768
+	// The copies of batches.
+	CudaGraphDebugDotFlagsMemcpyBatchNodeParams CudaGraphDebugDotFlags = 65536
 )
 
 // String is the C name of the value, or its number.
@@ -3631,14 +3848,23 @@ func (v CudaGraphDebugDotFlags) String() string {
 	return "CudaGraphDebugDotFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphInstantiateFlags is the enum cudaGraphInstantiateFlags.
+// CudaGraphInstantiateFlags is how an executable is made; the values can be joined by |.
 type CudaGraphInstantiateFlags uint32
 
 const (
+	// Each launch first frees what the previous one allocated and nobody freed. The last launch's
+	// memory stays allocated, also when the executable is destroyed (measured).
 	CudaGraphInstantiateFlagAutoFreeOnLaunch CudaGraphInstantiateFlags = 1
-	CudaGraphInstantiateFlagUpload           CudaGraphInstantiateFlags = 2
-	CudaGraphInstantiateFlagDeviceLaunch     CudaGraphInstantiateFlags = 4
-	CudaGraphInstantiateFlagUseNodePriority  CudaGraphInstantiateFlags = 8
+	// Uploads to the device as well, in the stream of the params struct; only
+	// [CudaGraphInstantiateWithParams] takes it.
+	CudaGraphInstantiateFlagUpload CudaGraphInstantiateFlags = 2
+	// May also be launched by kernels. All nodes must be of one context, and kernels, copies, memsets
+	// or child graphs; an empty graph, copies of arrays or pageable memory, and dynamic parallelism are
+	// refused. Excludes auto-free.
+	CudaGraphInstantiateFlagDeviceLaunch CudaGraphInstantiateFlags = 4
+	// Kernels run with the priority attribute of their nodes, which a capture takes from the streams,
+	// and not with that of the launch stream.
+	CudaGraphInstantiateFlagUseNodePriority CudaGraphInstantiateFlags = 8
 )
 
 // String is the C name of the value, or its number.

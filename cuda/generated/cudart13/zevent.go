@@ -4,12 +4,28 @@ package cudart13
 
 import "unsafe"
 
-// CudaEventCreate calls cudaEventCreate.
+// CudaEventCreate makes an event that takes the time whenever it is recorded.
 //
 //	cudaError_t cudaEventCreate(cudaEvent_t *event)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorLaunchFailure], [CudaErrorMemoryAllocation], or
-// the error of earlier work.
+// It is [CudaEventCreateWithFlags] without flags. Take that one, with [CudaEventDisableTiming], for
+// events that are not used with [CudaEventElapsedTime].
+//
+// Parameters:
+//   - event: receives the handle; must not be nil
+//
+// Ordering: waits for nothing; the event counts as done for now.
+//
+// Capture: harmless during captures.
+//
+// From Go: belongs to the current device of the OS thread, with which [CudaSetDevice] has to share
+// a locked thread. The program destroys it; the garbage collector does not.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: event is nil
+//   - [CudaErrorMemoryAllocation]: no room
+//
+// Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
 // See also [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventRecord], [CudaEventQuery],
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent]; in the
@@ -30,12 +46,33 @@ func CudaEventCreate(event *CudaEvent_t) error {
 	return status(args.ret)
 }
 
-// CudaEventCreateWithFlags calls cudaEventCreateWithFlags.
+// CudaEventCreateWithFlags makes an event, which marks points in the streams of the current device.
 //
 //	cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorLaunchFailure], [CudaErrorMemoryAllocation], or
-// the error of earlier work.
+// Events that only order work or are polled should have [CudaEventDisableTiming]: records and waits
+// get cheaper. [CudaEventBlockingSync] lets [CudaEventSynchronize] sleep instead of spin and
+// concerns nothing else; without it the fastest queries and stream waits are had. An event can be
+// recorded any number of times.
+//
+// Parameters:
+//   - event: receives the handle, not nil; give it back with [CudaEventDestroy]
+//   - flags: [CudaEventDefault] or a union of [CudaEventBlockingSync], [CudaEventDisableTiming] and
+//     [CudaEventInterprocess]; the last only together with the one before it
+//
+// Ordering: synchronous; a new event counts as done until it is first recorded.
+//
+// Capture: allowed in every mode, and no node comes of it.
+//
+// From Go: set the device under runtime.LockOSThread; afterwards any goroutine may use the handle.
+// Creating costs more than recording: pool events rather than making one for each wait.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: unknown flags, an interprocess event with timing, or nil
+//   - [CudaErrorDeviceUninitialized]: the thread's current context no longer exists
+//   - [CudaErrorMemoryAllocation]: too many events
+//
+// Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
 // See also [CudaEventCreate], [CudaEvent_t], [CudaEventSynchronize], [CudaEventDestroy],
 // [CudaEventElapsedTime], [CudaStreamWaitEvent]; in the driver API [cuEventCreate].
@@ -56,7 +93,8 @@ func CudaEventCreateWithFlags(event *CudaEvent_t, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaEventRecord_ptsz calls cudaEventRecord_ptsz.
+// CudaEventRecord_ptsz moves an event to the present end of a stream: it becomes done when
+// everything enqueued there so far is.
 //
 //	cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream)
 //
@@ -77,7 +115,8 @@ func CudaEventRecord_ptsz(event CudaEvent_t, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaEventRecordWithFlags_ptsz calls cudaEventRecordWithFlags_ptsz.
+// CudaEventRecordWithFlags_ptsz records an event as [CudaEventRecord] does, or, in a capture, can
+// make a node that records it at each launch of the graph.
 //
 //	cudaError_t cudaEventRecordWithFlags_ptsz(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
 //
@@ -99,12 +138,39 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 	return status(args.ret)
 }
 
-// CudaEventQuery calls cudaEventQuery.
+// CudaEventQuery tells whether the work before an event's latest record is done.
 //
 //	cudaError_t cudaEventQuery(cudaEvent_t event)
 //
-// Returns nil, [CudaErrorNotReady], [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle],
-// [CudaErrorLaunchFailure], or the error of earlier work.
+// nil means done and [CudaErrorNotReady] not yet, which [CudaGetLastError] does not remember. An
+// event that was never recorded is done. For managed memory nil is as good as a synchronization.
+//
+// It answers for a fixed point, so unlike [CudaStreamQuery] it becomes true also when others keep
+// the stream busy: the right thing to poll.
+//
+// Parameters:
+//   - event: the event
+//
+// Ordering: waits for nothing. When it says done, the writes of the work before are visible to the
+// host.
+//
+// Capture: an unsafe call: it breaks captures, those of other threads in global mode included,
+// unless the thread's mode is other ([CudaThreadExchangeStreamCaptureMode]: relaxed mode costs 15
+// ns). Querying an event of a running capture breaks that one in every mode.
+//
+// From Go: 0.1 µs when not ready; a successful query takes up to 1.5 µs. No context need be
+// current. Errors of earlier asynchronous work come out here too, so a poll loop must end on every
+// code but [CudaErrorNotReady].
+//
+// Errors:
+//   - [CudaErrorNotReady]: work before it is pending
+//   - [CudaErrorInvalidResourceHandle]: 0, or no event. A destroyed one crashed the process when it
+//     was tried
+//   - [CudaErrorInvalidValue]: last recorded in a capture that has ended
+//   - [CudaErrorCapturedEvent]: last recorded in a capture that goes on
+//   - [CudaErrorStreamCaptureUnsupported]: forbidden to this thread now, because of a capture
+//
+// Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
 // See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventRecord],
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime]; in the driver API
@@ -125,12 +191,34 @@ func CudaEventQuery(event CudaEvent_t) error {
 	return status(args.ret)
 }
 
-// CudaEventSynchronize calls cudaEventSynchronize.
+// CudaEventSynchronize waits until the work before an event's latest record is done.
 //
 //	cudaError_t cudaEventSynchronize(cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorLaunchFailure],
-// or the error of earlier work.
+// With [CudaEventBlockingSync] the thread sleeps until the device interrupts; without, it spins,
+// using a whole processor. Measured, neither the context's scheduling flags nor the stream's
+// synchronization policy change that: they are for [CudaStreamSynchronize]. A never recorded event
+// needs no waiting.
+//
+// Parameters:
+//   - event: the event
+//
+// Ordering: on return the work has completed and its results can be read by the host. A record made
+// by another thread during the wait is not waited for.
+//
+// Capture: as unsafe as [CudaEventQuery]: it breaks the captures that forbid it.
+//
+// From Go: holds the OS thread until the end, without a way to stop it. For many waiters, or where
+// a context.Context must be able to end the wait, poll [CudaEventQuery] and sleep in between. The
+// error may belong to other earlier work.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no event
+//   - [CudaErrorInvalidValue]: its last record lies in a finished capture
+//   - [CudaErrorCapturedEvent]: or in one that goes on
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids this thread to wait
+//
+// Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
 // See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventRecord],
 // [CudaEventQuery], [CudaEventDestroy], [CudaEventElapsedTime]; in the driver API
@@ -151,12 +239,30 @@ func CudaEventSynchronize(event CudaEvent_t) error {
 	return status(args.ret)
 }
 
-// CudaEventDestroy calls cudaEventDestroy.
+// CudaEventDestroy gives an event back.
 //
 //	cudaError_t cudaEventDestroy(cudaEvent_t event)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorLaunchFailure],
-// or the error of earlier work.
+// It need not be done: the call does not wait, and what the device still needs is released at
+// completion. Streams that wait for the event go on waiting for the work as if nothing had
+// happened.
+//
+// Parameters:
+//   - event: the event; the handle must not be used again, not even to ask: the process may crash
+//     (measured)
+//
+// Ordering: asynchronous with the device, whether the event is pending or not.
+//
+// Capture: allowed; also for an event recorded in the capture, once the waits for it are captured
+// (measured). External record and wait nodes of graphs need the event as long as they exist.
+//
+// From Go: from any goroutine and without a context. No other goroutine may be using the event at
+// that moment. After a fatal error it returns that error and there is nothing more to release.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: 0, or no event
+//
+// Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], or the error of earlier work.
 //
 // See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventQuery],
 // [CudaEventSynchronize], [CudaEventRecord], [CudaEventElapsedTime]; in the driver API
@@ -177,12 +283,38 @@ func CudaEventDestroy(event CudaEvent_t) error {
 	return status(args.ret)
 }
 
-// CudaEventElapsedTime calls cudaEventElapsedTime.
+// CudaEventElapsedTime computes the time between the records of two events, by the GPU's clock.
 //
 //	cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 //
-// Returns nil, [CudaErrorNotReady], [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle],
-// [CudaErrorLaunchFailure], [CudaErrorUnknown], or the error of earlier work.
+// The resolution is about half a microsecond. What is measured is the time from one record to the
+// other as the device came by them, with everything that ran in between, the work of other streams
+// included; it can be longer than the work one had in mind. Negative if the second came first, 0
+// for the same event (measured).
+//
+// Older forms could return the error of pending work in place of a result. The present one answers
+// for the two events; to find out whether they are done use [CudaEventQuery].
+//
+// Parameters:
+//   - ms: receives the time in milliseconds
+//   - start: the event from which to count
+//   - end: the event up to which to count, of the same device
+//
+// Ordering: neither enqueues nor waits. Synchronize with the second event before.
+//
+// Capture: allowed for events recorded outside of captures; no mode forbids it (measured).
+//
+// From Go: any goroutine. Put the records as close around the work as possible, in one stream that
+// nobody else uses; host time around asynchronous calls measures only the enqueueing.
+//
+// Errors:
+//   - [CudaErrorNotReady]: both are recorded but at least one is not done
+//   - [CudaErrorInvalidResourceHandle]: one was never recorded, was created without timing, or
+//     belongs to another context than the other
+//   - [CudaErrorCapturedEvent]: one was last recorded in a capture (measured: the capture goes on)
+//
+// Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], [CudaErrorUnknown], or the error of
+// earlier work.
 //
 // See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventQuery],
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventRecord]; in the driver API
@@ -205,12 +337,39 @@ func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error
 	return status(args.ret)
 }
 
-// CudaEventRecord calls cudaEventRecord.
+// CudaEventRecord moves an event to the present end of a stream: it becomes done when everything
+// enqueued there so far is.
 //
 //	cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorLaunchFailure],
-// or the error of earlier work.
+// The former place is forgotten, but waits that were enqueued for it keep it. Whoever queries or
+// synchronizes after this call is answered for the new place. Work enqueued later is not included.
+// Where the event has timing, the GPU notes its clock when it gets there.
+//
+// Parameters:
+//   - event: the event
+//   - stream: a stream of the same context as the event's. 0 records behind everything in the
+//     legacy stream and the blocking streams, not behind non-blocking ones (measured)
+//
+// Ordering: asynchronous: returns at once, 0.15 µs. The event holds nothing back; only waits for
+// it do.
+//
+// Capture: in a capturing stream nothing is recorded: the event then stands for the captured work,
+// for waits of other streams that are to join the capture. Querying or synchronizing it returns
+// [CudaErrorCapturedEvent] until the capture ends, and [CudaErrorInvalidValue] afterwards, until it
+// is recorded in a stream that works. In other streams records are allowed in every mode.
+//
+// From Go: any goroutine, no current context needed unless the stream is 0. Two goroutines that
+// record the same event overwrite each other's place: give each its own.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: event and stream belong to different contexts (or devices),
+//     or one does not exist
+//   - [CudaErrorStreamCaptureImplicit]: the legacy stream, while a blocking stream captures; that
+//     capture is lost
+//   - [CudaErrorInvalidValue]: the stream or event cannot be used in this way
+//
+// Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
 // See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventQuery],
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent],
@@ -232,12 +391,35 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaEventRecordWithFlags calls cudaEventRecordWithFlags.
+// CudaEventRecordWithFlags records an event as [CudaEventRecord] does, or, in a capture, can make a
+// node that records it at each launch of the graph.
 //
 //	cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorLaunchFailure],
-// or the error of earlier work.
+// Without a flag the two are the same. The external flag lets a stream or a host thread outside of
+// the graph wait for a point inside it; a record without the flag is only a mark within the
+// capture.
+//
+// Parameters:
+//   - event: the event. With the external flag it is still an ordinary event for the outside
+//   - stream: the stream, of the event's context
+//   - flags: [CudaEventRecordDefault] or [CudaEventRecordExternal]
+//
+// Ordering: as [CudaEventRecord]; the node takes the place in the graph that the stream has
+// reached.
+//
+// Capture: with the external flag the capture itself records nothing: until the graph is launched
+// the event keeps its former state, and can be queried after the end of the capture (measured).
+//
+// From Go: the event must not be destroyed before the graph and its executables are: the node
+// refers to it.
+//
+// Errors:
+//   - [CudaErrorIllegalState]: the external flag in a stream that does not capture (measured)
+//   - [CudaErrorInvalidValue]: unknown flags
+//   - [CudaErrorInvalidResourceHandle]: different contexts
+//
+// Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
 // See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventQuery],
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent],

@@ -4,13 +4,37 @@ package cudart13
 
 import "unsafe"
 
-// CudaDeviceGetDevResource calls cudaDeviceGetDevResource.
+// CudaDeviceGetDevResource gives all of a device's multiprocessors, or its work queues, as a
+// resource: where the making of a green context begins.
 //
 //	cudaError_t cudaDeviceGetDevResource(int device, cudaDevResource *resource, enum cudaDevResourceType type)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotPermitted], [CudaErrorInvalidDevice],
-// [CudaErrorInvalidResourceType], [CudaErrorNotSupported], [CudaErrorCudartUnloading],
-// [CudaErrorInitializationError], or the error of earlier work.
+// The way is: get the resource; split it ([CudaDevSmResourceSplitByCount] or
+// [CudaDevSmResourceSplit]); make a description of the part ([CudaDevResourceGenerateDesc]); create
+// the context ([CudaGreenCtxCreate]) and streams in it.
+//
+// Parameters:
+//   - device: the device
+//   - resource: receives the resource; not nil. An H200 has 132 multiprocessors, in parts of at
+//     least 8 and multiples of 8
+//   - type_: [CudaDevResourceTypeSm], [CudaDevResourceTypeWorkqueueConfig] or
+//     [CudaDevResourceTypeWorkqueue]
+//
+// Ordering: a question about hardware: it waits for nothing and reserves nothing.
+//
+// Capture: never part of a capture, disturbs none.
+//
+// From Go: the resource is a plain value and may be copied; do not write to its fields, but for the
+// work queue configuration, which is meant to be changed. Green contexts came with the runtime
+// 13.1.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceType]: no such type in this driver: a 13.0 one returns it for work
+//     queues
+//   - [CudaErrorInvalidDevice]: no such device
+//
+// Also [CudaErrorInvalidValue], [CudaErrorNotPermitted], [CudaErrorNotSupported],
+// [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaExecutionCtxGetDevResource], [CudaDevSmResourceSplit],
 // [CudaDevResourceGenerateDesc]; in the driver API [cuDeviceGetDevResource].
@@ -32,12 +56,40 @@ func CudaDeviceGetDevResource(device int32, resource *CudaDevResource, type_ Cud
 	return status(args.ret)
 }
 
-// CudaDevSmResourceSplitByCount calls cudaDevSmResourceSplitByCount.
+// CudaDevSmResourceSplitByCount cuts a device's multiprocessors into equal groups, none smaller
+// than asked for.
 //
 //	cudaError_t cudaDevSmResourceSplitByCount(cudaDevResource *result, unsigned int *nbGroups, const cudaDevResource *input, cudaDevResource *remaining, unsigned int flags, unsigned int minCount)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotPermitted], [CudaErrorInvalidResourceType],
-// [CudaErrorInvalidResourceConfiguration], [CudaErrorNotSupported], [CudaErrorCudartUnloading],
+// The size is rounded up to what the device can separate, for instance to multiples of 8 from
+// compute capability 9.0 on, so ask for the number of groups first (result nil) and read their real
+// size from the results.
+//
+// Parameters:
+//   - result: receives an element for each group; with nil nothing but the number is worked out
+//   - nbGroups: in: how many elements result has; out: how many groups there are, which can be
+//     fewer
+//   - input: multiprocessors as [CudaDeviceGetDevResource] or [CudaExecutionCtxGetDevResource] gave
+//     them; what this function made cannot be put in again before there is a context of it
+//   - remaining: receives the rest, for which nothing is guaranteed; nil if it is not wanted
+//   - flags: 0, [CudaDevSmResourceSplitIgnoreSmCoscheduling] (small steps, but no large clusters)
+//     or [CudaDevSmResourceSplitMaxPotentialClusterSize] (the opposite, from compute capability
+//     9.0)
+//   - minCount: how many multiprocessors a group must have at least
+//
+// Ordering: the device is not involved.
+//
+// Capture: neither recorded nor harmful.
+//
+// From Go: give slices of plain values; the call keeps none of them.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceConfiguration]: minCount is more than input has, or input cannot be
+//     divided again
+//   - [CudaErrorInvalidResourceType]: input is of work queues, or invalid
+//   - [CudaErrorInvalidValue]: nbGroups or input is nil
+//
+// Also [CudaErrorNotPermitted], [CudaErrorNotSupported], [CudaErrorCudartUnloading],
 // [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaDeviceGetDevResource], [CudaExecutionCtxGetDevResource],
@@ -63,12 +115,43 @@ func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, in
 	return status(args.ret)
 }
 
-// CudaDevSmResourceSplit calls cudaDevSmResourceSplit.
+// CudaDevSmResourceSplit splits multiprocessors into groups that may differ, each as its parameters
+// demand.
 //
 //	cudaError_t cudaDevSmResourceSplit(cudaDevResource *result, unsigned int nbGroups, const cudaDevResource *input, cudaDevResource *remainder, unsigned int flags, cudaDevSmResourceGroupParams *groupParams)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotPermitted], [CudaErrorInvalidResourceType],
-// [CudaErrorInvalidResourceConfiguration], [CudaErrorNotSupported], [CudaErrorCudartUnloading],
+// Groups are filled in the order of the array. Unlike [CudaDevSmResourceSplitByCount] it rounds
+// nothing: counts must fit. A count of 0 is discovery: the call writes there how many the group
+// gets. A last group with a count of 0 and the backfill flag takes the rest, in contrast to the
+// remainder with a structure of at least pairs, and never empty. Make all groups in one call rather
+// than splitting the remainder again and again.
+//
+// Parameters:
+//   - result: receives a resource for each group; nil only to discover counts
+//   - nbGroups: how many groups
+//   - input: the resource to split, as a device or context reported it
+//   - remainder: receives the rest, without structure, possibly of the invalid type if nothing is
+//     left; or nil
+//   - flags: must be 0
+//   - groupParams: the demands, one for each group, unused fields 0: smCount, a multiple of 2 and
+//     of coscheduledSmCount, from 2 to what input has; coscheduledSmCount, how many must lie
+//     together for clusters, at most 32 on compute capability 9.0 and 2 before;
+//     preferredCoscheduledSmCount; flags; localityDomainId. Counts of 0 are overwritten
+//
+// Ordering: nothing runs and nothing is taken until a context is created.
+//
+// Capture: has nothing to do with captures.
+//
+// From Go: slices of Go will do for every array. Needs a 13.1 driver. Taken from the header, not
+// measured.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceConfiguration]: a group with a result would be empty or smaller than
+//     what must lie together, or there are no multiprocessors in the wanted locality domain
+//   - [CudaErrorInvalidResourceType]: input has another type
+//   - [CudaErrorInvalidValue]: counts that are no allowed multiples, flags
+//
+// Also [CudaErrorNotPermitted], [CudaErrorNotSupported], [CudaErrorCudartUnloading],
 // [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaDeviceGetDevResource], [CudaExecutionCtxGetDevResource],
@@ -94,12 +177,31 @@ func CudaDevSmResourceSplit(result *CudaDevResource, nbGroups uint32, input *Cud
 	return status(args.ret)
 }
 
-// CudaDevResourceGenerateDesc calls cudaDevResourceGenerateDesc.
+// CudaDevResourceGenerateDesc makes one description out of resources, which [CudaGreenCtxCreate] is
+// given.
 //
 //	cudaError_t cudaDevResourceGenerateDesc(cudaDevResourceDesc_t *phDesc, cudaDevResource *resources, unsigned int nbResources)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotPermitted], [CudaErrorInvalidResourceType],
-// [CudaErrorInvalidResourceConfiguration], [CudaErrorNotSupported], [CudaErrorCudartUnloading],
+// It stays valid until the process ends and there is no function that frees it, so make few.
+//
+// Parameters:
+//   - phDesc: receives the description
+//   - resources: the resources, all of one device. Several of multiprocessors must be results (or
+//     the remainder) of one split, with the same alignment and locality domain
+//   - nbResources: how many
+//
+// Ordering: describes only; provisioning comes with the context.
+//
+// Capture: no effect on captures, and none of them on it.
+//
+// From Go: the array is read during the call.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceConfiguration]: of different devices, or of different splits
+//   - [CudaErrorInvalidResourceType]: an element is invalid, such as an empty remainder
+//   - [CudaErrorInvalidValue]: nil, or no elements
+//
+// Also [CudaErrorNotPermitted], [CudaErrorNotSupported], [CudaErrorCudartUnloading],
 // [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaDeviceGetDevResource], [CudaExecutionCtxGetDevResource], [CudaDevSmResourceSplit],
@@ -122,13 +224,39 @@ func CudaDevResourceGenerateDesc(phDesc *CudaDevResourceDesc_t, resources *CudaD
 	return status(args.ret)
 }
 
-// CudaGreenCtxCreate calls cudaGreenCtxCreate.
+// CudaGreenCtxCreate creates a green context, a described part of a device, in the form of an
+// execution context.
 //
 //	cudaError_t cudaGreenCtxCreate(cudaExecutionContext_t *phCtx, cudaDevResourceDesc_t desc, int device, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], [CudaErrorNotPermitted],
-// [CudaErrorNotSupported], [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the error
-// of earlier work.
+// While it lives the device's primary context lives; call [CudaInitDevice] before, so that this one
+// is not built up and torn down again. It has no default stream: work goes in through streams of
+// [CudaExecutionCtxStreamCreate]. Memory, modules and events belong to the device as ever, and
+// outlive it. There is no way to make it current, and none to the driver's handles.
+//
+// Kernels of two such contexts need not run side by side, even on different multiprocessors, since
+// other parts of the device are shared.
+//
+// Parameters:
+//   - phCtx: receives the execution context; [CudaExecutionCtxDestroy] gives it back
+//   - desc: from [CudaDevResourceGenerateDesc]
+//   - device: the device of the resources
+//   - flags: must be 0
+//
+// Ordering: synchronous with the host, and it waits for no work.
+//
+// Capture: create it outside of captures.
+//
+// From Go: not bound to the OS thread: the handle is named in every call. Needs a runtime of 13.1;
+// not measured.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: flags are not 0, nil, no description
+//   - [CudaErrorInvalidDevice]: no such device
+//   - [CudaErrorNotSupported]: no green contexts here
+//
+// Also [CudaErrorNotPermitted], [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the
+// error of earlier work.
 //
 // See also [CudaDeviceGetDevResource], [CudaDevSmResourceSplit], [CudaDevResourceGenerateDesc],
 // [CudaExecutionCtxGetDevResource], [CudaExecutionCtxDestroy], [CudaInitDevice],
@@ -150,12 +278,31 @@ func CudaGreenCtxCreate(phCtx *CudaExecutionContext_t, desc CudaDevResourceDesc_
 	return status(args.ret)
 }
 
-// CudaExecutionCtxDestroy calls cudaExecutionCtxDestroy.
+// CudaExecutionCtxDestroy destroys an execution context that the program created, with its claim on
+// part of the device.
 //
 //	cudaError_t cudaExecutionCtxDestroy(cudaExecutionContext_t ctx)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotPermitted], [CudaErrorCudartUnloading],
-// [CudaErrorInitializationError], or the error of earlier work.
+// Destroy its streams first: they are not destroyed with it, and afterwards are good for
+// [CudaStreamDestroy] only, on drivers before 13.1 not even that. The one of
+// [CudaDeviceGetExecutionCtx] must never be destroyed.
+//
+// Parameters:
+//   - ctx: the context, made by [CudaGreenCtxCreate]; one of another origin is undefined behaviour
+//
+// Ordering: the device finishes what it has.
+//
+// Capture: captures in its streams are lost.
+//
+// From Go: nothing guards against goroutines that still use the handle, now or later: arrange it.
+// Where several share it, count references.
+//
+// Errors:
+//   - [CudaErrorStreamDetached]: from later calls, on streams that were left
+//   - [CudaErrorInvalidValue]: 0
+//
+// Also [CudaErrorNotPermitted], [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the
+// error of earlier work.
 //
 // See also [CudaGreenCtxCreate].
 //
@@ -172,12 +319,32 @@ func CudaExecutionCtxDestroy(ctx CudaExecutionContext_t) error {
 	return status(args.ret)
 }
 
-// CudaExecutionCtxGetDevResource calls cudaExecutionCtxGetDevResource.
+// CudaExecutionCtxGetDevResource gives the resource that an execution context was provided with.
 //
 //	cudaError_t cudaExecutionCtxGetDevResource(cudaExecutionContext_t ctx, cudaDevResource *resource, enum cudaDevResourceType type)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], [CudaErrorNotPermitted],
-// [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the error of earlier work.
+// This is the way to split a part further: a result of a split cannot be split again (measured),
+// what a context reports can.
+//
+// Parameters:
+//   - ctx: the context
+//   - resource: receives the resource
+//   - type_: which kind, as in [CudaDeviceGetDevResource]
+//
+// Ordering: reads a property that does not change; no waiting.
+//
+// Capture: harmless.
+//
+// From Go: may be asked by every goroutine as long as nobody destroys the context.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceType]: the context has none of this kind: one made from
+//     multiprocessors alone has no work queues to report (13.0)
+//   - [CudaErrorDeviceUninitialized]: no such context
+//   - [CudaErrorInvalidValue]: resource is nil, or ctx is 0: there is no implied context
+//
+// Also [CudaErrorNotSupported], [CudaErrorNotPermitted], [CudaErrorCudartUnloading],
+// [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaDeviceGetDevResource], [CudaDevSmResourceSplit], [CudaDevResourceGenerateDesc],
 // [CudaGreenCtxCreate].
@@ -197,12 +364,28 @@ func CudaExecutionCtxGetDevResource(ctx CudaExecutionContext_t, resource *CudaDe
 	return status(args.ret)
 }
 
-// CudaExecutionCtxGetDevice calls cudaExecutionCtxGetDevice.
+// CudaExecutionCtxGetDevice tells the device an execution context is on.
 //
 //	cudaError_t cudaExecutionCtxGetDevice(int *device, cudaExecutionContext_t ctx)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
-// [CudaErrorNotPermitted], or the error of earlier work.
+// Allocations, events and modules are made for a device, not for a context: [CudaSetDevice] to this
+// one before, on a locked thread.
+//
+// Parameters:
+//   - device: receives the device's number
+//   - ctx: the context, not 0
+//
+// Ordering: fixed at creation, known without waiting.
+//
+// Capture: no effect on any.
+//
+// From Go: independent of the OS thread's current device, which it neither uses nor changes.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: one of the two is missing
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorNotPermitted], or the
+// error of earlier work.
 //
 // See also [CudaGreenCtxCreate], [CudaExecutionCtxDestroy]; in the driver API [cuCtxGetDevice].
 //
@@ -222,12 +405,26 @@ func CudaExecutionCtxGetDevice(device *int32, ctx CudaExecutionContext_t) error 
 	return status(args.ret)
 }
 
-// CudaExecutionCtxGetId calls cudaExecutionCtxGetId.
+// CudaExecutionCtxGetId gives the number of an execution context, which no other gets during the
+// life of the process.
 //
 //	cudaError_t cudaExecutionCtxGetId(cudaExecutionContext_t ctx, unsigned long long *ctxId)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorInvalidValue],
-// [CudaErrorNotPermitted], or the error of earlier work.
+// Parameters:
+//   - ctx: the context; 0 is not allowed
+//   - ctxId: receives the number
+//
+// Ordering: asks no stream.
+//
+// Capture: may be called in captures.
+//
+// From Go: fit as a map key across destroyed and new contexts, where handles are not.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: ctx is 0, or ctxId nil
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorNotPermitted], or the
+// error of earlier work.
 //
 // See also [CudaGreenCtxCreate], [CudaExecutionCtxDestroy], [CudaExecutionCtxGetDevice]; in the
 // driver API [cuCtxGetId].
@@ -248,12 +445,34 @@ func CudaExecutionCtxGetId(ctx CudaExecutionContext_t, ctxId *uint64) error {
 	return status(args.ret)
 }
 
-// CudaExecutionCtxStreamCreate calls cudaExecutionCtxStreamCreate.
+// CudaExecutionCtxStreamCreate creates a stream in an execution context, which decides where its
+// kernels run.
 //
 //	cudaError_t cudaExecutionCtxStreamCreate(cudaStream_t *phStream, cudaExecutionContext_t ctx, unsigned int flags, int priority)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotPermitted], [CudaErrorCudartUnloading],
-// [CudaErrorInitializationError], or the error of earlier work.
+// The only way to give work to a green context. For the device's own execution context it is an
+// ordinary stream. The priority is a hint to the scheduler of kernels and is clamped to
+// [CudaDeviceGetStreamPriorityRange]; it stops nothing that runs.
+//
+// Parameters:
+//   - phStream: receives the stream, destroyed by [CudaStreamDestroy]
+//   - ctx: the context; 0 is an error
+//   - flags: [CudaStreamDefault], which for a green context means non-blocking, or
+//     [CudaStreamNonBlocking]
+//   - priority: 0 or another of the range; smaller numbers first
+//
+// Ordering: waits for nothing; streams of green contexts ignore the legacy stream.
+//
+// Capture: disturbs no capture.
+//
+// From Go: ignores what the OS thread has current, so any goroutine can call it.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no context, an unknown flag
+//   - [CudaErrorMemoryAllocation]: too many streams
+//
+// Also [CudaErrorNotPermitted], [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the
+// error of earlier work.
 //
 // See also [CudaStreamDestroy], [CudaGreenCtxCreate], [CudaDeviceGetStreamPriorityRange],
 // [CudaStreamGetFlags], [CudaStreamGetPriority], [CudaStreamGetDevice], [CudaStreamGetDevResource],
@@ -276,12 +495,29 @@ func CudaExecutionCtxStreamCreate(phStream *CudaStream_t, ctx CudaExecutionConte
 	return status(args.ret)
 }
 
-// CudaExecutionCtxSynchronize calls cudaExecutionCtxSynchronize.
+// CudaExecutionCtxSynchronize waits until all work given to an execution context so far is done.
 //
 //	cudaError_t cudaExecutionCtxSynchronize(cudaExecutionContext_t ctx)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorDeviceUninitialized], [CudaErrorInvalidValue],
-// or the error of earlier work.
+// For a device's own execution context that includes the green contexts of the device.
+//
+// Parameters:
+//   - ctx: the context
+//
+// Ordering: on return everything enqueued before in all its streams has happened.
+//
+// Capture: waiting for a context breaks captures in its streams, as [CudaDeviceSynchronize] does in
+// every mode (measured for that one).
+//
+// From Go: blocks the OS thread without a way out. To wait with a context.Context:
+// [CudaExecutionCtxRecordEvent] and poll the event.
+//
+// Errors:
+//   - [CudaErrorLaunchFailure]: work before failed; any other fatal code can come too
+//   - [CudaErrorInvalidValue]: ctx is 0
+//   - [CudaErrorStreamCaptureUnsupported]: one of its streams captures
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorDeviceUninitialized], or the error of earlier work.
 //
 // See also [CudaGreenCtxCreate], [CudaExecutionCtxDestroy], [CudaDeviceSynchronize]; in the driver
 // API [cuCtxSynchronize_v2].
@@ -301,7 +537,7 @@ func CudaExecutionCtxSynchronize(ctx CudaExecutionContext_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamGetDevResource_ptsz calls cudaStreamGetDevResource_ptsz.
+// CudaStreamGetDevResource_ptsz gives the multiprocessors on which a stream's kernels may run.
 //
 //	cudaError_t cudaStreamGetDevResource_ptsz(cudaStream_t hStream, cudaDevResource *resource, enum cudaDevResourceType type)
 //
@@ -323,12 +559,30 @@ func CudaStreamGetDevResource_ptsz(hStream CudaStream_t, resource *CudaDevResour
 	return status(args.ret)
 }
 
-// CudaExecutionCtxRecordEvent calls cudaExecutionCtxRecordEvent.
+// CudaExecutionCtxRecordEvent records an event behind all that an execution context was given up to
+// now.
 //
 //	cudaError_t cudaExecutionCtxRecordEvent(cudaExecutionContext_t ctx, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError],
-// [CudaErrorStreamCaptureUnsupported], or the error of earlier work.
+// Recording in the device's own execution context covers its green contexts.
+//
+// Parameters:
+//   - ctx: the context, not 0
+//   - event: an event of the same device
+//
+// Ordering: returns at once; the event is done after the last of that work. Later work is not
+// included.
+//
+// Capture: breaks the captures in the context's streams by being tried.
+//
+// From Go: nothing of the OS thread is used. One event a waiter, since a second record moves it.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: context and event are on different devices
+//   - [CudaErrorStreamCaptureUnsupported]: a stream in it captures
+//   - [CudaErrorInvalidValue]: no context
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaEventRecord], [CudaExecutionCtxWaitEvent]; in the driver API [cuCtxRecordEvent],
 // [cuGreenCtxRecordEvent].
@@ -350,12 +604,29 @@ func CudaExecutionCtxRecordEvent(ctx CudaExecutionContext_t, event CudaEvent_t) 
 	return status(args.ret)
 }
 
-// CudaExecutionCtxWaitEvent calls cudaExecutionCtxWaitEvent.
+// CudaExecutionCtxWaitEvent holds back the future work of an execution context, in all its streams,
+// until an event is done.
 //
 //	cudaError_t cudaExecutionCtxWaitEvent(cudaExecutionContext_t ctx, cudaEvent_t event)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError],
-// [CudaErrorStreamCaptureUnsupported], or the error of earlier work.
+// For the device's own one the green contexts wait too. The host does not.
+//
+// Parameters:
+//   - ctx: the context that waits
+//   - event: any event, also of another context or device
+//
+// Ordering: the latest record at the time of the call counts; running work goes on.
+//
+// Capture: captures that are concerned do not survive it.
+//
+// From Go: cheap and non-blocking; use [CudaStreamWaitEvent] where one stream is enough.
+//
+// Errors:
+//   - [CudaErrorStreamCaptureUnsupported]: the event was recorded in a capture that goes on, or a
+//     stream of ctx captures
+//   - [CudaErrorInvalidValue]: ctx is 0
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the error of earlier work.
 //
 // See also [CudaExecutionCtxRecordEvent], [CudaStreamWaitEvent]; in the driver API
 // [cuCtxWaitEvent], [cuGreenCtxWaitEvent].
@@ -377,11 +648,27 @@ func CudaExecutionCtxWaitEvent(ctx CudaExecutionContext_t, event CudaEvent_t) er
 	return status(args.ret)
 }
 
-// CudaDeviceGetExecutionCtx calls cudaDeviceGetExecutionCtx.
+// CudaDeviceGetExecutionCtx gives the execution context that stands for a whole device: its primary
+// context.
 //
 //	cudaError_t cudaDeviceGetExecutionCtx(cudaExecutionContext_t *ctx, int device)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+// It lets code take an execution context as an argument without caring whether it is a part of a
+// device or all of it.
+//
+// Parameters:
+//   - ctx: receives the context. Not owned: it must not be destroyed
+//   - device: the device
+//
+// Ordering: may have to initialize the device first, and takes a fraction of a second then.
+//
+// Capture: do it beforehand, for the same reason.
+//
+// From Go: valid until [CudaDeviceReset]; any goroutine may use it, whatever device its thread has.
+//
+// Errors:
+//   - [CudaErrorInvalidDevice]: no such device
+//   - [CudaErrorInvalidValue]: ctx is nil
 //
 // See also [CudaExecutionCtxGetDevice], [CudaExecutionCtxGetId].
 //
@@ -399,13 +686,33 @@ func CudaDeviceGetExecutionCtx(ctx *CudaExecutionContext_t, device int32) error 
 	return status(args.ret)
 }
 
-// CudaStreamGetDevResource calls cudaStreamGetDevResource.
+// CudaStreamGetDevResource gives the multiprocessors on which a stream's kernels may run.
 //
 //	cudaError_t cudaStreamGetDevResource(cudaStream_t hStream, cudaDevResource *resource, enum cudaDevResourceType type)
 //
-// Returns nil, [CudaErrorCudartUnloading], [CudaErrorInitializationError],
-// [CudaErrorDeviceUninitialized], [CudaErrorInvalidResourceType], [CudaErrorInvalidValue],
-// [CudaErrorNotPermitted], [CudaErrorCallRequiresNewerDriver], or the error of earlier work.
+// A library that is handed a stream can size its grids by it: in a green context the count of the
+// device is too large.
+//
+// Parameters:
+//   - hStream: any stream
+//   - resource: receives the resource
+//   - type_: [CudaDevResourceTypeSm]; streams know no other
+//
+// Ordering: does not wait for the stream's work.
+//
+// Capture: not measured; other questions about a stream ([CudaStreamGetId]) break its capture, so
+// ask before.
+//
+// From Go: drivers before 13.1 lack it.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceType]: work queues were asked for
+//   - [CudaErrorInvalidResourceHandle]: no such stream
+//   - [CudaErrorStreamDetached]: the stream's green context is gone
+//
+// Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], [CudaErrorDeviceUninitialized],
+// [CudaErrorInvalidValue], [CudaErrorNotPermitted], [CudaErrorCallRequiresNewerDriver], or the
+// error of earlier work.
 //
 // See also [CudaGreenCtxCreate], [CudaExecutionCtxStreamCreate], [CudaStreamCreate],
 // [CudaDevSmResourceSplit], [CudaDevResourceGenerateDesc]; in the driver API

@@ -4,12 +4,22 @@ package cudart13
 
 import "unsafe"
 
-// CudaFuncSetSharedMemConfig calls cudaFuncSetSharedMemConfig.
+// CudaFuncSetSharedMemConfig asks for shared memory banks of four or eight bytes for a kernel.
 //
 //	cudaError_t cudaFuncSetSharedMemConfig(const void *func, enum cudaSharedMemConfig config)
 //
-// Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue], or the error of earlier
-// work.
+// Only devices of compute capability 3.x could choose, and no driver since 12 supports them: it is
+// accepted and does nothing. There it took precedence over the device's setting, and switching
+// between kernels could make the device wait.
+//
+// Parameters:
+//   - func_: the kernel
+//   - config: the bank width
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no such width
+//
+// Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
 // See also [CudaDeviceSetSharedMemConfig], [CudaDeviceGetSharedMemConfig],
 // [CudaDeviceSetCacheConfig], [CudaDeviceGetCacheConfig], [CudaFuncSetCacheConfig]; in the driver

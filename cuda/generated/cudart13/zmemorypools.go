@@ -4,7 +4,8 @@ package cudart13
 
 import "unsafe"
 
-// CudaMallocAsync_ptsz calls cudaMallocAsync_ptsz.
+// CudaMallocAsync_ptsz allocates memory from the current pool of the stream's device, as an
+// operation of the stream.
 //
 //	cudaError_t cudaMallocAsync_ptsz(void **devPtr, size_t size, cudaStream_t hStream)
 //
@@ -26,7 +27,7 @@ func CudaMallocAsync_ptsz(devPtr *unsafe.Pointer, size uint64, hStream CudaStrea
 	return status(args.ret)
 }
 
-// CudaFreeAsync_ptsz calls cudaFreeAsync_ptsz.
+// CudaFreeAsync_ptsz frees memory as an operation of a stream: when the stream gets there.
 //
 //	cudaError_t cudaFreeAsync_ptsz(void *devPtr, cudaStream_t hStream)
 //
@@ -47,11 +48,29 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaMemPoolTrimTo calls cudaMemPoolTrimTo.
+// CudaMemPoolTrimTo gives reserved memory of a pool back to the system, down to an amount.
 //
 //	cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Only what no allocation uses can go, in whole pieces, so more than the amount may remain. Memory
+// whose free has not been noticed by a synchronization counts as used. For a program that goes from
+// one phase to another, and for making room for libraries that do not use pools; the driver's own
+// allocations do it by themselves when memory is short (measured for [CudaMalloc]).
+//
+// Parameters:
+//   - memPool: the pool
+//   - minBytesToKeep: bytes of reserve to keep; 0 gives back all that can be
+//
+// Ordering: synchronous, but it does not wait for work that is enqueued (measured): synchronize
+// first.
+//
+// Capture: fails beside a capture in GLOBAL mode and destroys that.
+//
+// From Go: no current context is needed. How much is left tells
+// [CudaMemPoolAttrReservedMemCurrent].
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no such pool
 //
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolTrimTo].
@@ -72,11 +91,27 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 	return status(args.ret)
 }
 
-// CudaMemPoolSetAttribute calls cudaMemPoolSetAttribute.
+// CudaMemPoolSetAttribute changes a pool's release threshold, its rules of reuse, or resets a
+// high-water mark.
 //
 //	cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - memPool: the pool; the default one may be changed as well, for everybody in the process
+//   - attr: what to set
+//   - value: address of an int32 for the rules of reuse, 0 or 1, and of a uint64 for all else; the
+//     marks can be set to 0 only
+//
+// Ordering: takes effect at once, for allocations made later.
+//
+// Capture: not while others capture in GLOBAL mode: it ends their capture (measured).
+//
+// From Go: value is untyped, and a variable of the wrong size is read past its end: use exactly
+// int32 or uint64.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: an attribute that cannot be set, or a mark with another value than 0
+//     (measured)
 //
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolSetAttribute].
@@ -98,11 +133,26 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 	return status(args.ret)
 }
 
-// CudaMemPoolGetAttribute calls cudaMemPoolGetAttribute.
+// CudaMemPoolGetAttribute tells a property or a statistic of a pool.
 //
 //	cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - memPool: the pool
+//   - attr: what to tell
+//   - value: receives it: a uint64 for sizes, an int32 for the rest
+//
+// Ordering: none; a moment's view. Used memory is what was asked for and not freed yet as seen by
+// the host, reserved memory what the system has given.
+//
+// Capture: harmless.
+//
+// From Go: pass the address of a variable of the right size; for a 32-bit answer a uint64 must be
+// cleared first.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the driver does not know the attribute yet: one of CUDA 13.0 refuses
+//     all above [CudaMemPoolAttrUsedMemHigh] (measured)
 //
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolGetAttribute].
@@ -124,11 +174,30 @@ func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 	return status(args.ret)
 }
 
-// CudaMemPoolSetAccess calls cudaMemPoolSetAccess.
+// CudaMemPoolSetAccess lets other devices read and write a pool's memory, or stops them.
 //
 //	cudaError_t cudaMemPoolSetAccess(cudaMemPool_t memPool, const struct cudaMemAccessDesc *descList, size_t count)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// It holds for all memory of the pool, what is allocated already included. Unlike peer access
+// between contexts it concerns this pool only and needs no enabling elsewhere.
+//
+// Parameters:
+//   - memPool: the pool
+//   - descList: location and rights, an entry for each device
+//   - count: number of entries
+//
+// Ordering: at once. Taking rights away while work of that device still runs makes it fault.
+//
+// Capture: not recorded, and graph allocations keep the access that they were captured with.
+//
+// From Go: the array is read during the call. A []CudaMemAccessDesc may be passed by its first
+// element.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: taking the own device's access away, or an unknown location
+//   - [CudaErrorInvalidDevice]: the devices cannot be peers; ask [CudaDeviceCanAccessPeer]
+//
+// Also [CudaErrorNotSupported], or the error of earlier work.
 //
 // See also [CudaMemPoolGetAccess], [CudaMallocAsync], [CudaFreeAsync]; in the driver API
 // [cuMemPoolSetAccess].
@@ -150,9 +219,23 @@ func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, co
 	return status(args.ret)
 }
 
-// CudaMemPoolGetAccess calls cudaMemPoolGetAccess.
+// CudaMemPoolGetAccess tells whether a device, or the host, may use a pool's memory.
 //
 //	cudaError_t cudaMemPoolGetAccess(enum cudaMemAccessFlags *flags, cudaMemPool_t memPool, struct cudaMemLocation *location)
+//
+// Parameters:
+//   - flags: receives none, or read and write
+//   - memPool: the pool
+//   - location: who would use it
+//
+// Ordering: none.
+//
+// Capture: harmless.
+//
+// From Go: both variables may be ordinary Go ones, used only during the call.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a location that is neither a device nor the host
 //
 // See also [CudaMemPoolSetAccess]; in the driver API [cuMemPoolGetAccess].
 //
@@ -173,11 +256,31 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 	return status(args.ret)
 }
 
-// CudaMemPoolCreate calls cudaMemPoolCreate.
+// CudaMemPoolCreate creates a memory pool of a program's own.
 //
 //	cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// Own pools separate parts of a program: each with its threshold, limit, access rights, and, if
+// handle types are asked for, its memory can be shared with other processes. For most programs the
+// device's default pool with a higher release threshold is enough. Pools of host memory and of
+// managed memory exist too, where the driver knows them (13.0 does).
+//
+// Parameters:
+//   - memPool: receives the pool
+//   - poolProps: what it is to be; clear it first, unused bytes must be 0
+//
+// Ordering: none; synchronous. Nothing is allocated yet.
+//
+// Capture: refused during another thread's capture in GLOBAL mode, which it ends (measured).
+//
+// From Go: needs no current context (measured) and may be used from every goroutine. It lives until
+// [CudaMemPoolDestroy].
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a location or a handle type that such a pool cannot have, such as a
+//     host pool with handle types, or a NUMA node "of the current thread"
+//   - [CudaErrorNotSupported]: no pools of this kind on this system
+//   - [CudaErrorNotPermitted]: fabric handles were asked for without access to an IMEX channel
 //
 // See also [CudaDeviceSetMemPool], [CudaMallocFromPoolAsync], [CudaMemPoolExportToShareableHandle],
 // [CudaDeviceGetDefaultMemPool], [CudaDeviceGetMemPool]; in the driver API [cuMemPoolCreate].
@@ -198,11 +301,26 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 	return status(args.ret)
 }
 
-// CudaMemPoolDestroy calls cudaMemPoolDestroy.
+// CudaMemPoolDestroy destroys a pool as soon as its last memory is freed.
 //
 //	cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// It returns at once. Memory that was allocated stays valid; when the last of it is freed the rest
+// goes. If the pool was current for its device, the default pool becomes current again.
+//
+// Parameters:
+//   - memPool: the pool, not a default one
+//
+// Ordering: with no stream; allocations and frees that are enqueued are not disturbed.
+//
+// Capture: nothing of it is recorded. Graphs keep nothing of the pool, whose properties were
+// copied.
+//
+// From Go: the handle is dead afterwards, for all goroutines; nothing checks that none still
+// allocates.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: a device's default pool (measured), or no pool
 //
 // See also [CudaFreeAsync], [CudaDeviceSetMemPool], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolDestroy].
@@ -222,11 +340,29 @@ func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
 	return status(args.ret)
 }
 
-// CudaMemGetDefaultMemPool calls cudaMemGetDefaultMemPool.
+// CudaMemGetDefaultMemPool gives the default pool of a location and kind of memory.
 //
 //	cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location, enum cudaMemAllocationType type)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// Default pools exist by themselves and are shared by all code of the process. For a device's own
+// memory it is the pool of [CudaDeviceGetDefaultMemPool]; the host, NUMA nodes and managed memory
+// have theirs.
+//
+// Parameters:
+//   - memPool: receives the pool, which cannot be destroyed
+//   - location: where the memory is; for managed memory "none" means no preference
+//   - type_: pinned, which is all memory that stays where it is, or managed
+//
+// Ordering: none; nothing is allocated.
+//
+// Capture: harmless.
+//
+// From Go: libraries in the same process may have changed its attributes; make an own pool to be
+// sure.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: kind and location do not go together
+//   - [CudaErrorNotSupported]: this system has no such pool
 //
 // See also, in the driver API, [cuMemAllocAsync], [cuMemPoolTrimTo], [cuMemPoolGetAttribute],
 // [cuMemPoolSetAttribute], [cuMemPoolSetAccess], [cuMemGetMemPool], [cuMemPoolCreate].
@@ -254,11 +390,27 @@ func CudaMemGetDefaultMemPool(memPool *CudaMemPool_t, location *CudaMemLocation,
 	return status(args.ret)
 }
 
-// CudaMemGetMemPool calls cudaMemGetMemPool.
+// CudaMemGetMemPool gives the pool that is current for a location and kind of memory.
 //
 //	cudaError_t cudaMemGetMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location, enum cudaMemAllocationType type)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// It is the default pool until [CudaMemSetMemPool] or [CudaDeviceSetMemPool] names another.
+//
+// Parameters:
+//   - memPool: receives the pool
+//   - location: where the memory is
+//   - type_: pinned or managed
+//
+// Ordering: none.
+//
+// Capture: harmless: the pool is looked up, not used.
+//
+// From Go: current for the process, not for the thread: goroutines need no care, but share it.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no pool can exist for that pair
+//
+// Also [CudaErrorNotSupported], or the error of earlier work.
 //
 // See also, in the driver API, [cuDeviceGetDefaultMemPool], [cuMemPoolCreate],
 // [cuDeviceSetMemPool], [cuMemSetMemPool].
@@ -283,11 +435,29 @@ func CudaMemGetMemPool(memPool *CudaMemPool_t, location *CudaMemLocation, type_ 
 	return status(args.ret)
 }
 
-// CudaMemSetMemPool calls cudaMemSetMemPool.
+// CudaMemSetMemPool makes a pool current for a location and kind of memory.
 //
 //	cudaError_t cudaMemSetMemPool(struct cudaMemLocation *location, enum cudaMemAllocationType type, cudaMemPool_t memPool)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// Later [CudaMallocAsync] calls for that device draw from it; memory already allocated is freed to
+// the pool that it came from.
+//
+// Parameters:
+//   - location: where; must be the pool's own location
+//   - type_: must be the pool's kind
+//   - memPool: the pool
+//
+// Ordering: at once, for calls that are made afterwards; nothing enqueued changes.
+//
+// Capture: graph allocations made later copy the properties of the new pool.
+//
+// From Go: it changes the whole process, libraries included. [CudaMallocFromPoolAsync] needs no
+// such global change.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: pool, location and kind do not match, or the pool is imported
+//
+// Also [CudaErrorNotSupported], or the error of earlier work.
 //
 // See also, in the driver API, [cuDeviceGetDefaultMemPool], [cuDeviceGetMemPool],
 // [cuMemGetMemPool], [cuMemPoolCreate], [cuMemPoolDestroy], [cuMemAllocFromPoolAsync].
@@ -314,7 +484,7 @@ func CudaMemSetMemPool(location *CudaMemLocation, type_ CudaMemAllocationType, m
 	return status(args.ret)
 }
 
-// CudaMallocFromPoolAsync_ptsz calls cudaMallocFromPoolAsync_ptsz.
+// CudaMallocFromPoolAsync_ptsz allocates memory from a given pool, as an operation of a stream.
 //
 //	cudaError_t cudaMallocFromPoolAsync_ptsz(void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
 //
@@ -337,11 +507,29 @@ func CudaMallocFromPoolAsync_ptsz(ptr *unsafe.Pointer, size uint64, memPool Cuda
 	return status(args.ret)
 }
 
-// CudaMemPoolExportToShareableHandle calls cudaMemPoolExportToShareableHandle.
+// CudaMemPoolExportToShareableHandle makes a handle by which another process can import a pool.
 //
 //	cudaError_t cudaMemPoolExportToShareableHandle(void *shareableHandle, cudaMemPool_t memPool, enum cudaMemAllocationHandleType handleType, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// The importer gets no memory by that, only the right to import single allocations, whose
+// descriptions [CudaMemPoolExportPointer] makes.
+//
+// Parameters:
+//   - shareableHandle: receives the handle: an int32 file descriptor, or the 64 bytes of a fabric
+//     handle, as the type says
+//   - memPool: the pool, created with that handle type
+//   - handleType: exactly one type
+//   - flags: 0
+//
+// Ordering: none.
+//
+// Capture: not recorded.
+//
+// From Go: a file descriptor is sent over a Unix socket (syscall.UnixRights) and closed by the
+// program once sent; it is not known to os.File.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the pool was not created for sharing, or not with this type
 //
 // See also [CudaMemPoolImportFromShareableHandle], [CudaMemPoolExportPointer],
 // [CudaMemPoolImportPointer]; in the driver API [cuMemPoolExportToShareableHandle].
@@ -364,11 +552,31 @@ func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool 
 	return status(args.ret)
 }
 
-// CudaMemPoolImportFromShareableHandle calls cudaMemPoolImportFromShareableHandle.
+// CudaMemPoolImportFromShareableHandle imports a pool of another process.
 //
 //	cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *shareableHandle, enum cudaMemAllocationHandleType handleType, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Nothing can be allocated from it here, and it cannot be made current; it is the place where
+// [CudaMemPoolImportPointer] finds what the exporter allocated.
+//
+// Parameters:
+//   - memPool: receives the pool
+//   - shareableHandle: the file descriptor itself as a pointer-sized number, not its address; or
+//     the address of a fabric handle
+//   - handleType: the type it was exported with
+//   - flags: 0
+//
+// Ordering: none.
+//
+// Capture: not recorded.
+//
+// From Go: unsafe.Pointer(uintptr(fd)) is what is asked for, which go vet dislikes and which works.
+// The descriptor may be closed afterwards.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: no such handle
+//   - [CudaErrorNotPermitted]: a fabric handle, and this process has no access to the exporter's
+//     IMEX channel
 //
 // See also [CudaMemPoolExportToShareableHandle], [CudaMemPoolExportPointer],
 // [CudaMemPoolImportPointer]; in the driver API [cuMemPoolImportFromShareableHandle].
@@ -391,11 +599,24 @@ func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandl
 	return status(args.ret)
 }
 
-// CudaMemPoolExportPointer calls cudaMemPoolExportPointer.
+// CudaMemPoolExportPointer describes one allocation of a shared pool in 64 bytes for another
+// process.
 //
 //	cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Parameters:
+//   - exportData: receives the description, which is plain data and may be sent anyhow
+//   - ptr: the address that the allocation gave
+//
+// Ordering: the allocation need not have been reached by its stream; the importer must not use the
+// memory before it has, so send an interprocess event along.
+//
+// Capture: not for memory that belongs to a graph.
+//
+// From Go: the description is worth something only in processes that have imported the pool.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: memory of a pool that is not shared, or of no pool
 //
 // See also [CudaMemPoolExportToShareableHandle], [CudaMemPoolImportFromShareableHandle],
 // [CudaMemPoolImportPointer]; in the driver API [cuMemPoolExportPointer].
@@ -416,9 +637,26 @@ func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.P
 	return status(args.ret)
 }
 
-// CudaMemPoolImportPointer calls cudaMemPoolImportPointer.
+// CudaMemPoolImportPointer makes an allocation of another process's pool addressable here.
 //
 //	cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool, struct cudaMemPoolPtrExportData *exportData)
+//
+// Parameters:
+//   - ptr: receives the address in this process
+//   - memPool: the imported pool
+//   - exportData: the description from the exporter
+//
+// Ordering: the memory must not be used before the exporter's allocation is done. It is freed here
+// first, by [CudaFree] or [CudaFreeAsync], and after that, ordered by an event or a message, by the
+// exporter.
+//
+// Capture: not recorded.
+//
+// From Go: freeing here frees only this process's share; forgetting it keeps the exporter's memory
+// alive.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: pool and description do not belong together, or the memory was freed
 //
 // See also [CudaMemPoolExportToShareableHandle], [CudaMemPoolImportFromShareableHandle],
 // [CudaMemPoolExportPointer]; in the driver API [cuMemPoolImportPointer].
@@ -440,17 +678,53 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 	return status(args.ret)
 }
 
-// CudaMallocAsync calls cudaMallocAsync.
+// CudaMallocAsync allocates memory from the current pool of the stream's device, as an operation of
+// the stream.
 //
 //	cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// The address is there at once; the memory may be used by whatever is ordered behind the
+// allocation: later work of the same stream, other streams after an event, the host after a
+// synchronization. Allocation and release together cost less than a microsecond when the pool has
+// room, the first ones some milliseconds. The pool takes memory in large pieces (32 MiB for the
+// first 1000 bytes) and returns them at the next synchronization unless its release threshold is
+// raised: set [CudaMemPoolAttrReleaseThreshold] once, or every synchronization makes the next
+// allocation slow.
+//
+// Parameters:
+//   - devPtr: receives the address
+//   - size: bytes; 0 succeeds and gives nil
+//   - hStream: the stream; 0 is the default stream
+//
+// Ordering: behind the stream's earlier work. Memory that was freed in another stream may be reused
+// where an order between the two exists, or the pool makes one by letting this stream wait, see the
+// pool's attributes. On the default stream it is ordered as all work there.
+//
+// Capture: becomes an allocation node: the memory belongs to the graph, has the same address at
+// each replay, and exists from that node to its free. If nothing in the graph frees it, it has to
+// be freed before the next replay, which else fails with [CudaErrorInvalidValue] (measured). On a
+// stream that does not capture, it ends a capture in GLOBAL mode, and in the capturing thread one
+// in THREAD_LOCAL mode.
+//
+// From Go: needs no current context unless the stream is 0 (measured). Free it by [CudaFreeAsync],
+// in an order behind its last use; several goroutines may allocate in one stream, and each free
+// then is ordered behind everything enqueued until then.
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: no room; the stream itself stays good (measured). Frees that are
+//     enqueued but not reached yet do not help: wait for the stream and try again
+//   - [CudaErrorNotSupported]: the device has no pools
+//     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
+//   - [CudaErrorDeviceUninitialized]: no device for this thread
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also, in the driver API, [cuMemAllocAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
+// [CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 // [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
 func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) error {
 	args := &struct {
@@ -465,11 +739,34 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 	return status(args.ret)
 }
 
-// CudaFreeAsync calls cudaFreeAsync.
+// CudaFreeAsync frees memory as an operation of a stream: when the stream gets there.
 //
 //	cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// From the call on the address must not be given to new work. Uses in other streams have to be
+// ordered before it by events, or the memory is handed out while they still run, and nothing
+// reports it. Memory of [CudaMalloc] is taken as well, and is given back when the stream gets there
+// (measured), managed memory is not. The memory goes to its pool, not to the system.
+//
+// Parameters:
+//   - devPtr: the address that the allocation gave; nil does nothing
+//   - hStream: any stream, not necessarily the one of the allocation
+//
+// Ordering: behind the stream's earlier work. Later work of the stream does not wait for anything
+// on its account.
+//
+// Capture: becomes a free node and takes only memory that a captured allocation of a graph gave;
+// anything else is [CudaErrorInvalidValue] and makes no node (measured). While another thread
+// captures in GLOBAL mode it fails on other streams too, and that capture with it.
+//
+// From Go: works without a current context on a real stream. It never blocks, so it is the right
+// call for releasing memory from Go, but not from a finalizer: by then the stream may be gone.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: not a beginning of an allocation, or freed before: two frees are
+//     told apart only by luck, and were seen to crash the process when [CudaFree] was one of them
+//   - [CudaErrorNotSupported]: managed memory (measured)
+//   - [CudaErrorDeviceUninitialized]: the device is not usable
 //
 // See also [CudaMallocAsync]; in the driver API [cuMemFreeAsync].
 //
@@ -489,11 +786,33 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaMallocFromPoolAsync calls cudaMallocFromPoolAsync.
+// CudaMallocFromPoolAsync allocates memory from a given pool, as an operation of a stream.
 //
 //	cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
+// The pool may be of another device than the stream, or of the host. The stream's device can use
+// the memory only if the pool gives it access ([CudaMemPoolSetAccess]); otherwise kernels fault.
+//
+// Parameters:
+//   - ptr: receives the address
+//   - size: bytes
+//   - memPool: the pool; an imported one cannot allocate
+//   - stream: the stream
+//
+// Ordering: as [CudaMallocAsync]: usable by what is ordered behind it, on the default stream too.
+//
+// Capture: makes an allocation node with the pool's properties; the memory is the graph's, not the
+// pool's.
+//
+// From Go: nothing is kept from Go. The pool must outlive the call only: memory that was taken
+// survives [CudaMemPoolDestroy].
+//
+// Errors:
+//   - [CudaErrorMemoryAllocation]: no memory left, or the pool's greatest size is reached
+//   - [CudaErrorInvalidValue]: the pool is imported or was destroyed
+//   - [CudaErrorDeviceUninitialized]: no usable device
+//
+// Also [CudaErrorNotSupported], or the error of earlier work.
 //
 // See also, in the driver API, [cuMemAllocFromPoolAsync].
 //

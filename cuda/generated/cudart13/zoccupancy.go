@@ -13,7 +13,7 @@ import "unsafe"
 // times the number of multiprocessors, it is the largest grid of a cooperative launch. It is
 // arithmetic on registers, shared memory and block size: nothing runs. A configuration that cannot
 // be launched is no error but gives 0: measured for blocks of 2048 threads, and for 100000 bytes of
-// dynamic shared memory that the kernel had not been allowed by [cuFuncSetAttribute].
+// dynamic shared memory that the kernel had not been allowed by [CudaFuncSetAttribute].
 //
 // Parameters:
 //   - numBlocks: receives the number, 0 if not even one fits
@@ -33,8 +33,6 @@ import "unsafe"
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
-//
-// [cuFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetAttribute
 func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsafe.Pointer, blockSize int32, dynamicSMemSize uint64) error {
 	args := &struct {
 		numBlocks       *int32
@@ -54,7 +52,7 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 //
 //	cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func, int numBlocks, int blockSize)
 //
-// The kernel's own limit counts too: measured, 48 KiB as long as [cuFuncSetAttribute] has not
+// The kernel's own limit counts too: measured, 48 KiB as long as [CudaFuncSetAttribute] has not
 // raised it, although the multiprocessor had far more for two blocks.
 //
 // Parameters:
@@ -70,8 +68,6 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
-//
-// [cuFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetAttribute
 func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ unsafe.Pointer, numBlocks int32, blockSize int32) error {
 	args := &struct {
 		dynamicSmemSize *uint64
@@ -130,9 +126,9 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 //
 //	cudaError_t cudaOccupancyMaxPotentialClusterSize(int *clusterSize, const void *func, const cudaLaunchConfig_t *launchConfig)
 //
-// Up to 8 is what every device with clusters can do; more (16 on an H100) only if the kernel has
-// been allowed a size that is not portable. A size that was fixed in the code is the answer as it
-// stands.
+// Up to 8 is what every device with clusters can do; more only if the kernel has been allowed a
+// size that is not portable: measured on an H200, 8 and then 16. A size that was fixed in the code
+// is the answer as it stands.
 //
 // Parameters:
 //   - clusterSize: receives the number of blocks in a cluster
@@ -179,7 +175,8 @@ func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Point
 // From Go: the struct's pointer to its attributes must be C memory or pinned for the call.
 //
 // Errors:
-//   - [CudaErrorInvalidClusterSize]: the cluster is larger than the device or the kernel allows
+//   - [CudaErrorInvalidClusterSize]: the cluster is larger than the device or the kernel allows:
+//     measured for 16 blocks without the allowance for sizes that are not portable
 //
 // Also [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue], [CudaErrorUnknown], or the error
 // of earlier work.

@@ -57,9 +57,9 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 //
 // Work that is put into one stream runs in the order in which it was enqueued; streams among each
 // other have no order but that which events, the legacy default stream and waits of the host give
-// them. Streams are cheap to keep and cost some microseconds to make: keep a few for as long as the
-// program runs rather than one for each job. There may be far more of them than the hardware has
-// queues; they then share queues, which can serialize work that has nothing to do with each other
+// them. Streams are cheaper to keep than to make: keep a few for as long as the program runs rather
+// than one for each job. There may be far more of them than the hardware has queues; they then
+// share queues, which can serialize work that has nothing to do with each other
 // (CUDA_DEVICE_MAX_CONNECTIONS, an environment variable, sets how many queues there are).
 //
 // Parameters:
@@ -81,8 +81,13 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the pointer is nil, or there is an unknown bit in the flags
-//   - [CudaErrorDeviceUninitialized]: the calling thread has no current context
+//   - [CudaErrorDeviceUninitialized]: a context that the program itself made current, by the driver
+//     API, is gone
 //   - [CudaErrorMemoryAllocation]: the device has no room for the stream's queue
+//   - [CudaErrorInitializationError]: a program's first call initializes the runtime, and that
+//     failed; [CudaErrorInsufficientDriver] and [CudaErrorNoDevice] come from there too, whichever
+//     function is the first
+//   - [CudaErrorCudartUnloading]: the process is about to exit, and CUDA has shut down already
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
 //
@@ -125,8 +130,7 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 //
 // Parameters:
 //   - pStream: receives the handle; must not be nil
-//   - flags: [CU_STREAM_DEFAULT] or [CU_STREAM_NON_BLOCKING] (0 or 1), by their runtime names, as
-//     in [CudaStreamCreateWithFlags]
+//   - flags: [CudaStreamDefault] or [CudaStreamNonBlocking], as in [CudaStreamCreateWithFlags]
 //   - priority: from the greatest priority, a negative number, to the least, which is 0
 //
 // Ordering: synchronous, waits for nothing. Work that must come first has to be ordered by an
@@ -140,7 +144,7 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the pointer is nil or a flag is unknown; never the priority
-//   - [CudaErrorDeviceUninitialized]: no context is current to the thread
+//   - [CudaErrorDeviceUninitialized]: the thread's current context was destroyed
 //   - [CudaErrorMemoryAllocation]: no room for the stream
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
@@ -153,8 +157,6 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
-// [CU_STREAM_DEFAULT]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_DEFAULT
-// [CU_STREAM_NON_BLOCKING]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_STREAM_NON_BLOCKING
 // [cuStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamCreateWithPriority
 func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority int32) error {
 	args := &struct {
@@ -356,7 +358,7 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 //
 //	cudaError_t cudaStreamDestroy(cudaStream_t stream)
 //
-// The call does not wait: it returned at once with a 100 ms kernel pending (measured), and the
+// The call does not wait: it returned at once with a kernel of 100 ms pending (measured), and the
 // resources are released when the last work is done. Pending work is not cancelled, a pending host
 // function runs later. So what pending work reads and writes must stay alive even though the stream
 // is gone; synchronize first, or keep an event, if you need to know when that ends.
@@ -373,7 +375,7 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 // is not disturbed.
 //
 // Capture: a stream that captures may be destroyed; the capture, and whatever was captured, is
-// dropped without an error (measured). End it by [cuStreamEndCapture] to get the graph.
+// dropped without an error (measured). End it by [CudaStreamEndCapture] to get the graph.
 //
 // From Go: any thread, any goroutine, no current context needed (measured on a 13.0 driver). But
 // not twice, and not while another goroutine may still use the handle: that is for the program to
@@ -395,7 +397,6 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamDestroy
-// [cuStreamEndCapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamEndCapture
 func CudaStreamDestroy(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
@@ -519,7 +520,8 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 	return status(args.ret)
 }
 
-// CudaStreamBeginCapture_ptsz calls cudaStreamBeginCapture_ptsz.
+// CudaStreamBeginCapture_ptsz turns a stream from doing work into recording it: what is enqueued
+// from now on becomes nodes of a new graph.
 //
 //	cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 //
@@ -540,7 +542,8 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 	return status(args.ret)
 }
 
-// CudaStreamBeginRecaptureToGraph_ptsz calls cudaStreamBeginRecaptureToGraph_ptsz.
+// CudaStreamBeginRecaptureToGraph_ptsz captures a known sequence anew into its graph, so that
+// changed parameters arrive there without building another graph.
 //
 //	cudaError_t cudaStreamBeginRecaptureToGraph_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode, cudaGraph_t graph, struct cudaGraphRecaptureCallbackData *callbackData)
 //
@@ -563,7 +566,8 @@ func CudaStreamBeginRecaptureToGraph_ptsz(stream CudaStream_t, mode CudaStreamCa
 	return status(args.ret)
 }
 
-// CudaStreamBeginCaptureToGraph_ptsz calls cudaStreamBeginCaptureToGraph_ptsz.
+// CudaStreamBeginCaptureToGraph_ptsz begins a capture that adds its nodes to a graph which exists
+// already.
 //
 //	cudaError_t cudaStreamBeginCaptureToGraph_ptsz(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, enum cudaStreamCaptureMode mode)
 //
@@ -588,11 +592,52 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 	return status(args.ret)
 }
 
-// CudaThreadExchangeStreamCaptureMode calls cudaThreadExchangeStreamCaptureMode.
+// CudaThreadExchangeStreamCaptureMode sets which calls the calling thread may make while something
+// captures, and gives back the mode it had.
 //
 //	cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Some calls are unsafe in a capture: an allocation, for instance, takes place at once and not in a
+// stream, so the graph would not do it again at each launch, though the captured work might depend
+// on it. Such a call is refused where the modes say so, and by being made it spoils the capture
+// that forbade it, be that another thread's. The mode given to [CudaStreamBeginCapture] says what
+// one capture forbids, the mode set here what this thread respects.
+//
+//   - Global, the default: refused while this thread has a capture that is not relaxed, or while
+//     any other thread has one that began as global.
+//   - Thread-local: refused while this thread has a capture that is not relaxed; other threads'
+//     captures are ignored.
+//   - Relaxed: never refused. What contradicts capture itself still fails: a query of the capturing
+//     stream, or of an event whose latest record lies in a capture.
+//
+// Measured on a 13.0 driver, the unsafe calls are, among others: query and synchronization of
+// streams and events, allocation and release of device and pinned memory (also in stream order),
+// registering host memory, unloading modules. Safe are: launches, records, waits, callbacks and
+// value writes in other streams, creating and destroying streams and events, loading modules.
+// [CudaDeviceSynchronize] breaks captures of the context in every mode.
+//
+// Use it as a pair, with one variable: what the first exchange gives back is what the second sets.
+//
+//	mode := relaxed // the constant of that name
+//	exchange(&mode)
+//	defer exchange(&mode)
+//
+// Parameters:
+//   - mode: the mode to set; receives the one before. It must not be nil: the driver does not check
+//     and the process crashes (measured)
+//
+// Ordering: takes effect at once for the calling thread, and costs some 15 ns there and back.
+//
+// Capture: may be called at any time, also by a thread that captures, and never disturbs anything
+// itself.
+//
+// From Go: the mode belongs to the OS thread, so lock it (runtime.LockOSThread) from the first
+// exchange to the second. Without that the goroutine may go on elsewhere and leave a thread of Go's
+// pool in the wrong mode. Code that polls or frees in the background should do it in relaxed mode,
+// so that it ruins no capture of the program.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: promised for unknown modes, but a 13.0 driver accepts any number
 //
 // See also [CudaStreamBeginCapture].
 //
@@ -609,7 +654,7 @@ func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CudaStreamEndCapture_ptsz calls cudaStreamEndCapture_ptsz.
+// CudaStreamEndCapture_ptsz ends the capture that began in a stream and hands out the graph.
 //
 //	cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t *pGraph)
 //
@@ -630,7 +675,8 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamIsCapturing_ptsz calls cudaStreamIsCapturing_ptsz.
+// CudaStreamIsCapturing_ptsz tells whether a stream records instead of works, and whether that
+// recording is still good.
 //
 //	cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 //
@@ -651,7 +697,8 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo_ptsz calls cudaStreamGetCaptureInfo_ptsz.
+// CudaStreamGetCaptureInfo_ptsz tells all about the capture a stream is in: state, number, graph,
+// and the nodes on which the next one will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -677,7 +724,8 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 	return status(args.ret)
 }
 
-// CudaStreamUpdateCaptureDependencies_ptsz calls cudaStreamUpdateCaptureDependencies_ptsz.
+// CudaStreamUpdateCaptureDependencies_ptsz changes which nodes the next node captured in a stream
+// will depend on.
 //
 //	cudaError_t cudaStreamUpdateCaptureDependencies_ptsz(cudaStream_t stream, cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -710,8 +758,8 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 // synchronized.
 //
 // Work that others add meanwhile counts: on a stream that another thread kept full the answer was
-// never nil in two seconds (measured). To learn whether *your* work is done, record an event behind
-// it and ask [cuEventQuery].
+// never nil in two seconds (measured). To learn whether the work you gave is done, record an event
+// behind it and ask [CudaEventQuery].
 //
 // Parameters:
 //   - stream: the stream; 0 asks the legacy stream, which is done when all blocking streams are,
@@ -720,9 +768,9 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 // Ordering: enqueues nothing and gives the host no order but with what has completed.
 //
 // Capture: a capturing stream cannot be asked, and the attempt ends the capture. While any thread
-// captures in global mode, asking *any* stream from a thread in the default mode breaks that
-// capture; exchange the thread's mode first ([cuThreadExchangeStreamCaptureMode]). Stream 0 must
-// not be asked while a blocking stream captures.
+// captures in global mode, asking any stream from a thread in the default mode breaks that capture;
+// exchange the thread's mode first ([CudaThreadExchangeStreamCaptureMode]). Stream 0 must not be
+// asked while a blocking stream captures.
 //
 // From Go: 0.2 µs when work is pending, up to 1.5 µs when it is not. Any goroutine may ask; on a
 // thread without a context the primary one becomes current and stays so. Polling in a loop with
@@ -742,9 +790,7 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
-// [cuEventQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventQuery
 // [cuStreamQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamQuery
-// [cuThreadExchangeStreamCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuThreadExchangeStreamCaptureMode
 func CudaStreamQuery(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
@@ -777,7 +823,7 @@ func CudaStreamQuery(stream CudaStream_t) error {
 //
 // Errors:
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures
-//   - [CudaErrorDeviceUninitialized]: a default stream, and no context is current
+//   - [CudaErrorDeviceUninitialized]: a default stream, and the thread's context is gone
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -912,7 +958,7 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: priority is nil
-//   - [CudaErrorDeviceUninitialized]: stream 0 on a thread without a current context
+//   - [CudaErrorDeviceUninitialized]: stream 0, while a destroyed context is current
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -942,7 +988,7 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 //
 // What counts is the latest record of the event at the time of this call. Records that come later,
 // and destroying the event, change nothing for this wait. An event that was never recorded is no
-// wait at all, so a missing [cuEventRecord] shows as a race, not as an error.
+// wait at all, so a missing [CudaEventRecord] shows as a race, not as an error.
 //
 // The wait is the device's where that is possible; no host thread is held, and the call returns at
 // once. The event may belong to another context or another device; that is how streams of several
@@ -961,8 +1007,8 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 // Capture: an event recorded in a capture draws the waiting stream into that capture: that is how a
 // capture forks and joins. Every stream drawn in must be joined back into the first one before the
 // end. Waiting in the legacy stream while a blocking stream captures returns
-// [CudaErrorStreamCaptureImplicit] and breaks that capture. All errors named above but the first
-// three break it too.
+// [CudaErrorStreamCaptureImplicit] and breaks that capture. So do a merge, both captures, and a
+// wait out of isolation (all measured).
 //
 // From Go: nothing to keep alive and nothing that blocks: the cheapest way to order the work of
 // goroutines that have a stream each. Record in one and wait in the other must happen in this
@@ -985,7 +1031,6 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
-// [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
 // [cuStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamWaitEvent
 func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) error {
 	args := &struct {
@@ -1006,15 +1051,16 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 //	cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *userData, unsigned int flags)
 //
 // It runs exactly once for each call that succeeded, and later work of the stream waits until it
-// returns. Unlike the function of [cuLaunchHostFunc] it also runs after a fatal error, and is told
-// the code: callbacks that were pending then all ran (measured), those added afterwards are
-// refused. NVIDIA means to remove it some day and it cannot be captured; [cuLaunchHostFunc] is the
-// replacement where the status is not needed.
+// returns. Unlike the function of [CudaLaunchHostFunc] it also runs after a fatal error, and is
+// told the code: callbacks that were pending then all ran (measured), those added afterwards are
+// refused. NVIDIA means to remove it some day and it cannot be captured; [CudaLaunchHostFunc] is
+// the replacement where the status is not needed.
 //
-// A callback must not call CUDA: it gets [CudaErrorNotPermitted] or hangs. It must not wait for
-// device work, nor for another callback that need not run before it. Callbacks of different streams
-// have no order and run one after the other: on the driver measured all of a process share one
-// thread, so a slow one delays every other.
+// A callback must not call CUDA. Calls that need a context return [CudaErrorNotPermitted]; that
+// others work (measured: queries) is not promised. It must not wait for device work, nor for
+// another callback that need not run before it. Callbacks of different streams have no order and
+// run one after the other: on the driver measured all of a process share one thread, so a slow one
+// delays every other.
 //
 // For managed memory the stream counts as idle while the callback runs, so memory attached to it
 // may be used. The beginning of a callback is as good as having synchronized with an event recorded
@@ -1036,7 +1082,7 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 // earlier work and holds back their later work, like any work there.
 //
 // Capture: refused on a capturing stream, and the capture is lost; on other streams it is fine,
-// whatever mode. In a capture use [cuLaunchHostFunc].
+// whatever mode. In a capture use [CudaLaunchHostFunc].
 //
 // From Go: the callback runs on a thread of the driver's, never on the calling one, so it may be an
 // exported Go function. Give a runtime/cgo.Handle as userData and delete it inside, since the call
@@ -1062,7 +1108,6 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
-// [cuLaunchHostFunc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchHostFunc
 // [cuStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAddCallback
 func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, userData uintptr, flags uint32) error {
 	args := &struct {
@@ -1100,7 +1145,7 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 // Parameters:
 //   - stream: the stream that the operation is put into, and the one that gets the memory with the
 //     flag for a single stream. Then it must not be the NULL stream, which is no particular stream
-//   - devPtr: the beginning of the managed block (a `__managed__` variable too), or host memory
+//   - devPtr: the beginning of the managed block (a __managed__ variable too), or host memory
 //   - length: bytes; for managed memory 0 or the size of the whole block, since a part cannot be
 //     attached; for host memory not 0
 //   - flags: exactly one of the three above; 0 is none of them
@@ -1108,7 +1153,7 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 // Ordering: takes effect when the stream's earlier work is done; kernels after it, in order, see
 // the new association. Ordering it with other streams' use is the program's task, by events. When
 // the stream is destroyed the association falls back, after its last work, to the flag the block
-// was allocated with; for `__managed__` variables that is always the global one.
+// was allocated with; for __managed__ variables that is always the global one.
 //
 // Capture: cannot be captured: on a capturing stream it returns [CudaErrorStreamCaptureUnsupported]
 // and the capture is lost (measured).
@@ -1198,11 +1243,48 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamBeginCapture calls cudaStreamBeginCapture.
+// CudaStreamBeginCapture turns a stream from doing work into recording it: what is enqueued from
+// now on becomes nodes of a new graph.
 //
 //	cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Nothing of it runs before [CudaStreamEndCapture] has given the graph and that was instantiated
+// and launched. Arguments of kernels are copied into the node now; memory that copies and kernels
+// refer to is read at every replay. Other streams are drawn in when they wait for an event recorded
+// here, and must be joined again. [CudaStreamIsCapturing] tells the state;
+// [CudaStreamGetCaptureInfo] a number that names the capture.
+//
+// Kernels that use texture or surface references must not be captured: what they read or write is
+// undefined. Texture and surface objects are fine.
+//
+// Parameters:
+//   - stream: the stream, which must not capture already. The legacy default stream, 0 or 1,
+//     cannot; the thread's own default stream, 2, can
+//   - mode: what other calls this capture forbids, of this thread and others:
+//     [CudaStreamCaptureModeGlobal], [CudaStreamCaptureModeThreadLocal] or
+//     [CudaStreamCaptureModeRelaxed]; [CudaThreadExchangeStreamCaptureMode] says which calls.
+//     Prefer thread-local: a global capture is at the mercy of every thread in the process
+//
+// Ordering: work that was enqueued before runs as usual and is no part of the graph; it is not
+// ordered before the graph's launches either, unless these go into the same stream.
+//
+// Capture: several captures may run at once, in different streams; an event must not connect two of
+// them. While a blocking stream captures, the legacy stream is unusable: any use of it, a plain
+// synchronous copy of any thread included, returns [CudaErrorStreamCaptureImplicit] and ends the
+// capture, even a relaxed one. Capture in non-blocking streams.
+//
+// From Go: unless the mode is relaxed, [CudaStreamEndCapture] must come from the same OS thread:
+// runtime.LockOSThread before this call, unlock after the end. Always end, also on a panic: a
+// thread that exits leaves its global capture open, and with it everybody else's unsafe calls
+// forbidden. Other goroutines of the program, which allocate or query, are other threads: use the
+// thread-local mode. What captured nodes refer to must live as long as the graph and its
+// executables: keep buffers, and do not capture copies from Go memory, which are read again at
+// every replay.
+//
+// Errors:
+//   - [CudaErrorStreamCaptureUnsupported]: the legacy default stream
+//   - [CudaErrorIllegalState]: the stream captures already, or was drawn into a capture
+//   - [CudaErrorInvalidValue]: an unknown mode
 //
 // See also [CudaStreamCreate], [CudaStreamIsCapturing], [CudaStreamEndCapture],
 // [CudaThreadExchangeStreamCaptureMode].
@@ -1221,11 +1303,34 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 	return status(args.ret)
 }
 
-// CudaStreamBeginRecaptureToGraph calls cudaStreamBeginRecaptureToGraph.
+// CudaStreamBeginRecaptureToGraph captures a known sequence anew into its graph, so that changed
+// parameters arrive there without building another graph.
 //
 //	cudaError_t cudaStreamBeginRecaptureToGraph(cudaStream_t stream, enum cudaStreamCaptureMode mode, cudaGraph_t graph, struct cudaGraphRecaptureCallbackData *callbackData)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Every captured operation is matched with the node that was created at the same place. A different
+// order or shape, or different parameters of memory nodes, is a failure on the spot and leaves a
+// graph that is good for nothing but [CudaGraphDestroy]. Other changed parameters are reported to a
+// callback, which may accept or stop. User objects that the graph held are let go at the beginning.
+//
+// Parameters:
+//   - stream: the stream to capture in, not the legacy one
+//   - mode: what the capture forbids meanwhile, as in [CudaStreamBeginCapture]
+//   - graph: the graph that was captured before
+//   - callbackData: function and number for it, or nil if differences need no second opinion.
+//     Copied or read during the capture: keep it alive until the capture ends
+//
+// Ordering: nothing is executed until the graph, or an updated executable, is launched.
+//
+// Capture: obeys all rules of captures, and [CudaStreamEndCapture] closes it on the same thread.
+//
+// From Go: its callback may not be a Go function: it runs inside the call that ends or continues
+// the capture. Let the struct lie in C memory. Runtime and driver must both be 13.3 or newer; this
+// description follows the header, unmeasured.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: the graph is none, or the stream cannot begin a capture
+//   - [CudaErrorGraphRecaptureFailure]: reported later, by the call that does not match
 //
 // See also [CudaStreamCreate], [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaStreamEndCapture], [CudaThreadExchangeStreamCaptureMode].
@@ -1246,11 +1351,40 @@ func CudaStreamBeginRecaptureToGraph(stream CudaStream_t, mode CudaStreamCapture
 	return status(args.ret)
 }
 
-// CudaStreamBeginCaptureToGraph calls cudaStreamBeginCaptureToGraph.
+// CudaStreamBeginCaptureToGraph begins a capture that adds its nodes to a graph which exists
+// already.
 //
 //	cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, enum cudaStreamCaptureMode mode)
 //
-// Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+// Several captures one after the other, with hand-made nodes in between, can so build one graph. It
+// cannot be instantiated meanwhile: the attempt returns [CudaErrorStreamCaptureUnsupported] and
+// breaks the capture (measured). Only one capture at a time may go into a graph.
+//
+// As in all captures, nothing runs, and kernels with texture or surface references have undefined
+// results.
+//
+// Parameters:
+//   - stream: where to capture, any stream but the legacy one that does not capture yet
+//   - graph: the graph to add to. It stays the caller's
+//   - dependencies: the nodes of that graph on which the first captured node depends, nil for none
+//   - dependencyData: edge data for each of them, or nil
+//   - numDependencies: how many
+//   - mode: as in [CudaStreamBeginCapture]
+//
+// Ordering: earlier work of the stream is left out; the order within the graph follows the
+// dependencies given here.
+//
+// Capture: if the capture is broken, CUDA destroys the graph with all that was in it before; the
+// handle, and every node, is dead then. Whoever cannot afford that clones the graph first
+// ([CudaGraphClone]).
+//
+// From Go: [CudaStreamEndCapture] hands out the same handle again: do not give it two owners, each
+// with a destroy. The arrays are read at once. Unless relaxed, stay on one locked OS thread until
+// the end; no other goroutine may touch the graph. Needs a 12.3 driver.
+//
+// Errors:
+//   - [CudaErrorIllegalState]: the stream captures, or another capture into this graph is under way
+//   - [CudaErrorInvalidValue]: no graph, a node of another one, an unknown mode
 //
 // See also [CudaStreamCreate], [CudaStreamIsCapturing], [CudaStreamEndCapture],
 // [CudaThreadExchangeStreamCaptureMode].
@@ -1273,12 +1407,42 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 	return status(args.ret)
 }
 
-// CudaStreamEndCapture calls cudaStreamEndCapture.
+// CudaStreamEndCapture ends the capture that began in a stream and hands out the graph.
 //
 //	cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorStreamCaptureWrongThread], or the error of
-// earlier work.
+// The stream works normally again, as do the streams that were drawn in. Events that were recorded
+// in the capture have no state any more: a query, synchronization or wait on one returns
+// [CudaErrorInvalidValue] until it is recorded anew (measured).
+//
+// Parameters:
+//   - stream: the stream in which the capture began; one that was only drawn in will not do
+//   - pGraph: receives the graph, owned by the caller ([CudaGraphDestroy]); of a capture into an
+//     existing graph that same handle, which then must not be owned twice; 0 if the call fails. Do
+//     not pass nil: the call succeeds and the graph is lost
+//
+// Ordering: synchronous; nothing has run, the graph is only described.
+//
+// Capture: with any error but [CudaErrorStreamCaptureUnmatched] and [CudaErrorIllegalState] this
+// capture is over and the graph gone. If the capture went into an existing graph and was broken,
+// CUDA destroys that graph: its handle dangles (calls on it return [CudaErrorInvalidValue]); drop
+// it without destroying.
+//
+// From Go: same OS thread as the beginning, so same goroutine between LockOSThread and
+// UnlockOSThread; put it into a defer. Only a relaxed capture may be ended by another goroutine.
+//
+// Errors:
+//   - [CudaErrorStreamCaptureInvalidated]: some call broke the capture before, and returned its own
+//     error then; there is no graph, and the stream is usable again
+//   - [CudaErrorStreamCaptureUnjoined]: a stream that was drawn in has work which the first stream
+//     did not wait for: record an event there and wait for it here before ending
+//   - [CudaErrorStreamCaptureUnmatched]: the capture began in another stream; it is broken now, but
+//     still has to be ended there
+//   - [CudaErrorStreamCaptureWrongThread]: another OS thread began it, not in relaxed mode. The
+//     capture is dropped all the same (measured): the right thread finds nothing to end any more
+//   - [CudaErrorIllegalState]: the stream does not capture
+//
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaStreamCreate], [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaGraphDestroy].
@@ -1297,12 +1461,33 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamIsCapturing calls cudaStreamIsCapturing.
+// CudaStreamIsCapturing tells whether a stream records instead of works, and whether that recording
+// is still good.
 //
 //	cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorStreamCaptureImplicit], or the error of earlier
-// work.
+// The answer is one of three: none; active; or invalidated, which means that an error spoilt the
+// capture and that it must be ended, by [CudaStreamEndCapture] in the stream where it began, before
+// any of its streams can be used again.
+//
+// Parameters:
+//   - stream: any stream
+//   - pCaptureStatus: receives [CudaStreamCaptureStatusNone], [CudaStreamCaptureStatusActive] or
+//     [CudaStreamCaptureStatusInvalidated]; must not be nil. After an error it says nothing
+//
+// Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
+//
+// Capture: the one question that is always allowed: it breaks nothing, not even with the error
+// above, in which it is unlike a real use of the legacy stream.
+//
+// From Go: the cheap guard before a query, synchronization or allocation in code that is handed
+// streams by others. Works in host functions too.
+//
+// Errors:
+//   - [CudaErrorStreamCaptureImplicit]: asked of the legacy stream while a blocking stream of the
+//     device captures. The legacy stream itself never captures, but its use would depend on that
+//     stream
+//   - [CudaErrorInvalidValue]: nil
 //
 // See also [CudaStreamCreate], [CudaStreamBeginCapture], [CudaStreamEndCapture].
 //
@@ -1320,12 +1505,49 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo calls cudaStreamGetCaptureInfo.
+// CudaStreamGetCaptureInfo tells all about the capture a stream is in: state, number, graph, and
+// the nodes on which the next one will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorStreamCaptureImplicit], [CudaErrorLossyQuery], or
-// the error of earlier work.
+// With it a program adds nodes of its own in the middle of a capture: read graph and dependencies,
+// add the node, and set it as the new dependency by [CudaStreamUpdateCaptureDependencies].
+// Everything but the state is written only if the call succeeds and the state is active (measured:
+// else the variables keep what was in them).
+//
+// Parameters:
+//   - stream: the stream
+//   - captureStatus_out: receives the state; the only pointer that must not be nil
+//   - id_out: receives a number that no other capture of this process has; all streams drawn into
+//     one capture share it
+//   - graph_out: receives the graph being built, borrowed: [CudaStreamEndCapture] hands it to the
+//     caller or destroys it. Nodes may be added; destroying it is refused with
+//     [CudaErrorIllegalState] (measured), and nodes must not be removed. Some errors make the
+//     handle invalid before the end. Nodes that become unreachable by what you do to the graph are
+//     not reported as unjoined
+//   - dependencies_out: receives the address of the driver's array of nodes, valid until the next
+//     call on this stream or the end of the capture. Copy the handles out to keep them: those live
+//     as long as their nodes. The array itself may be passed to functions that act on the graph
+//   - edgeData_out: receives the address of the matching array of edge data, valid as long; may be
+//     nil, and may be used only together with dependencies_out
+//   - numDependencies_out: receives the length of both arrays
+//
+// Ordering: reads the state of this moment. An event wait, a launch or an update changes the
+// dependencies.
+//
+// Capture: allowed and harmless on every stream, whatever the mode.
+//
+// From Go: the arrays are C memory: index them through unsafe.Slice and copy at once, with no other
+// goroutine working on the stream. Graphs are not safe for concurrent use, and this one changes
+// with each captured call. The older forms have fewer results: the first only state and number, the
+// second no edge data; a driver before 11.3 has the first alone.
+//
+// Errors:
+//   - [CudaErrorStreamCaptureImplicit]: the legacy stream, while a stream that is not non-blocking
+//     captures; that capture goes on
+//   - [CudaErrorLossyQuery]: an edge has data, as programmatic launches leave it, and you did not
+//     ask for it; the older forms of the function cannot ask
+//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edge data is wanted without the nodes
 //
 // See also [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaStreamUpdateCaptureDependencies].
@@ -1349,11 +1571,35 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 	return status(args.ret)
 }
 
-// CudaStreamUpdateCaptureDependencies calls cudaStreamUpdateCaptureDependencies.
+// CudaStreamUpdateCaptureDependencies changes which nodes the next node captured in a stream will
+// depend on.
 //
 //	cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
-// Returns nil, [CudaErrorInvalidValue], [CudaErrorIllegalState], or the error of earlier work.
+// Nodes that the program added to the graph by hand come into the stream's order in this way.
+//
+// Parameters:
+//   - stream: a stream that captures
+//   - dependencies: nodes of the graph being captured; nil only with a count of 0
+//   - dependencyData: one entry of edge data for each node, or nil for ordinary edges; the oldest
+//     form has no such parameter
+//   - numDependencies: how many nodes. 0 together with the flag for setting makes the next node
+//     depend on nothing
+//   - flags: [CudaStreamAddCaptureDependencies] (0) adds to the present set,
+//     [CudaStreamSetCaptureDependencies] replaces it
+//
+// Ordering: only nodes captured later see it. Nodes that fell out of the set and that the stream no
+// longer reaches do not count as unjoined at [CudaStreamEndCapture].
+//
+// Capture: meaningful in a capture alone; no mode forbids it.
+//
+// From Go: arrays are read during the call, so a Go slice will do. Serialize it with everything
+// else that touches the graph or its streams. Lacking in drivers before 11.3.
+//
+// Errors:
+//   - [CudaErrorIllegalState]: the stream does not capture
+//   - [CudaErrorInvalidValue]: a node of another graph, or unknown flags; the capture goes on
+//     undamaged (measured)
 //
 // See also [CudaStreamBeginCapture], [CudaStreamGetCaptureInfo].
 //
@@ -1376,15 +1622,15 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 
 // CudaStreamCopyAttributes gives one stream all attributes of another.
 //
-//	cudaError_t cudaStreamCopyAttributes(cudaStream_t dstStream, cudaStream_t srcStream)
+//	cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
 //
 // These are the ones that [CudaStreamGetAttribute] knows: access policy window, synchronization
 // policy, priority and memory synchronization domains (measured: priority and policy arrive). Flags
 // are none: a blocking stream stays one.
 //
 // Parameters:
-//   - dstStream: the stream that changes; the default streams are accepted
-//   - srcStream: where the values come from; not changed
+//   - dst: the stream that changes; the default streams are accepted
+//   - src: where the values come from; not changed
 //
 // Ordering: concerns only work that is put into the destination later; pending work keeps what it
 // had. Synchronous, waits for nothing.
@@ -1404,12 +1650,12 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
-func CudaStreamCopyAttributes(dstStream CudaStream_t, srcStream CudaStream_t) error {
+func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 	args := &struct {
-		dstStream CudaStream_t
-		srcStream CudaStream_t
-		ret       CudaError_t
-	}{dstStream: dstStream, srcStream: srcStream}
+		dst CudaStream_t
+		src CudaStream_t
+		ret CudaError_t
+	}{dst: dst, src: src}
 	if err := call(symCudaStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -1418,7 +1664,7 @@ func CudaStreamCopyAttributes(dstStream CudaStream_t, srcStream CudaStream_t) er
 
 // CudaStreamGetAttribute reads one attribute of a stream.
 //
-//	cudaError_t cudaStreamGetAttribute(cudaStream_t stream, cudaLaunchAttributeID attr, cudaLaunchAttributeValue *value)
+//	cudaError_t cudaStreamGetAttribute(cudaStream_t hStream, cudaLaunchAttributeID attr, cudaLaunchAttributeValue *value_out)
 //
 // Streams have five of the attributes that launches know: [CudaLaunchAttributeAccessPolicyWindow],
 // [CudaLaunchAttributeSynchronizationPolicy], [CudaLaunchAttributePriority],
@@ -1427,10 +1673,10 @@ func CudaStreamCopyAttributes(dstStream CudaStream_t, srcStream CudaStream_t) er
 // the values and cannot be set.
 //
 // Parameters:
-//   - stream: any stream, also a default one
+//   - hStream: any stream, also a default one
 //   - attr: which one
-//   - value: receives the value in the member that belongs to attr; the rest of the union is left
-//     alone
+//   - value_out: receives the value in the member that belongs to attr; the rest of the union is
+//     left alone
 //
 // Ordering: what the latest setter wrote, not what the running kernel was launched with.
 //
@@ -1440,20 +1686,20 @@ func CudaStreamCopyAttributes(dstStream CudaStream_t, srcStream CudaStream_t) er
 // was asked for.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: streams have no such attribute, or value is nil
+//   - [CudaErrorInvalidValue]: streams have no such attribute, or value_out is nil
 //   - [CudaErrorInvalidResourceHandle]: no such stream
 //
 // See also [CudaAccessPolicyWindow].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
-func CudaStreamGetAttribute(stream CudaStream_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
+func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, value_out *CudaLaunchAttributeValue) error {
 	args := &struct {
-		stream CudaStream_t
-		attr   CudaLaunchAttributeID
-		value  *CudaLaunchAttributeValue
-		ret    CudaError_t
-	}{stream: stream, attr: attr, value: value}
+		hStream   CudaStream_t
+		attr      CudaLaunchAttributeID
+		value_out *CudaLaunchAttributeValue
+		ret       CudaError_t
+	}{hStream: hStream, attr: attr, value_out: value_out}
 	if err := call(symCudaStreamGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -1462,7 +1708,7 @@ func CudaStreamGetAttribute(stream CudaStream_t, attr CudaLaunchAttributeID, val
 
 // CudaStreamSetAttribute changes one attribute of a stream, for the work that comes later.
 //
-//		cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *param)
+//		cudaError_t cudaStreamSetAttribute(cudaStream_t hStream, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *value)
 //
 //	  - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
 //	    aside first ([CudaLimitPersistingL2CacheSize]), else it does nothing; undo what it leaves
@@ -1475,9 +1721,9 @@ func CudaStreamGetAttribute(stream CudaStream_t, attr CudaLaunchAttributeID, val
 // A launch that carries the same attribute itself goes by its own.
 //
 // Parameters:
-//   - stream: the stream to change, also a default one
+//   - hStream: the stream to change, also a default one
 //   - attr: which attribute
-//   - param: the value, in the union's member for attr; read during the call
+//   - value: the value, in the union's member for attr; read during the call
 //
 // Ordering: work enqueued before is not affected. The call itself waits for nothing.
 //
@@ -1496,13 +1742,13 @@ func CudaStreamGetAttribute(stream CudaStream_t, attr CudaLaunchAttributeID, val
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
-func CudaStreamSetAttribute(stream CudaStream_t, attr CudaLaunchAttributeID, param *CudaLaunchAttributeValue) error {
+func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
 	args := &struct {
-		stream CudaStream_t
-		attr   CudaLaunchAttributeID
-		param  *CudaLaunchAttributeValue
-		ret    CudaError_t
-	}{stream: stream, attr: attr, param: param}
+		hStream CudaStream_t
+		attr    CudaLaunchAttributeID
+		value   *CudaLaunchAttributeValue
+		ret     CudaError_t
+	}{hStream: hStream, attr: attr, value: value}
 	if err := call(symCudaStreamSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}

@@ -4,10 +4,8 @@ package cudart13
 
 // CudaDevResourceDesc_t is a set of resources that was sealed for creating green contexts from it.
 //
-// [cuDevResourceGenerateDesc] makes it. There is no call that frees it: it stays valid until the
+// [CudaDevResourceGenerateDesc] makes it. There is no call that frees it: it stays valid until the
 // process ends.
-//
-// [cuDevResourceGenerateDesc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevResourceGenerateDesc
 type CudaDevResourceDesc_t uintptr
 
 // CudaExecutionContext_t is where the runtime runs work: a device's primary context, or a green
@@ -18,16 +16,26 @@ type CudaDevResourceDesc_t uintptr
 // before.
 type CudaExecutionContext_t uintptr
 
-// CudaArray_t is a handle of CUDA's, cudaArray_t in C; 0 is none.
+// CudaArray_t is a block of memory for textures and surfaces, in a layout known to the device
+// alone.
+//
+// It has no address; copies and texture or surface objects reach it. [CudaFreeArray] frees it.
+//
+// From Go: a number for Go. Destroy texture objects before the array that they read.
 type CudaArray_t uintptr
 
-// CudaArray_const_t is a handle of CUDA's, cudaArray_const_t in C; 0 is none.
+// CudaArray_const_t is an array that the function does not write to; convert freely from and to the
+// other type.
 type CudaArray_const_t uintptr
 
-// CudaMipmappedArray_t is a handle of CUDA's, cudaMipmappedArray_t in C; 0 is none.
+// CudaMipmappedArray_t is an array with smaller versions of itself, which texture fetches choose
+// from by distance.
+//
+// Its levels are arrays that belong to it.
 type CudaMipmappedArray_t uintptr
 
-// CudaMipmappedArray_const_t is a handle of CUDA's, cudaMipmappedArray_const_t in C; 0 is none.
+// CudaMipmappedArray_const_t is a mipmapped array that the function leaves as it is; in Go the
+// conversion is explicit.
 type CudaMipmappedArray_const_t uintptr
 
 // CudaHostFn_t is a function of the program that a stream calls on the host when its turn comes.
@@ -70,19 +78,16 @@ type CudaStream_t uintptr
 // CudaEvent_t is a marker that is placed in a stream and becomes done when the work before it is
 // done.
 //
-// [cuEventRecord] places it, and each record replaces the earlier place. Until the first record it
-// counts as done: a wait for it returns at once and a query succeeds, so a forgotten record shows
-// up as missing order, never as an error. Waits that were enqueued earlier keep the place they saw.
+// [CudaEventRecord] places it, and each record replaces the earlier place. Until the first record
+// it counts as done: a wait for it returns at once and a query succeeds, so a forgotten record
+// shows up as missing order, never as an error. Waits that were enqueued earlier keep the place
+// they saw.
 //
 // Unless it was created with [CudaEventDisableTiming], a record also notes the GPU's time, and
-// [cuEventElapsedTime] gives the difference of two.
+// [CudaEventElapsedTime] gives the difference of two.
 //
 // From Go: usable from every goroutine. It holds no memory of the program, so the handle may be
-// dropped after [cuEventDestroy] even while streams still wait for the record they saw.
-//
-// [cuEventDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventDestroy
-// [cuEventElapsedTime]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventElapsedTime
-// [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
+// dropped after [CudaEventDestroy] even while streams still wait for the record they saw.
 type CudaEvent_t uintptr
 
 // CudaGraphicsResource_t is a buffer or texture of a graphics API that was registered for use by
@@ -93,22 +98,48 @@ type CudaEvent_t uintptr
 // unmapping. Unregister it before the graphics API deletes the object.
 type CudaGraphicsResource_t uintptr
 
-// CudaExternalMemory_t is a handle of CUDA's, cudaExternalMemory_t in C; 0 is none.
+// CudaExternalMemory_t is memory of another API that was imported; mappings make it usable.
 type CudaExternalMemory_t uintptr
 
-// CudaExternalSemaphore_t is a handle of CUDA's, cudaExternalSemaphore_t in C; 0 is none.
+// CudaExternalSemaphore_t is a semaphore or fence of another API that streams can signal and wait
+// for.
 type CudaExternalSemaphore_t uintptr
 
-// CudaGraph_t is a handle of CUDA's, cudaGraph_t in C; 0 is none.
+// CudaGraph_t is a graph: a plan of work as nodes and the edges between them, kept in host memory.
+//
+// It comes from [CudaGraphCreate], [CudaGraphClone] or a capture, and goes by [CudaGraphDestroy].
+// To run it, instantiate it: the executable is a snapshot and independent of it. A graph that a
+// child or conditional node contains belongs to that node.
+//
+// From Go: a number that keeps nothing alive. Not safe for concurrent use: one goroutine at a time,
+// a stream that captures into it included, for reading as well. A capture into an existing graph
+// that fails destroys the graph: drop the handle then.
 type CudaGraph_t uintptr
 
-// CudaGraphNode_t is a handle of CUDA's, cudaGraphNode_t in C; 0 is none.
+// CudaGraphNode_t is a node of a graph: one kernel, copy, host function or other piece of work.
+//
+// It belongs to its graph and dies with it, or by [CudaGraphDestroyNode]. It also names the
+// counterpart in each executable made of the graph, when a single node of an executable is changed.
+//
+// From Go: unlike graphs and executables, node handles are not checked by the driver: a stale one
+// can crash the process (measured). Keep them beside the graph, under its lock.
 type CudaGraphNode_t uintptr
 
-// CudaUserObject_t is a handle of CUDA's, cudaUserObject_t in C; 0 is none.
+// CudaUserObject_t is a reference-counted object that ties a resource of the program to the life of
+// graphs: see [CudaUserObjectCreate].
+//
+// It has no destroy function: it ends when the last reference is released, by the program or a
+// graph.
+//
+// From Go: its functions may be called from several goroutines at once, except those that take a
+// graph as well.
 type CudaUserObject_t uintptr
 
-// CudaGraphConditionalHandle is cudaGraphConditionalHandle in C, a number of 8 bytes.
+// CudaGraphConditionalHandle is the name of a conditional node's variable: a 64-bit number that
+// host code puts into the node's parameters and device code uses to set the value.
+//
+// It comes from [CudaGraphConditionalHandleCreate], belongs to a graph and is never freed by
+// itself. Kernels take it by value, as an 8-byte argument.
 type CudaGraphConditionalHandle uint64
 
 // CudaFunction_t is a kernel in a module of one context: what a launch takes.
@@ -131,13 +162,28 @@ type CudaKernel_t uintptr
 // that uses them must be done before.
 type CudaLibrary_t uintptr
 
-// CudaMemPool_t is a handle of CUDA's, cudaMemPool_t in C; 0 is none.
+// CudaMemPool_t is a source of memory for stream-ordered allocation: it keeps what was freed for
+// the next to come.
+//
+// Every device has a default pool; own ones are made by [CudaMemPoolCreate]. Safe for use by all
+// threads.
 type CudaMemPool_t uintptr
 
-// CudaGraphExec_t is a handle of CUDA's, cudaGraphExec_t in C; 0 is none.
+// CudaGraphExec_t is an executable graph: a graph made ready to be launched any number of times.
+//
+// It comes from [CudaGraphInstantiateWithFlags] and goes by [CudaGraphExecDestroy], and is changed
+// by [CudaGraphExecUpdate] or node by node. Its launches run one after another, never at the same
+// time.
+//
+// From Go: not safe for concurrent use: a launch counts as a use, so lock it around every call.
+// Memory that its nodes name must live until the last launch is done.
 type CudaGraphExec_t uintptr
 
-// CudaGraphDeviceNode_t is a handle of CUDA's, cudaGraphDeviceNode_t in C; 0 is none.
+// CudaGraphDeviceNode_t is a kernel node as device code knows it, for changing the node while the
+// graph is on the device.
+//
+// It is given when a kernel node is made device-updatable by its launch attribute, and is passed to
+// kernels as an argument. Host functions do not take it.
 type CudaGraphDeviceNode_t uintptr
 
 // CudaAsyncCallbackHandle_t is the receipt for a registered notification callback, to be given back
@@ -161,17 +207,13 @@ type CudaAsyncCallbackHandle_t uintptr
 type CudaAsyncCallback uintptr
 
 // CudaLogsCallbackHandle is the receipt for a registered log callback, for
-// [cuLogsUnregisterCallback].
-//
-// [cuLogsUnregisterCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLogsUnregisterCallback
+// [CudaLogsUnregisterCallback].
 type CudaLogsCallbackHandle uintptr
 
 // CudaLogIterator is a place in the driver's log, from which messages can be read later.
 //
-// [cuLogsCurrent] gives the present end, and reading moves it on. The log has room for some 25 kB;
-// what is older than that is overwritten, with a note in the output that something is missing.
-//
-// [cuLogsCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLogsCurrent
+// [CudaLogsCurrent] gives the present end, and reading moves it on. The log has room for some 25
+// kB; what is older than that is overwritten, with a note in the output that something is missing.
 type CudaLogIterator uint32
 
 // CudaSurfaceObject_t is an array that kernels may read and write by coordinates, as one 64-bit
@@ -205,7 +247,15 @@ type CudaTextureObject_t uint64
 // be a Go function exported to C.
 type CudaStreamCallback_t uintptr
 
-// CudaGraphRecaptureCallback_t is the callback cudaGraphRecaptureCallback_t.
+// CudaGraphRecaptureCallback_t is the function that a recapture calls for each node whose
+// parameters differ from the recorded ones.
+//
+// It is handed the user data, the node, the old and the new parameters, which are valid during the
+// call only, and the kind of difference. Success lets the node take the new parameters and the
+// recapture go on; any other code ends it, and the graph is then fit only to be destroyed.
+//
+// From Go: it may run on the thread that issues the captured calls, within one of them, so it must
+// be a C function that calls no Go.
 //
 //	cudaError_t (*cudaGraphRecaptureCallback_t)(void *data, cudaGraphNode_t node, const struct cudaGraphNodeParams *originalParams, const struct cudaGraphNodeParams *recaptureParams, enum cudaGraphRecaptureStatus status)
 //
@@ -222,14 +272,12 @@ type CudaGraphRecaptureCallback_t uintptr
 // that could fail itself.
 //
 // From Go: since it is called inside of a Go call, a Go function here kills the process. Poll with
-// [cuLogsDumpToMemory] instead.
+// [CudaLogsDumpToMemory] instead.
 //
 //	void (*cudaLogsCallback_t)(void *data, cudaLogLevel logLevel, char *message, size_t length)
 //
 // It holds the address of a C function, or 0. CUDA calls it on the thread whose call failed, inside
 // that call. It must not be a Go function exported to C, and must not call one.
-//
-// [cuLogsDumpToMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLogsDumpToMemory
 type CudaLogsCallback_t uintptr
 
 // CUuuid is another name of [CUuuid_st].

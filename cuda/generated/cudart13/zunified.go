@@ -4,11 +4,24 @@ package cudart13
 
 import "unsafe"
 
-// CudaPointerGetAttributes calls cudaPointerGetAttributes.
+// CudaPointerGetAttributes tells what kind of memory an address leads to, on which device it is,
+// and its addresses on both sides.
 //
 //	cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
 //
-// Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidValue], or the error of earlier work.
+// An address that CUDA does not know is no error: the type is [CudaMemoryTypeUnregistered]
+// (releases before 11.0 returned an error instead).
+//
+// Parameters:
+//   - attributes: receives the answer
+//   - ptr: any address, also inside an allocation
+//
+// From Go: a quick check before a copy: a Go slice reports as unregistered, pinned memory as host.
+// An unsafe.Pointer that holds a device address must not be followed.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: attributes is nil
+//   - [CudaErrorInvalidDevice]: the memory is of a device that this process cannot see
 //
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaSetDevice], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuPointerGetAttributes].

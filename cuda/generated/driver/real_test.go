@@ -21,7 +21,7 @@ import (
 var drivers = map[string]int32{"470": 11040, "535": 12020, "550": 12040, "580": 13000}
 
 // TestRealDriver loads NVIDIA's own libraries, on a machine without a GPU:
-// those below the folders in $CUDABIND_LIBCUDA, else what make libcuda got.
+// those below the folders in $CUDABIND_LIBCUDA, else what make libraries got.
 func TestRealDriver(t *testing.T) {
 	folders := filepath.SplitList(os.Getenv("CUDABIND_LIBCUDA"))
 	if len(folders) == 0 {
@@ -38,7 +38,7 @@ func TestRealDriver(t *testing.T) {
 		}
 	}
 	if len(files) == 0 {
-		t.Skipf("no libcuda.so.1 below %s: make libcuda gets some", strings.Join(folders, " or "))
+		t.Skipf("no libcuda.so.1 below %s: make libraries gets some", strings.Join(folders, " or "))
 	}
 	for _, file := range files {
 		name := filepath.Base(resolved(t, file))

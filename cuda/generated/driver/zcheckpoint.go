@@ -4,12 +4,22 @@ package driver
 
 import "unsafe"
 
-// CuCheckpointProcessGetRestoreThreadId calls cuCheckpointProcessGetRestoreThreadId.
+// CuCheckpointProcessGetRestoreThreadId tells the one thread of a process that has to be able to
+// run while the rest is stopped.
 //
 //	CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// Restoring works by way of it, so a tool that freezes the threads of a process leaves this one out
+// or thaws it first.
+//
+// Parameters:
+//   - pid: the process
+//   - tid: receives the operating system's thread number
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this driver or platform has no checkpoints
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
@@ -25,12 +35,24 @@ func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 	return status(args.ret)
 }
 
-// CuCheckpointProcessGetState calls cuCheckpointProcessGetState.
+// CuCheckpointProcessGetState tells where a process with CUDA stands on the way through lock,
+// checkpoint and restore.
 //
 //	CUresult cuCheckpointProcessGetState(int pid, CUprocessState *state)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// The order is running, locked, checkpointed, locked, running. The calls act on the process that
+// they are given, which need not be the caller, and save what is on the GPU; what is in host memory
+// is for a tool like CRIU.
+//
+// Parameters:
+//   - pid: the process
+//   - state: receives the state; failed means that it cannot go on with CUDA
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_INITIALIZED]: measured for a process that does not use CUDA
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this driver or platform has no checkpoints
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
@@ -46,13 +68,27 @@ func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 	return status(args.ret)
 }
 
-// CuCheckpointProcessLock calls cuCheckpointProcessLock.
+// CuCheckpointProcessLock makes every further CUDA call of a process wait, and itself waits until
+// those under way are done.
 //
 //	CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_NOT_READY], or the error of
-// earlier work.
+// Work that is on the GPU already is finished. The process stays locked until
+// [CuCheckpointProcessUnlock], also if the caller exits.
+//
+// Parameters:
+//   - pid: the process, in the running state
+//   - args_: a time limit in milliseconds, 0 for none; nil for none
+//
+// From Go: of a Go process every goroutine that enters CUDA then holds an OS thread until the
+// unlock.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_READY]: the time is over and the process runs on
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the process is not running, but locked or checkpointed
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
+// error of earlier work.
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
@@ -68,12 +104,32 @@ func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 	return status(args.ret)
 }
 
-// CuCheckpointProcessCheckpoint calls cuCheckpointProcessCheckpoint.
+// CuCheckpointProcessCheckpoint takes the contents of a locked process's GPU memory away and frees
+// the GPUs it used.
 //
 //	CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_CONTEXT], or the
+// Without further arguments the contents go into host memory of that process, which has to have
+// room for them; a following image of the process holds them too. With customStorageInfo_out the
+// memory is mapped into the caller instead, device by device with an address, a size and a stream
+// of the primary context, to be copied wherever the caller likes; [CuCheckpointOperationComplete]
+// ends that. This second way needs [CuInit], retained primary contexts of all the devices, and
+// another process than the caller's own.
+//
+// Parameters:
+//   - pid: the process, in the locked state
+//   - args_: nil for the first way
+//
+// Ordering: it returns when the contents are safe or, the second way, when they are mapped.
+//
+// From Go: args may hold a pointer: what it points to must be C memory. What comes back through it
+// is the driver's.
+//
+// Errors:
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the process is not locked
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the second way, and a primary context is missing
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
 // error of earlier work.
 //
 // Since CUDA 12.8. NVIDIA describes it at
@@ -90,12 +146,28 @@ func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs)
 	return status(args.ret)
 }
 
-// CuCheckpointProcessRestore calls cuCheckpointProcessRestore.
+// CuCheckpointProcessRestore brings a checkpointed process's contents back into GPU memory and
+// leaves it locked.
 //
 //	CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_CONTEXT], or the
+// GPUs may be exchanged for others of the same chip with enough memory: then all of them are named
+// in pairs of UUIDs. With customStorageInfo_out the caller fills the memory itself and ends with
+// [CuCheckpointOperationComplete], under the same conditions as for
+// [CuCheckpointProcessCheckpoint]. Either persistence mode is on or [CuInit] has been called.
+//
+// Parameters:
+//   - pid: the process, in the checkpointed state
+//   - args_: the pairs and the place for the mapping; nil for the same GPUs and contents in host
+//     memory
+//
+// From Go: args may hold pointers: what they point to must be C memory or pinned for the call.
+//
+// Errors:
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the process is not checkpointed
+//   - [CUDA_ERROR_INVALID_CONTEXT]: with customStorageInfo_out, a primary context is missing
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
 // error of earlier work.
 //
 // See also [CuInit].
@@ -114,12 +186,27 @@ func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error
 	return status(args.ret)
 }
 
-// CuCheckpointOperationComplete calls cuCheckpointOperationComplete.
+// CuCheckpointOperationComplete ends a checkpoint or restore in which the caller copies the memory
+// itself.
 //
 //	CUresult cuCheckpointOperationComplete(CUcheckpointOperationHandle handle)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// It waits for the streams that the operation handed out, takes the copies for complete, and unmaps
+// the memory. A checkpoint then leaves the process checkpointed, a restore leaves it locked.
+//
+// Parameters:
+//   - handle: from the struct that the operation gave
+//
+// Ordering: copies that were put into the handed-out streams before are waited for, others are not.
+//
+// From Go: holds its OS thread until the copies are done.
+//
+// Errors:
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: one of those streams captures
+//   - [CUDA_ERROR_ILLEGAL_STATE]: there is no such operation under way
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
+// error of earlier work.
 //
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.
@@ -134,12 +221,20 @@ func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 	return status(args.ret)
 }
 
-// CuCheckpointProcessUnlock calls cuCheckpointProcessUnlock.
+// CuCheckpointProcessUnlock lets a locked process go on: its waiting CUDA calls proceed as if
+// nothing had happened.
 //
 //	CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// Parameters:
+//   - pid: the process, in the locked state, after a restore or instead of a checkpoint
+//   - args_: reserved: nil, or all zero
+//
+// Errors:
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the process is not locked
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
+// error of earlier work.
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CHECKPOINT.html.

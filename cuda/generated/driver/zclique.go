@@ -4,13 +4,24 @@ package driver
 
 import "unsafe"
 
-// CuDeviceGetFabricClusterUuid calls cuDeviceGetFabricClusterUuid.
+// CuDeviceGetFabricClusterUuid gives the identity of the fabric cluster that a device belongs to.
 //
 //	CUresult cuDeviceGetFabricClusterUuid(CUuuid *uuid, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Two GPUs, also of different nodes, can reach each other over NVLink only if it is equal; which of
+// them can, the cliques say.
+//
+// Parameters:
+//   - uuid: receives 16 bytes
+//   - dev: the device
+//
+// From Go: CUuuid values can be compared by ==, and exchanged as bytes.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device is in no cluster
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.
 //
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.
@@ -26,13 +37,22 @@ func CuDeviceGetFabricClusterUuid(uuid *CUuuid, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDeviceGetCliqueCount calls cuDeviceGetCliqueCount.
+// CuDeviceGetCliqueCount tells how many cliques a device is in: sets of GPUs that can reach each
+// other in some way.
 //
 //	CUresult cuDeviceGetCliqueCount(size_t *count, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Parameters:
+//   - count: receives the number
+//   - dev: the device
+//
+// From Go: the length to make the slice for [CuDeviceGetCliqueInfo].
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device is on no fabric
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.
 //
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.
@@ -48,13 +68,26 @@ func CuDeviceGetCliqueCount(count *uint64, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDeviceGetCliqueInfo calls cuDeviceGetCliqueInfo.
+// CuDeviceGetCliqueInfo lists the cliques that a device is in: each with its kind of access and its
+// number.
 //
 //	CUresult cuDeviceGetCliqueInfo(CUcliqueInfo *cliqueInfo, size_t *count, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Two devices of one cluster with an entry in common can use that kind of access with one another.
+//
+// Parameters:
+//   - cliqueInfo: receives the entries
+//   - count: how many there is room for; receives how many were written
+//   - dev: the device
+//
+// From Go: set count to the length of the slice before each call, as the call overwrites it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: count or the list is nil
+//   - [CUDA_ERROR_NOT_SUPPORTED]: no fabric
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], or the
+// error of earlier work.
 //
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CLIQUE.html.

@@ -7,7 +7,9 @@ const (
 	// the major plus 10 times the minor version.
 	//
 	// It says nothing about the machine: [CuDriverGetVersion] does.
-	CUDA_VERSION       = 13050
+	CUDA_VERSION = 13050
+	// CU_IPC_HANDLE_SIZE is the length of the handles by which processes of one machine share memory
+	// and events.
 	CU_IPC_HANDLE_SIZE = 64
 	// CU_STREAM_LEGACY is the legacy default stream of the current context, whatever the called
 	// function takes 0 for.
@@ -19,12 +21,25 @@ const (
 	//
 	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
 	// only.
-	CU_STREAM_PER_THREAD                                          CUstream            = 2
-	CU_COMPUTE_ACCELERATED_TARGET_BASE                                                = 65536
-	CU_COMPUTE_FAMILY_TARGET_BASE                                                     = 131072
-	CU_GRAPH_COND_ASSIGN_DEFAULT                                                      = 1
-	CU_GRAPH_KERNEL_NODE_PORT_DEFAULT                                                 = 0
-	CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC                                            = 1
+	CU_STREAM_PER_THREAD               CUstream = 2
+	CU_COMPUTE_ACCELERATED_TARGET_BASE          = 65536
+	CU_COMPUTE_FAMILY_TARGET_BASE               = 131072
+	// CU_GRAPH_COND_ASSIGN_DEFAULT sets the variable of a conditional node to its default value at the
+	// start of every launch; for [CuGraphConditionalHandleCreate].
+	CU_GRAPH_COND_ASSIGN_DEFAULT = 1
+	// CU_GRAPH_KERNEL_NODE_PORT_DEFAULT is the port of a kernel node that is reached when the kernel
+	// has ended; for ordinary edges.
+	CU_GRAPH_KERNEL_NODE_PORT_DEFAULT = 0
+	// CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC is the port of a kernel node that is reached when each of
+	// its blocks has called cudaTriggerProgrammaticLaunchCompletion or ended.
+	//
+	// Edges from it must be programmatic ones. It promises nothing about memory: what the next kernel
+	// needs before it synchronizes, the first must fence.
+	CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1
+	// CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER is the port of a kernel node that is reached when all its
+	// blocks have started.
+	//
+	// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
 	CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER                                            = 2
 	CU_KERNEL_NODE_ATTRIBUTE_ACCESS_POLICY_WINDOW                 CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
 	CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE                          CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_COOPERATIVE
@@ -41,37 +56,87 @@ const (
 	CU_STREAM_ATTRIBUTE_PRIORITY                                  CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PRIORITY
 	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP                       CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
 	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN                           CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
-	CU_MEMHOSTALLOC_PORTABLE                                                          = 1
-	CU_MEMHOSTALLOC_DEVICEMAP                                                         = 2
-	CU_MEMHOSTALLOC_WRITECOMBINED                                                     = 4
-	CU_MEMHOSTREGISTER_PORTABLE                                                       = 1
-	CU_MEMHOSTREGISTER_DEVICEMAP                                                      = 2
-	CU_MEMHOSTREGISTER_IOMEMORY                                                       = 4
-	CU_MEMHOSTREGISTER_READ_ONLY                                                      = 8
-	CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL                                         = 1
+	// CU_MEMHOSTALLOC_PORTABLE is the flag of pinned memory for all contexts; with unique addresses all
+	// pinned memory is that.
+	CU_MEMHOSTALLOC_PORTABLE = 1
+	// CU_MEMHOSTALLOC_DEVICEMAP is the flag of pinned memory that kernels may address; always in force
+	// on 64-bit systems.
+	CU_MEMHOSTALLOC_DEVICEMAP = 2
+	// CU_MEMHOSTALLOC_WRITECOMBINED is the flag of pinned memory that is not cached: the CPU should
+	// only write it, in order.
+	CU_MEMHOSTALLOC_WRITECOMBINED = 4
+	// CU_MEMHOSTREGISTER_PORTABLE is the flag of a registration for all contexts, which with unique
+	// addresses each one is.
+	CU_MEMHOSTREGISTER_PORTABLE = 1
+	// CU_MEMHOSTREGISTER_DEVICEMAP is the flag of a registration that lets kernels address the memory;
+	// always in force on 64-bit systems (measured).
+	CU_MEMHOSTREGISTER_DEVICEMAP = 2
+	// CU_MEMHOSTREGISTER_IOMEMORY is the flag for registering memory of another PCI device that is
+	// mapped into the process.
+	CU_MEMHOSTREGISTER_IOMEMORY = 4
+	// CU_MEMHOSTREGISTER_READ_ONLY is the flag for registering memory that this process may not write,
+	// such as a file mapped for reading.
+	CU_MEMHOSTREGISTER_READ_ONLY = 8
+	// CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL is the flag that all layers of a sparse mipmapped array
+	// share one tail.
+	CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL = 1
 	// CU_TENSOR_MAP_NUM_QWORDS is the length of a tensor map in 8-byte words.
-	CU_TENSOR_MAP_NUM_QWORDS                                 = 16
-	CUDA_EXTERNAL_MEMORY_DEDICATED                           = 1
-	CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC     = 1
-	CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC       = 2
-	CUDA_NVSCISYNC_ATTR_SIGNAL                               = 1
-	CUDA_NVSCISYNC_ATTR_WAIT                                 = 2
-	CU_MEM_CREATE_USAGE_TILE_POOL                            = 1
-	CU_MEM_CREATE_USAGE_HW_DECOMPRESS                        = 2
-	CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE            = 4
+	CU_TENSOR_MAP_NUM_QWORDS = 16
+	// CUDA_EXTERNAL_MEMORY_DEDICATED is the flag that imported memory belongs to one resource of the
+	// other API, as Vulkan's dedicated allocations do.
+	CUDA_EXTERNAL_MEMORY_DEDICATED = 1
+	// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC is the flag of a signal that leaves the
+	// caches of imported NvSci buffers alone, for a waiter that does not look at them.
+	CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC = 1
+	// CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC is the flag of a wait after which no NvSci
+	// buffer is read here, so that its caches need no care.
+	CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC = 2
+	// CUDA_NVSCISYNC_ATTR_SIGNAL is the wish to be told the NvSci attributes of a device as one that
+	// signals.
+	CUDA_NVSCISYNC_ATTR_SIGNAL = 1
+	// CUDA_NVSCISYNC_ATTR_WAIT is the wish to be told the NvSci attributes of a device as one that
+	// waits.
+	CUDA_NVSCISYNC_ATTR_WAIT = 2
+	// CU_MEM_CREATE_USAGE_TILE_POOL is the wish for memory that is to be mapped to sparse arrays.
+	CU_MEM_CREATE_USAGE_TILE_POOL = 1
+	// CU_MEM_CREATE_USAGE_HW_DECOMPRESS is the wish for memory that the decompression engine can read
+	// and write.
+	CU_MEM_CREATE_USAGE_HW_DECOMPRESS = 2
+	// CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE is the wish for memory that other devices reach by
+	// way of PCI even if it is kept in a part of the device.
+	CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE = 4
+	// CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS is the wish for a pool whose memory the decompression
+	// engine can use.
 	CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS                   = 2
 	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC  = 1
 	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC = 2
-	CUDA_ARRAY3D_LAYERED                                     = 1
-	CUDA_ARRAY3D_2DARRAY                                     = 1
-	CUDA_ARRAY3D_SURFACE_LDST                                = 2
-	CUDA_ARRAY3D_CUBEMAP                                     = 4
-	CUDA_ARRAY3D_TEXTURE_GATHER                              = 8
-	CUDA_ARRAY3D_DEPTH_TEXTURE                               = 16
-	CUDA_ARRAY3D_COLOR_ATTACHMENT                            = 32
-	CUDA_ARRAY3D_SPARSE                                      = 64
-	CUDA_ARRAY3D_DEFERRED_MAPPING                            = 128
-	CUDA_ARRAY3D_VIDEO_ENCODE_DECODE                         = 256
+	// CUDA_ARRAY3D_LAYERED is the flag of an array that is a stack of pictures: depth counts layers,
+	// and no filter reaches from one to the next.
+	CUDA_ARRAY3D_LAYERED = 1
+	// CUDA_ARRAY3D_2DARRAY is the old name of the flag for layers.
+	CUDA_ARRAY3D_2DARRAY = 1
+	// CUDA_ARRAY3D_SURFACE_LDST is the flag of an array that kernels may write by surface functions.
+	CUDA_ARRAY3D_SURFACE_LDST = 2
+	// CUDA_ARRAY3D_CUBEMAP is the flag of an array that is six faces of a cube, or with layers several
+	// cubes; faces are square.
+	CUDA_ARRAY3D_CUBEMAP = 4
+	// CUDA_ARRAY3D_TEXTURE_GATHER is the flag of a 2D array from which four neighbours can be fetched
+	// at once.
+	CUDA_ARRAY3D_TEXTURE_GATHER = 8
+	// CUDA_ARRAY3D_DEPTH_TEXTURE is the flag of an array that holds a depth buffer of a graphics API.
+	CUDA_ARRAY3D_DEPTH_TEXTURE = 16
+	// CUDA_ARRAY3D_COLOR_ATTACHMENT is the flag that imported memory is a render target of a graphics
+	// API.
+	CUDA_ARRAY3D_COLOR_ATTACHMENT = 32
+	// CUDA_ARRAY3D_SPARSE is the flag of an array of which parts can be without memory;
+	// [CuMemMapArrayAsync] maps tiles.
+	CUDA_ARRAY3D_SPARSE = 64
+	// CUDA_ARRAY3D_DEFERRED_MAPPING is the flag of an array that is created without memory and gets all
+	// of it by one mapping.
+	CUDA_ARRAY3D_DEFERRED_MAPPING = 128
+	// CUDA_ARRAY3D_VIDEO_ENCODE_DECODE is the flag of an array that the video engines can use as their
+	// picture.
+	CUDA_ARRAY3D_VIDEO_ENCODE_DECODE = 256
 	// CU_TRSA_OVERRIDE_FORMAT is the flag of the old texture references that makes their own format
 	// count, not the array's.
 	CU_TRSA_OVERRIDE_FORMAT = 1

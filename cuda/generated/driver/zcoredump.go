@@ -4,13 +4,29 @@ package driver
 
 import "unsafe"
 
-// CuCoredumpGetAttribute calls cuCoredumpGetAttribute.
+// CuCoredumpGetAttribute reads a setting that decides whether and how the current context dumps the
+// GPU's state when a kernel faults.
 //
 //	CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_DEINITIALIZED],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or
-// the error of earlier work.
+// With value nil it tells the size that a setting has: measured, 1 byte for switches, 4 for the
+// generation flags and 1024 for file names. The pipe and the switch for dumps on demand exist only
+// for the process: [CuCoredumpGetAttributeGlobal].
+//
+// Parameters:
+//   - attrib: which setting
+//   - value: receives it, file names NUL-terminated; or nil
+//   - size: the size of value in bytes, which must be the setting's; receives it if value is nil
+//
+// From Go: a switch is a byte, not a Go bool read from other memory: use a uint8.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: measured for a size that is not the setting's, and for settings
+//     that a context does not have
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this OS thread
+//
+// Also [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
 //
 // See also [CuCoredumpGetAttributeGlobal], [CuCoredumpSetAttribute],
 // [CuCoredumpSetAttributeGlobal].
@@ -30,11 +46,21 @@ func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 	return status(args.ret)
 }
 
-// CuCoredumpGetAttributeGlobal calls cuCoredumpGetAttributeGlobal.
+// CuCoredumpGetAttributeGlobal reads the process's setting for core dumps, which contexts start
+// with.
 //
 //	CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It works without a context. A file name that nobody set reads as an empty string (measured); the
+// dump then goes to core.cuda.HOST.PID in the working directory.
+//
+// Parameters:
+//   - attrib: which setting
+//   - value: receives it; or nil to learn its size
+//   - size: the size of value in bytes, which must be the setting's; receives it if value is nil
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: measured for a size that is not the setting's
 //
 // See also [CuCoredumpGetAttribute], [CuCoredumpSetAttribute], [CuCoredumpSetAttributeGlobal].
 //
@@ -53,12 +79,30 @@ func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 	return status(args.ret)
 }
 
-// CuCoredumpSetAttribute calls cuCoredumpSetAttribute.
+// CuCoredumpSetAttribute changes a setting for core dumps of the current context.
 //
 //	CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_DEINITIALIZED],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_CONTEXT_IS_DESTROYED],
+// A dump holds what cuda-gdb can open later: registers, memory, where each thread stood. Writing it
+// takes as long as the GPU's memory is large, unless the generation flags leave parts out, and the
+// process is aborted after it unless [CU_COREDUMP_SKIP_ABORT] is set. What the environment
+// (CUDA_ENABLE_COREDUMP_ON_EXCEPTION and its kin) says when CUDA starts cannot be changed.
+//
+// Parameters:
+//   - attrib: which setting; the pipe and dumps on demand are only for the process
+//   - value: the new value: a byte for switches, 32 bits for flags, a NUL-terminated name of up to
+//     1023 characters
+//   - size: the size of value in bytes, for a name with its NUL
+//
+// From Go: an abort takes the Go program down without running anything deferred. The context is the
+// OS thread's current one.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: measured without a current context
+//   - [CUDA_ERROR_INVALID_VALUE]: measured for the pipe
+//   - [CUDA_ERROR_NOT_PERMITTED]: the setting cannot be changed now
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_CONTEXT_IS_DESTROYED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuCoredumpGetAttributeGlobal], [CuCoredumpGetAttribute],
@@ -79,12 +123,27 @@ func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 	return status(args.ret)
 }
 
-// CuCoredumpSetAttributeGlobal calls cuCoredumpSetAttributeGlobal.
+// CuCoredumpSetAttributeGlobal changes a setting for core dumps for all contexts that are created
+// later.
 //
 //	CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_PERMITTED], or the error of earlier
-// work.
+// Call it before the first context exists. The name of the pipe has to be set before dumps on
+// demand are switched on; writing to that pipe then makes the process dump.
+//
+// Parameters:
+//   - attrib: which setting
+//   - value: the new value: a byte for switches, 32 bits for flags, a NUL-terminated name of up to
+//     1023 characters
+//   - size: the size of value in bytes, for a name with its NUL
+//
+// From Go: the primary context exists as soon as any package of the process has used the device, so
+// this belongs at the start of main.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_PERMITTED]: the setting cannot be changed now
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuCoredumpGetAttribute], [CuCoredumpGetAttributeGlobal], [CuCoredumpSetAttribute].
 //
@@ -103,15 +162,28 @@ func CuCoredumpSetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 	return status(args.ret)
 }
 
-// CuCoredumpRegisterStartCallback calls cuCoredumpRegisterStartCallback.
+// CuCoredumpRegisterStartCallback has a C function called when a core dump of the GPU begins,
+// before anything is collected.
 //
 //	CUresult cuCoredumpRegisterStartCallback(CUcoredumpStatusCallback callback, void *userData, CUcoredumpCallbackHandle *callbackOut)
+//
+// Functions run in the order of registration, and the dump waits for them. The same function may be
+// registered several times.
+//
+// Parameters:
+//   - callback: the C function
+//   - userData: handed to it as it is
+//   - callbackOut: receives the handle for [CuCoredumpDeregisterStartCallback]; may be nil
+//
+// From Go: keep it to what is safe while the process is dying: a line to a log, a flag in C memory.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on a thread that CUDA does not
 // name: it must not be a Go function exported to C, and must not call one, or the process dies.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// Errors:
+//   - [CUDA_ERROR_NOT_PERMITTED]: functions cannot be registered now
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuCoredumpDeregisterStartCallback], [CuCoredumpRegisterCompleteCallback].
 //
@@ -130,15 +202,27 @@ func CuCoredumpRegisterStartCallback(callback CUcoredumpStatusCallback, userData
 	return status(args.ret)
 }
 
-// CuCoredumpRegisterCompleteCallback calls cuCoredumpRegisterCompleteCallback.
+// CuCoredumpRegisterCompleteCallback has a C function called when a core dump of the GPU has been
+// written.
 //
 //	CUresult cuCoredumpRegisterCompleteCallback(CUcoredumpStatusCallback callback, void *userData, CUcoredumpCallbackHandle *callbackOut)
+//
+// The file is there by then and the process not yet aborted: the moment to start an upload.
+//
+// Parameters:
+//   - callback: the C function
+//   - userData: handed to it as it is
+//   - callbackOut: receives the handle for [CuCoredumpDeregisterCompleteCallback]; may be nil
+//
+// From Go: what userData points to must be C memory that stays until the function is deregistered.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on a thread that CUDA does not
 // name: it must not be a Go function exported to C, and must not call one, or the process dies.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// Errors:
+//   - [CUDA_ERROR_NOT_PERMITTED]: functions cannot be registered now
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuCoredumpDeregisterCompleteCallback], [CuCoredumpRegisterStartCallback].
 //
@@ -157,12 +241,17 @@ func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userD
 	return status(args.ret)
 }
 
-// CuCoredumpDeregisterStartCallback calls cuCoredumpDeregisterStartCallback.
+// CuCoredumpDeregisterStartCallback takes back a registration for the beginning of core dumps.
 //
 //	CUresult cuCoredumpDeregisterStartCallback(CUcoredumpCallbackHandle callback)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_PERMITTED], or the error of earlier
-// work.
+// Parameters:
+//   - callback: from [CuCoredumpRegisterStartCallback]; of no use afterwards
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such registration, for example one for the end of dumps
+//
+// Also [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.
 //
 // See also [CuCoredumpRegisterStartCallback].
 //
@@ -179,12 +268,17 @@ func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error 
 	return status(args.ret)
 }
 
-// CuCoredumpDeregisterCompleteCallback calls cuCoredumpDeregisterCompleteCallback.
+// CuCoredumpDeregisterCompleteCallback takes back a registration for the end of core dumps.
 //
 //	CUresult cuCoredumpDeregisterCompleteCallback(CUcoredumpCallbackHandle callback)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_PERMITTED], or the error of earlier
-// work.
+// Parameters:
+//   - callback: from [CuCoredumpRegisterCompleteCallback]; of no use afterwards
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such registration, or one that was taken back already
+//
+// Also [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.
 //
 // See also [CuCoredumpRegisterCompleteCallback].
 //

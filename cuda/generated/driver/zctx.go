@@ -455,8 +455,8 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 	return status(args.ret)
 }
 
-// CuCtxSynchronize blocks the calling thread until everything that was put into the current context
-// so far has finished.
+// CuCtxSynchronize blocks the calling thread until all work that was enqueued so far in the current
+// context has finished.
 //
 //	CUresult cuCtxSynchronize(void)
 //
@@ -500,8 +500,8 @@ func CuCtxSynchronize() error {
 	return status(args.ret)
 }
 
-// CuCtxSynchronize_v2 blocks the calling thread until everything that was put into a given context
-// so far has finished.
+// CuCtxSynchronize_v2 blocks the calling thread until all work that was enqueued so far in a given
+// context has finished.
 //
 //	CUresult cuCtxSynchronize_v2(CUcontext ctx)
 //

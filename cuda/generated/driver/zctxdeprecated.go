@@ -75,8 +75,8 @@ func CuCtxDetach(ctx CUcontext) error {
 //
 //	CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 //
-// Only Kepler could choose; an H200 says 4 bytes (measured). Nothing replaces the call, and nothing
-// needs to.
+// Only Kepler could choose; an H200 says 4 bytes whatever was set (measured). Nothing replaces the
+// call, and nothing needs to.
 //
 // Parameters:
 //   - pConfig: receives the width

@@ -4,12 +4,33 @@ package driver
 
 import "unsafe"
 
-// CuGetProcAddress calls cuGetProcAddress_v2.
+// CuGetProcAddress gives the address of a driver function by its plain name, as it was in a given
+// version of CUDA.
 //
 //	CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// Names stand for a family: cuMemAlloc with a version of 3.2 or later gives cuMemAlloc_v2. This
+// package looks up exact symbols and does not use it; it is for handing driver functions to C code
+// that expects such pointers. It works before [CuInit] (measured).
+//
+// Parameters:
+//   - symbol: the plain name, without suffix, NUL-terminated
+//   - pfn: receives the address, nil if there is none
+//   - cudaVersion: the version whose prototype the caller has, 12040 for 12.4. With a later one the
+//     same name may give a function with other parameters: never pass the driver's own version
+//   - flags: [CU_GET_PROC_ADDRESS_DEFAULT] or [CU_GET_PROC_ADDRESS_LEGACY_STREAM] for functions to
+//     which stream 0 is the legacy one, [CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM] for the
+//     thread's own
+//   - symbolStatus: receives whether it was found, unknown, or newer than cudaVersion; may be nil
+//
+// From Go: the address is of C code; Go can call it only through cgo or assembly.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: measured for a version above the driver's
+//   - [CUDA_ERROR_NOT_FOUND]: only the form without symbolStatus, _v1 here: the newer form returns
+//     nil for an unknown name and says it in symbolStatus and pfn (measured), so check those
+//
+// Also [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also, in the runtime API, [cudaGetDriverEntryPointByVersion].
 //
@@ -21,7 +42,8 @@ func CuGetProcAddress(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flag
 	return CuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus)
 }
 
-// CuGetProcAddress_v2 calls cuGetProcAddress_v2.
+// CuGetProcAddress_v2 gives the address of a driver function by its plain name, as it was in a
+// given version of CUDA.
 //
 //	CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 //
@@ -44,9 +66,17 @@ func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 	return status(args.ret)
 }
 
-// CuGetExportTable calls cuGetExportTable.
+// CuGetExportTable gives a table of functions that NVIDIA's own libraries use to talk to the
+// driver.
 //
 //	CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+//
+// The tables are known by UUIDs and documented nowhere; an unknown one gives
+// [CUDA_ERROR_INVALID_VALUE] (measured). Programs have no use for it.
+//
+// Parameters:
+//   - ppExportTable: receives the table's address, which is the driver's
+//   - pExportTableId: the table's UUID
 //
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
@@ -62,7 +92,8 @@ func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) err
 	return status(args.ret)
 }
 
-// CuGetProcAddress_v1 calls cuGetProcAddress.
+// CuGetProcAddress_v1 gives the address of a driver function by its plain name, as it was in a
+// given version of CUDA.
 //
 //	CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 //

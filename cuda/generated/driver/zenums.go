@@ -4,10 +4,11 @@ package driver
 
 import "strconv"
 
-// CUipcMem_flags is the enum CUipcMem_flags.
+// CUipcMem_flags is how another process's memory is opened.
 type CUipcMem_flags uint32
 
 const (
+	// If the memory is on another device, peer access is enabled as needed.
 	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS CUipcMem_flags = 1
 )
 
@@ -20,12 +21,19 @@ func (v CUipcMem_flags) String() string {
 	return "CUipcMem_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAttach_flags is the enum CUmemAttach_flags.
+// CUmemAttach_flags is which streams may use managed memory, on systems where CPU and GPU cannot
+// use it at the same time.
+//
+// Elsewhere it is a hint without much effect.
 type CUmemAttach_flags uint32
 
 const (
+	// Every stream of every device.
 	CU_MEM_ATTACH_GLOBAL CUmemAttach_flags = 1
-	CU_MEM_ATTACH_HOST   CUmemAttach_flags = 2
+	// No stream, so that the CPU may use it while the GPU works.
+	CU_MEM_ATTACH_HOST CUmemAttach_flags = 2
+	// The one stream that [CuStreamAttachMemAsync] names; not for allocation and not for the default
+	// stream.
 	CU_MEM_ATTACH_SINGLE CUmemAttach_flags = 4
 )
 
@@ -699,76 +707,146 @@ func (v CUasyncNotificationType) String() string {
 	return "CUasyncNotificationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUarray_format is the enum CUarray_format.
+// CUarray_format is what one channel of an array's element is, or a whole pixel for block and video
+// formats.
+//
+// Which formats an array, a texture or a surface can have depends on the device. Normalized formats
+// are read as floats from 0 to 1, or from -1 to 1.
 type CUarray_format uint32
 
 const (
-	CU_AD_FORMAT_UNSIGNED_INT8           CUarray_format = 1
-	CU_AD_FORMAT_UNSIGNED_INT16          CUarray_format = 2
-	CU_AD_FORMAT_UNSIGNED_INT32          CUarray_format = 3
-	CU_AD_FORMAT_SIGNED_INT8             CUarray_format = 8
-	CU_AD_FORMAT_SIGNED_INT16            CUarray_format = 9
-	CU_AD_FORMAT_SIGNED_INT32            CUarray_format = 10
-	CU_AD_FORMAT_HALF                    CUarray_format = 16
-	CU_AD_FORMAT_FLOAT                   CUarray_format = 32
-	CU_AD_FORMAT_NV12                    CUarray_format = 176
-	CU_AD_FORMAT_UNORM_INT8X1            CUarray_format = 192
-	CU_AD_FORMAT_UNORM_INT8X2            CUarray_format = 193
-	CU_AD_FORMAT_UNORM_INT8X4            CUarray_format = 194
-	CU_AD_FORMAT_UNORM_INT16X1           CUarray_format = 195
-	CU_AD_FORMAT_UNORM_INT16X2           CUarray_format = 196
-	CU_AD_FORMAT_UNORM_INT16X4           CUarray_format = 197
-	CU_AD_FORMAT_SNORM_INT8X1            CUarray_format = 198
-	CU_AD_FORMAT_SNORM_INT8X2            CUarray_format = 199
-	CU_AD_FORMAT_SNORM_INT8X4            CUarray_format = 200
-	CU_AD_FORMAT_SNORM_INT16X1           CUarray_format = 201
-	CU_AD_FORMAT_SNORM_INT16X2           CUarray_format = 202
-	CU_AD_FORMAT_SNORM_INT16X4           CUarray_format = 203
-	CU_AD_FORMAT_BC1_UNORM               CUarray_format = 145
-	CU_AD_FORMAT_BC1_UNORM_SRGB          CUarray_format = 146
-	CU_AD_FORMAT_BC2_UNORM               CUarray_format = 147
-	CU_AD_FORMAT_BC2_UNORM_SRGB          CUarray_format = 148
-	CU_AD_FORMAT_BC3_UNORM               CUarray_format = 149
-	CU_AD_FORMAT_BC3_UNORM_SRGB          CUarray_format = 150
-	CU_AD_FORMAT_BC4_UNORM               CUarray_format = 151
-	CU_AD_FORMAT_BC4_SNORM               CUarray_format = 152
-	CU_AD_FORMAT_BC5_UNORM               CUarray_format = 153
-	CU_AD_FORMAT_BC5_SNORM               CUarray_format = 154
-	CU_AD_FORMAT_BC6H_UF16               CUarray_format = 155
-	CU_AD_FORMAT_BC6H_SF16               CUarray_format = 156
-	CU_AD_FORMAT_BC7_UNORM               CUarray_format = 157
-	CU_AD_FORMAT_BC7_UNORM_SRGB          CUarray_format = 158
-	CU_AD_FORMAT_P010                    CUarray_format = 159
-	CU_AD_FORMAT_P016                    CUarray_format = 161
-	CU_AD_FORMAT_NV16                    CUarray_format = 162
-	CU_AD_FORMAT_P210                    CUarray_format = 163
-	CU_AD_FORMAT_P216                    CUarray_format = 164
-	CU_AD_FORMAT_YUY2                    CUarray_format = 165
-	CU_AD_FORMAT_Y210                    CUarray_format = 166
-	CU_AD_FORMAT_Y216                    CUarray_format = 167
-	CU_AD_FORMAT_AYUV                    CUarray_format = 168
-	CU_AD_FORMAT_Y410                    CUarray_format = 169
-	CU_AD_FORMAT_Y416                    CUarray_format = 177
-	CU_AD_FORMAT_Y444_PLANAR8            CUarray_format = 178
-	CU_AD_FORMAT_Y444_PLANAR10           CUarray_format = 179
-	CU_AD_FORMAT_YUV444_8bit_SemiPlanar  CUarray_format = 180
+	// Unsigned, 8 bits.
+	CU_AD_FORMAT_UNSIGNED_INT8 CUarray_format = 1
+	// Unsigned, 16 bits.
+	CU_AD_FORMAT_UNSIGNED_INT16 CUarray_format = 2
+	// Unsigned, 32 bits.
+	CU_AD_FORMAT_UNSIGNED_INT32 CUarray_format = 3
+	// Signed, 8 bits.
+	CU_AD_FORMAT_SIGNED_INT8 CUarray_format = 8
+	// Signed, 16 bits.
+	CU_AD_FORMAT_SIGNED_INT16 CUarray_format = 9
+	// Signed, 32 bits.
+	CU_AD_FORMAT_SIGNED_INT32 CUarray_format = 10
+	// IEEE floating point of 16 bits.
+	CU_AD_FORMAT_HALF CUarray_format = 16
+	// IEEE floating point of 32 bits.
+	CU_AD_FORMAT_FLOAT CUarray_format = 32
+	// Video 4:2:0, 8 bits; a plane of Y and one of Cb and Cr alternating.
+	CU_AD_FORMAT_NV12 CUarray_format = 176
+	// One channel of 8 bits, read as 0 to 1.
+	CU_AD_FORMAT_UNORM_INT8X1 CUarray_format = 192
+	// Two such channels.
+	CU_AD_FORMAT_UNORM_INT8X2 CUarray_format = 193
+	// Four such channels.
+	CU_AD_FORMAT_UNORM_INT8X4 CUarray_format = 194
+	// One channel of 16 bits, read as 0 to 1.
+	CU_AD_FORMAT_UNORM_INT16X1 CUarray_format = 195
+	// Two channels of 16 bits, read as 0 to 1.
+	CU_AD_FORMAT_UNORM_INT16X2 CUarray_format = 196
+	// Four channels of 16 bits, read as 0 to 1.
+	CU_AD_FORMAT_UNORM_INT16X4 CUarray_format = 197
+	// One signed channel of 8 bits, read as -1 to 1.
+	CU_AD_FORMAT_SNORM_INT8X1 CUarray_format = 198
+	// Two signed channels of 8 bits, read as -1 to 1.
+	CU_AD_FORMAT_SNORM_INT8X2 CUarray_format = 199
+	// Four signed channels of 8 bits, read as -1 to 1.
+	CU_AD_FORMAT_SNORM_INT8X4 CUarray_format = 200
+	// One signed channel of 16 bits, read as -1 to 1.
+	CU_AD_FORMAT_SNORM_INT16X1 CUarray_format = 201
+	// Two signed channels of 16 bits, read as -1 to 1.
+	CU_AD_FORMAT_SNORM_INT16X2 CUarray_format = 202
+	// Four signed channels of 16 bits, read as -1 to 1.
+	CU_AD_FORMAT_SNORM_INT16X4 CUarray_format = 203
+	// Blocks of 4 by 4 pixels in 8 bytes: colour and one bit of alpha.
+	CU_AD_FORMAT_BC1_UNORM CUarray_format = 145
+	// BC1 with sRGB colours, made linear when read.
+	CU_AD_FORMAT_BC1_UNORM_SRGB CUarray_format = 146
+	// Blocks in 16 bytes, colour and 4 bits of alpha.
+	CU_AD_FORMAT_BC2_UNORM CUarray_format = 147
+	// BC2 with sRGB colours.
+	CU_AD_FORMAT_BC2_UNORM_SRGB CUarray_format = 148
+	// Blocks in 16 bytes, colour and interpolated alpha.
+	CU_AD_FORMAT_BC3_UNORM CUarray_format = 149
+	// BC3 with sRGB colours.
+	CU_AD_FORMAT_BC3_UNORM_SRGB CUarray_format = 150
+	// Blocks in 8 bytes, one channel.
+	CU_AD_FORMAT_BC4_UNORM CUarray_format = 151
+	// BC4 with a signed channel.
+	CU_AD_FORMAT_BC4_SNORM CUarray_format = 152
+	// Blocks in 16 bytes, two channels.
+	CU_AD_FORMAT_BC5_UNORM CUarray_format = 153
+	// BC5 with signed channels.
+	CU_AD_FORMAT_BC5_SNORM CUarray_format = 154
+	// Blocks in 16 bytes, three channels of unsigned half floats.
+	CU_AD_FORMAT_BC6H_UF16 CUarray_format = 155
+	// BC6H with signed half floats.
+	CU_AD_FORMAT_BC6H_SF16 CUarray_format = 156
+	// Blocks in 16 bytes, colour and alpha of good quality.
+	CU_AD_FORMAT_BC7_UNORM CUarray_format = 157
+	// BC7 with sRGB colours.
+	CU_AD_FORMAT_BC7_UNORM_SRGB CUarray_format = 158
+	// Video 4:2:0, two planes, 10 bits in words of 16.
+	CU_AD_FORMAT_P010 CUarray_format = 159
+	// Video 4:2:0, two planes, 16 bits.
+	CU_AD_FORMAT_P016 CUarray_format = 161
+	// Video 4:2:2, two planes, 8 bits.
+	CU_AD_FORMAT_NV16 CUarray_format = 162
+	// Video 4:2:2, two planes, 10 bits in words of 16.
+	CU_AD_FORMAT_P210 CUarray_format = 163
+	// Video 4:2:2, two planes, 16 bits.
+	CU_AD_FORMAT_P216 CUarray_format = 164
+	// Video 4:2:2 in one plane, 8 bits.
+	CU_AD_FORMAT_YUY2 CUarray_format = 165
+	// Video 4:2:2 in one plane, 10 bits.
+	CU_AD_FORMAT_Y210 CUarray_format = 166
+	// Video 4:2:2 in one plane, 16 bits.
+	CU_AD_FORMAT_Y216 CUarray_format = 167
+	// Video 4:4:4 with alpha in one plane, 8 bits.
+	CU_AD_FORMAT_AYUV CUarray_format = 168
+	// Video 4:4:4 in one plane, 10 bits and 2 of alpha.
+	CU_AD_FORMAT_Y410 CUarray_format = 169
+	// Video 4:4:4 with alpha in one plane, 16 bits.
+	CU_AD_FORMAT_Y416 CUarray_format = 177
+	// Video 4:4:4 in three planes, 8 bits.
+	CU_AD_FORMAT_Y444_PLANAR8 CUarray_format = 178
+	// Video 4:4:4 in three planes, 10 bits.
+	CU_AD_FORMAT_Y444_PLANAR10 CUarray_format = 179
+	// Video 4:4:4 in two planes, 8 bits.
+	CU_AD_FORMAT_YUV444_8bit_SemiPlanar CUarray_format = 180
+	// Video 4:4:4 in two planes, 16 bits.
 	CU_AD_FORMAT_YUV444_16bit_SemiPlanar CUarray_format = 181
-	CU_AD_FORMAT_UNORM_INT_101010_2      CUarray_format = 80
-	CU_AD_FORMAT_UINT8_PACKED_422        CUarray_format = 81
-	CU_AD_FORMAT_UINT8_PACKED_444        CUarray_format = 82
-	CU_AD_FORMAT_UINT8_SEMIPLANAR_420    CUarray_format = 83
-	CU_AD_FORMAT_UINT16_SEMIPLANAR_420   CUarray_format = 84
-	CU_AD_FORMAT_UINT8_SEMIPLANAR_422    CUarray_format = 85
-	CU_AD_FORMAT_UINT16_SEMIPLANAR_422   CUarray_format = 86
-	CU_AD_FORMAT_UINT8_SEMIPLANAR_444    CUarray_format = 87
-	CU_AD_FORMAT_UINT16_SEMIPLANAR_444   CUarray_format = 88
-	CU_AD_FORMAT_UINT8_PLANAR_420        CUarray_format = 89
-	CU_AD_FORMAT_UINT16_PLANAR_420       CUarray_format = 90
-	CU_AD_FORMAT_UINT8_PLANAR_422        CUarray_format = 91
-	CU_AD_FORMAT_UINT16_PLANAR_422       CUarray_format = 92
-	CU_AD_FORMAT_UINT8_PLANAR_444        CUarray_format = 93
-	CU_AD_FORMAT_UINT16_PLANAR_444       CUarray_format = 94
-	CU_AD_FORMAT_MAX                     CUarray_format = 2147483647
+	// Three channels of 10 bits and one of 2, read as 0 to 1.
+	CU_AD_FORMAT_UNORM_INT_101010_2 CUarray_format = 80
+	// 4:2:2 in one plane, unsigned 8 bits.
+	CU_AD_FORMAT_UINT8_PACKED_422 CUarray_format = 81
+	// 4:4:4 in one plane, unsigned 8 bits.
+	CU_AD_FORMAT_UINT8_PACKED_444 CUarray_format = 82
+	// 4:2:0 in two planes, unsigned 8 bits.
+	CU_AD_FORMAT_UINT8_SEMIPLANAR_420 CUarray_format = 83
+	// 4:2:0 in two planes, unsigned 16 bits.
+	CU_AD_FORMAT_UINT16_SEMIPLANAR_420 CUarray_format = 84
+	// 4:2:2 in two planes, unsigned 8 bits.
+	CU_AD_FORMAT_UINT8_SEMIPLANAR_422 CUarray_format = 85
+	// 4:2:2 in two planes, unsigned 16 bits.
+	CU_AD_FORMAT_UINT16_SEMIPLANAR_422 CUarray_format = 86
+	// 4:4:4 in two planes, unsigned 8 bits.
+	CU_AD_FORMAT_UINT8_SEMIPLANAR_444 CUarray_format = 87
+	// 4:4:4 in two planes, unsigned 16 bits.
+	CU_AD_FORMAT_UINT16_SEMIPLANAR_444 CUarray_format = 88
+	// 4:2:0 in three planes, unsigned 8 bits.
+	CU_AD_FORMAT_UINT8_PLANAR_420 CUarray_format = 89
+	// 4:2:0 in three planes, unsigned 16 bits.
+	CU_AD_FORMAT_UINT16_PLANAR_420 CUarray_format = 90
+	// 4:2:2 in three planes, unsigned 8 bits.
+	CU_AD_FORMAT_UINT8_PLANAR_422 CUarray_format = 91
+	// 4:2:2 in three planes, unsigned 16 bits.
+	CU_AD_FORMAT_UINT16_PLANAR_422 CUarray_format = 92
+	// 4:4:4 in three planes, unsigned 8 bits.
+	CU_AD_FORMAT_UINT8_PLANAR_444 CUarray_format = 93
+	// 4:4:4 in three planes, unsigned 16 bits.
+	CU_AD_FORMAT_UINT16_PLANAR_444 CUarray_format = 94
+	// Not a format; fixes the width of the type.
+	CU_AD_FORMAT_MAX CUarray_format = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -1670,32 +1748,57 @@ func (v CUdevice_attribute) String() string {
 	return "CUdevice_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUpointer_attribute is the enum CUpointer_attribute.
+// CUpointer_attribute is a question about the memory behind an address; in brackets stands the type
+// that the answer needs.
 type CUpointer_attribute uint32
 
 const (
-	CU_POINTER_ATTRIBUTE_CONTEXT                    CUpointer_attribute = 1
-	CU_POINTER_ATTRIBUTE_MEMORY_TYPE                CUpointer_attribute = 2
-	CU_POINTER_ATTRIBUTE_DEVICE_POINTER             CUpointer_attribute = 3
-	CU_POINTER_ATTRIBUTE_HOST_POINTER               CUpointer_attribute = 4
-	CU_POINTER_ATTRIBUTE_P2P_TOKENS                 CUpointer_attribute = 5
-	CU_POINTER_ATTRIBUTE_SYNC_MEMOPS                CUpointer_attribute = 6
-	CU_POINTER_ATTRIBUTE_BUFFER_ID                  CUpointer_attribute = 7
-	CU_POINTER_ATTRIBUTE_IS_MANAGED                 CUpointer_attribute = 8
-	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL             CUpointer_attribute = 9
+	// The context that it was allocated or registered in (CUcontext).
+	CU_POINTER_ATTRIBUTE_CONTEXT CUpointer_attribute = 1
+	// Host or device (a CUmemorytype); managed memory counts as device memory (measured).
+	CU_POINTER_ATTRIBUTE_MEMORY_TYPE CUpointer_attribute = 2
+	// The address for kernels of the current context (CUdeviceptr).
+	CU_POINTER_ATTRIBUTE_DEVICE_POINTER CUpointer_attribute = 3
+	// The address for the host, if it can reach the memory (pointer).
+	CU_POINTER_ATTRIBUTE_HOST_POINTER CUpointer_attribute = 4
+	// Tokens for kernel drivers of other devices; asking sets SYNC_MEMOPS
+	// ([CUDA_POINTER_ATTRIBUTE_P2P_TOKENS]).
+	CU_POINTER_ATTRIBUTE_P2P_TOKENS CUpointer_attribute = 5
+	// Whether synchronous operations on it always wait (uint32); can be set.
+	CU_POINTER_ATTRIBUTE_SYNC_MEMOPS CUpointer_attribute = 6
+	// A number that no other allocation of the process ever has (uint64), which tells a new block at an
+	// old address from the old one.
+	CU_POINTER_ATTRIBUTE_BUFFER_ID CUpointer_attribute = 7
+	// Whether it is managed memory (uint32).
+	CU_POINTER_ATTRIBUTE_IS_MANAGED CUpointer_attribute = 8
+	// The device that it belongs to (int32); for pinned memory the one it was allocated with.
+	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL CUpointer_attribute = 9
+	// Whether [CuIpcGetMemHandle] takes it (uint32).
 	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE CUpointer_attribute = 10
-	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR           CUpointer_attribute = 11
-	CU_POINTER_ATTRIBUTE_RANGE_SIZE                 CUpointer_attribute = 12
-	CU_POINTER_ATTRIBUTE_MAPPED                     CUpointer_attribute = 13
-	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES       CUpointer_attribute = 14
+	// Where the allocation or reservation begins (CUdeviceptr).
+	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR CUpointer_attribute = 11
+	// How many bytes that is (uint64).
+	CU_POINTER_ATTRIBUTE_RANGE_SIZE CUpointer_attribute = 12
+	// Whether memory is behind the address at all (uint32).
+	CU_POINTER_ATTRIBUTE_MAPPED CUpointer_attribute = 13
+	// Bits of the handle types that it can be exported as (uint64).
+	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES CUpointer_attribute = 14
+	// Whether network cards can reach it directly (uint32).
 	CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE CUpointer_attribute = 15
-	CU_POINTER_ATTRIBUTE_ACCESS_FLAGS               CUpointer_attribute = 16
-	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE             CUpointer_attribute = 17
-	CU_POINTER_ATTRIBUTE_MAPPING_SIZE               CUpointer_attribute = 18
-	CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR          CUpointer_attribute = 19
-	CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID            CUpointer_attribute = 20
-	CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE   CUpointer_attribute = 21
-	CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL    CUpointer_attribute = 22
+	// What the current context's device may do there ([CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS]).
+	CU_POINTER_ATTRIBUTE_ACCESS_FLAGS CUpointer_attribute = 16
+	// The pool that it came from (CUmemoryPool); an error for other memory.
+	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE CUpointer_attribute = 17
+	// Bytes of the mapping around the address (uint64).
+	CU_POINTER_ATTRIBUTE_MAPPING_SIZE CUpointer_attribute = 18
+	// Where that mapping begins (CUdeviceptr).
+	CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR CUpointer_attribute = 19
+	// A number of the physical block behind the mapping (uint64).
+	CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID CUpointer_attribute = 20
+	// Whether the decompression engine can use it (uint32).
+	CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE CUpointer_attribute = 21
+	// The part of the device it is kept in, or -1 (int32).
+	CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL CUpointer_attribute = 22
 )
 
 // String is the C name of the value, or its number.
@@ -1936,13 +2039,17 @@ func (v CUshared_carveout) String() string {
 	return "CUshared_carveout(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemorytype is the enum CUmemorytype.
+// CUmemorytype is what kind of memory one end of a copy is.
 type CUmemorytype uint32
 
 const (
-	CU_MEMORYTYPE_HOST    CUmemorytype = 1
-	CU_MEMORYTYPE_DEVICE  CUmemorytype = 2
-	CU_MEMORYTYPE_ARRAY   CUmemorytype = 3
+	// Host memory, given by the host member of the struct.
+	CU_MEMORYTYPE_HOST CUmemorytype = 1
+	// Device memory, given by the device member.
+	CU_MEMORYTYPE_DEVICE CUmemorytype = 2
+	// An array, given by its handle.
+	CU_MEMORYTYPE_ARRAY CUmemorytype = 3
+	// An address whose kind the driver finds out, given by the device member.
 	CU_MEMORYTYPE_UNIFIED CUmemorytype = 4
 )
 
@@ -1987,16 +2094,23 @@ func (v CUcomputemode) String() string {
 	return "CUcomputemode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmem_advise is the enum CUmem_advise.
+// CUmem_advise is advice about the use of managed memory.
 type CUmem_advise uint32
 
 const (
-	CU_MEM_ADVISE_SET_READ_MOSTLY          CUmem_advise = 1
-	CU_MEM_ADVISE_UNSET_READ_MOSTLY        CUmem_advise = 2
-	CU_MEM_ADVISE_SET_PREFERRED_LOCATION   CUmem_advise = 3
+	// Each processor that reads gets a copy of the page, and a write throws the copies away.
+	CU_MEM_ADVISE_SET_READ_MOSTLY CUmem_advise = 1
+	// No copies any more; existing ones are merged.
+	CU_MEM_ADVISE_UNSET_READ_MOSTLY CUmem_advise = 2
+	// Pages stay there if whoever faults can use them from afar; nothing moves at once.
+	CU_MEM_ADVISE_SET_PREFERRED_LOCATION CUmem_advise = 3
+	// The driver decides by itself.
 	CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION CUmem_advise = 4
-	CU_MEM_ADVISE_SET_ACCESSED_BY          CUmem_advise = 5
-	CU_MEM_ADVISE_UNSET_ACCESSED_BY        CUmem_advise = 6
+	// The location keeps a mapping of the pages wherever they go, and does not fault; pages are not
+	// moved for it.
+	CU_MEM_ADVISE_SET_ACCESSED_BY CUmem_advise = 5
+	// That location may fault again.
+	CU_MEM_ADVISE_UNSET_ACCESSED_BY CUmem_advise = 6
 )
 
 // String is the C name of the value, or its number.
@@ -2018,18 +2132,31 @@ func (v CUmem_advise) String() string {
 	return "CUmem_advise(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmem_range_attribute is the enum CUmem_range_attribute.
+// CUmem_range_attribute is a question about the advice and the prefetches of a range of managed
+// memory.
+//
+// Each is answered for the range as a whole. Those that give one device number cannot tell NUMA
+// nodes apart; the pairs of type and number can.
 type CUmem_range_attribute uint32
 
 const (
-	CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY                 CUmem_range_attribute = 1
-	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION          CUmem_range_attribute = 2
-	CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY                 CUmem_range_attribute = 3
-	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION      CUmem_range_attribute = 4
-	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE     CUmem_range_attribute = 5
-	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID       CUmem_range_attribute = 6
+	// Whether all pages are "read mostly": 1 or 0.
+	CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY CUmem_range_attribute = 1
+	// The device that all pages prefer, -1 for the host, -2 for none or several.
+	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION CUmem_range_attribute = 2
+	// List of the devices that keep mappings of the whole range.
+	CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY CUmem_range_attribute = 3
+	// Where the whole range was last asked to go, -1 for the host, -2 for no such place; not whether it
+	// has arrived.
+	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION CUmem_range_attribute = 4
+	// Kind of the preferred location.
+	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE CUmem_range_attribute = 5
+	// Its device or node number, if the kind has one.
+	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID CUmem_range_attribute = 6
+	// Kind of the place last prefetched to.
 	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE CUmem_range_attribute = 7
-	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID   CUmem_range_attribute = 8
+	// Its number, if the kind has one.
+	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID CUmem_range_attribute = 8
 )
 
 // String is the C name of the value, or its number.
@@ -2724,12 +2851,16 @@ func (v CUaccessProperty) String() string {
 	return "CUaccessProperty(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphConditionalNodeType is the enum CUgraphConditionalNodeType.
+// CUgraphConditionalNodeType is how a conditional node uses its variable.
 type CUgraphConditionalNodeType uint32
 
 const (
-	CU_GRAPH_COND_TYPE_IF     CUgraphConditionalNodeType = 0
-	CU_GRAPH_COND_TYPE_WHILE  CUgraphConditionalNodeType = 1
+	// Runs the first body once if the value is not 0, else the second if there is one.
+	CU_GRAPH_COND_TYPE_IF CUgraphConditionalNodeType = 0
+	// Runs its body as long as the value is not 0 when it is looked at, before each turn. A body that
+	// never sets it to 0 runs for ever, and the stream hangs.
+	CU_GRAPH_COND_TYPE_WHILE CUgraphConditionalNodeType = 1
+	// Runs the body whose index is the value, once; none if there is no such body.
 	CU_GRAPH_COND_TYPE_SWITCH CUgraphConditionalNodeType = 2
 )
 
@@ -2746,27 +2877,45 @@ func (v CUgraphConditionalNodeType) String() string {
 	return "CUgraphConditionalNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphNodeType is the enum CUgraphNodeType.
+// CUgraphNodeType is what a node of a graph does.
 type CUgraphNodeType uint32
 
 const (
-	CU_GRAPH_NODE_TYPE_KERNEL           CUgraphNodeType = 0
-	CU_GRAPH_NODE_TYPE_MEMCPY           CUgraphNodeType = 1
-	CU_GRAPH_NODE_TYPE_MEMSET           CUgraphNodeType = 2
-	CU_GRAPH_NODE_TYPE_HOST             CUgraphNodeType = 3
-	CU_GRAPH_NODE_TYPE_GRAPH            CUgraphNodeType = 4
-	CU_GRAPH_NODE_TYPE_EMPTY            CUgraphNodeType = 5
-	CU_GRAPH_NODE_TYPE_WAIT_EVENT       CUgraphNodeType = 6
-	CU_GRAPH_NODE_TYPE_EVENT_RECORD     CUgraphNodeType = 7
+	// Launches a kernel.
+	CU_GRAPH_NODE_TYPE_KERNEL CUgraphNodeType = 0
+	// Copies memory, in up to three dimensions.
+	CU_GRAPH_NODE_TYPE_MEMCPY CUgraphNodeType = 1
+	// Fills memory with a value.
+	CU_GRAPH_NODE_TYPE_MEMSET CUgraphNodeType = 2
+	// Calls a function on the host, on a driver thread.
+	CU_GRAPH_NODE_TYPE_HOST CUgraphNodeType = 3
+	// Runs a child graph.
+	CU_GRAPH_NODE_TYPE_GRAPH CUgraphNodeType = 4
+	// Does nothing; joins edges.
+	CU_GRAPH_NODE_TYPE_EMPTY CUgraphNodeType = 5
+	// Waits for an event that is recorded outside.
+	CU_GRAPH_NODE_TYPE_WAIT_EVENT CUgraphNodeType = 6
+	// Records an event for the outside.
+	CU_GRAPH_NODE_TYPE_EVENT_RECORD CUgraphNodeType = 7
+	// Signals imported semaphores.
 	CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL CUgraphNodeType = 8
-	CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT   CUgraphNodeType = 9
-	CU_GRAPH_NODE_TYPE_MEM_ALLOC        CUgraphNodeType = 10
-	CU_GRAPH_NODE_TYPE_MEM_FREE         CUgraphNodeType = 11
-	CU_GRAPH_NODE_TYPE_BATCH_MEM_OP     CUgraphNodeType = 12
-	CU_GRAPH_NODE_TYPE_CONDITIONAL      CUgraphNodeType = 13
-	CU_GRAPH_NODE_TYPE_MEMCPY_BATCH     CUgraphNodeType = 14
-	CU_GRAPH_NODE_TYPE_RESERVED_16      CUgraphNodeType = 16
-	CU_GRAPH_NODE_TYPE_EXTERNAL_ENGINE  CUgraphNodeType = 17
+	// Waits for imported semaphores.
+	CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT CUgraphNodeType = 9
+	// Allocates device memory; the graph can then exist once only.
+	CU_GRAPH_NODE_TYPE_MEM_ALLOC CUgraphNodeType = 10
+	// Frees memory of an allocation node.
+	CU_GRAPH_NODE_TYPE_MEM_FREE CUgraphNodeType = 11
+	// Writes to and waits for words in memory, as [CuStreamBatchMemOp] does.
+	CU_GRAPH_NODE_TYPE_BATCH_MEM_OP CUgraphNodeType = 12
+	// Runs one of its body graphs, or a body repeatedly, by a value that kernels set.
+	CU_GRAPH_NODE_TYPE_CONDITIONAL CUgraphNodeType = 13
+	// Makes many copies that have no order among themselves.
+	CU_GRAPH_NODE_TYPE_MEMCPY_BATCH CUgraphNodeType = 14
+	// Not for use.
+	CU_GRAPH_NODE_TYPE_RESERVED_16 CUgraphNodeType = 16
+	// Kept for engines other than the GPU's; programs cannot add one.
+	CU_GRAPH_NODE_TYPE_EXTERNAL_ENGINE CUgraphNodeType = 17
+	// Makes many copies between logical endpoints of a fabric.
 	CU_GRAPH_NODE_TYPE_FABRIC_CPY_BATCH CUgraphNodeType = 18
 )
 
@@ -2813,11 +2962,15 @@ func (v CUgraphNodeType) String() string {
 	return "CUgraphNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphDependencyType is the enum CUgraphDependencyType.
+// CUgraphDependencyType is how strictly an edge orders its two nodes.
 type CUgraphDependencyType uint32
 
 const (
-	CU_GRAPH_DEPENDENCY_TYPE_DEFAULT      CUgraphDependencyType = 0
+	// The second starts when the first is done, and sees its results.
+	CU_GRAPH_DEPENDENCY_TYPE_DEFAULT CUgraphDependencyType = 0
+	// Between kernels only: the second may start while the first still runs, and waits in its code with
+	// cudaGridDependencySynchronize where it needs the results. It goes with one of the two early
+	// ports.
 	CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC CUgraphDependencyType = 1
 )
 
@@ -2832,16 +2985,25 @@ func (v CUgraphDependencyType) String() string {
 	return "CUgraphDependencyType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphInstantiateResult is the enum CUgraphInstantiateResult.
+// CUgraphInstantiateResult is why an instantiation failed, as [CuGraphInstantiateWithParams]
+// reports it.
 type CUgraphInstantiateResult uint32
 
 const (
-	CUDA_GRAPH_INSTANTIATE_SUCCESS                      CUgraphInstantiateResult = 0
-	CUDA_GRAPH_INSTANTIATE_ERROR                        CUgraphInstantiateResult = 1
-	CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE            CUgraphInstantiateResult = 2
+	// It did not fail.
+	CUDA_GRAPH_INSTANTIATE_SUCCESS CUgraphInstantiateResult = 0
+	// Something that the returned error says: a bad argument, a second executable, no memory. No node
+	// is named.
+	CUDA_GRAPH_INSTANTIATE_ERROR CUgraphInstantiateResult = 1
+	// The edges form a cycle; the node is on it.
+	CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE CUgraphInstantiateResult = 2
+	// The node named is not allowed in a graph for device launch, or in the body of a conditional node.
 	CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED CUgraphInstantiateResult = 3
-	CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED  CUgraphInstantiateResult = 4
-	CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED    CUgraphInstantiateResult = 5
+	// The node named is of another context than others, in a graph for device launch or one whose
+	// kernels launch graphs.
+	CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED CUgraphInstantiateResult = 4
+	// A conditional handle was made that no node uses.
+	CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED CUgraphInstantiateResult = 5
 )
 
 // String is the C name of the value, or its number.
@@ -4237,12 +4399,15 @@ func (v CUtensorMapAllocClass) String() string {
 	return "CUtensorMapAllocClass(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS is the enum CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS.
+// CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS is what the current context's device may do with memory.
 type CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS uint32
 
 const (
-	CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE      CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS = 0
-	CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ      CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS = 1
+	// Nothing: a kernel that touches it faults.
+	CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS = 0
+	// Read it.
+	CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS = 1
+	// Read and write it.
 	CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS = 3
 )
 
@@ -4259,19 +4424,28 @@ func (v CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS) String() string {
 	return "CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUexternalMemoryHandleType is the enum CUexternalMemoryHandleType.
+// CUexternalMemoryHandleType is the API and the form in which memory comes from outside.
 type CUexternalMemoryHandleType uint32
 
 const (
-	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD          CUexternalMemoryHandleType = 1
-	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32       CUexternalMemoryHandleType = 2
-	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT   CUexternalMemoryHandleType = 3
-	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP         CUexternalMemoryHandleType = 4
-	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE     CUexternalMemoryHandleType = 5
-	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE     CUexternalMemoryHandleType = 6
+	// A file descriptor of Vulkan's opaque kind.
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD CUexternalMemoryHandleType = 1
+	// An NT handle of Vulkan's.
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32 CUexternalMemoryHandleType = 2
+	// A global share handle of Vulkan's.
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT CUexternalMemoryHandleType = 3
+	// A Direct3D 12 heap.
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP CUexternalMemoryHandleType = 4
+	// A committed resource of Direct3D 12, imported as dedicated.
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE CUexternalMemoryHandleType = 5
+	// A Direct3D 11 resource by NT handle, imported as dedicated.
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE CUexternalMemoryHandleType = 6
+	// A Direct3D 11 resource by global share handle.
 	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT CUexternalMemoryHandleType = 7
-	CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF           CUexternalMemoryHandleType = 8
-	CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD          CUexternalMemoryHandleType = 9
+	// A buffer of NvSci, on embedded systems.
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF CUexternalMemoryHandleType = 8
+	// A dma-buf file descriptor of some Linux driver.
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD CUexternalMemoryHandleType = 9
 )
 
 // String is the C name of the value, or its number.
@@ -4299,19 +4473,29 @@ func (v CUexternalMemoryHandleType) String() string {
 	return "CUexternalMemoryHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUexternalSemaphoreHandleType is the enum CUexternalSemaphoreHandleType.
+// CUexternalSemaphoreHandleType is the API and the form in which a semaphore comes from outside.
 type CUexternalSemaphoreHandleType uint32
 
 const (
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD                CUexternalSemaphoreHandleType = 1
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32             CUexternalSemaphoreHandleType = 2
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT         CUexternalSemaphoreHandleType = 3
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE              CUexternalSemaphoreHandleType = 4
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE              CUexternalSemaphoreHandleType = 5
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_NVSCISYNC                CUexternalSemaphoreHandleType = 6
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX        CUexternalSemaphoreHandleType = 7
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX_KMT    CUexternalSemaphoreHandleType = 8
-	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD    CUexternalSemaphoreHandleType = 9
+	// Vulkan's binary semaphore by file descriptor.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD CUexternalSemaphoreHandleType = 1
+	// The same by NT handle.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32 CUexternalSemaphoreHandleType = 2
+	// The same by global share handle.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT CUexternalSemaphoreHandleType = 3
+	// A fence of Direct3D 12.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE CUexternalSemaphoreHandleType = 4
+	// A fence of Direct3D 11.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE CUexternalSemaphoreHandleType = 5
+	// A sync object of NvSci.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_NVSCISYNC CUexternalSemaphoreHandleType = 6
+	// A keyed mutex of Direct3D 11.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX CUexternalSemaphoreHandleType = 7
+	// One by global share handle.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX_KMT CUexternalSemaphoreHandleType = 8
+	// Vulkan's timeline semaphore by file descriptor.
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD CUexternalSemaphoreHandleType = 9
+	// A timeline semaphore by NT handle.
 	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32 CUexternalSemaphoreHandleType = 10
 )
 
@@ -4342,16 +4526,23 @@ func (v CUexternalSemaphoreHandleType) String() string {
 	return "CUexternalSemaphoreHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationHandleType is the enum CUmemAllocationHandleType.
+// CUmemAllocationHandleType is the kind of handle by which memory goes to other processes; as a
+// request several can be combined.
 type CUmemAllocationHandleType uint32
 
 const (
-	CU_MEM_HANDLE_TYPE_NONE                  CUmemAllocationHandleType = 0
+	// Not to be shared.
+	CU_MEM_HANDLE_TYPE_NONE CUmemAllocationHandleType = 0
+	// A file descriptor, to be sent over a Unix socket; an int32.
 	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR CUmemAllocationHandleType = 1
-	CU_MEM_HANDLE_TYPE_WIN32                 CUmemAllocationHandleType = 2
-	CU_MEM_HANDLE_TYPE_WIN32_KMT             CUmemAllocationHandleType = 4
-	CU_MEM_HANDLE_TYPE_FABRIC                CUmemAllocationHandleType = 8
-	CU_MEM_HANDLE_TYPE_MAX                   CUmemAllocationHandleType = 2147483647
+	// A Windows NT handle.
+	CU_MEM_HANDLE_TYPE_WIN32 CUmemAllocationHandleType = 2
+	// An older kind of Windows handle.
+	CU_MEM_HANDLE_TYPE_WIN32_KMT CUmemAllocationHandleType = 4
+	// 64 bytes that are valid on all nodes of an NVLink fabric.
+	CU_MEM_HANDLE_TYPE_FABRIC CUmemAllocationHandleType = 8
+	// No type; fixes the width.
+	CU_MEM_HANDLE_TYPE_MAX CUmemAllocationHandleType = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -4373,14 +4564,18 @@ func (v CUmemAllocationHandleType) String() string {
 	return "CUmemAllocationHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAccess_flags is the enum CUmemAccess_flags.
+// CUmemAccess_flags is what a device or the host may do with memory.
 type CUmemAccess_flags uint32
 
 const (
-	CU_MEM_ACCESS_FLAGS_PROT_NONE      CUmemAccess_flags = 0
-	CU_MEM_ACCESS_FLAGS_PROT_READ      CUmemAccess_flags = 1
+	// Nothing.
+	CU_MEM_ACCESS_FLAGS_PROT_NONE CUmemAccess_flags = 0
+	// Only read, which hardly any memory supports.
+	CU_MEM_ACCESS_FLAGS_PROT_READ CUmemAccess_flags = 1
+	// Read and write.
 	CU_MEM_ACCESS_FLAGS_PROT_READWRITE CUmemAccess_flags = 3
-	CU_MEM_ACCESS_FLAGS_PROT_MAX       CUmemAccess_flags = 2147483647
+	// No right; fixes the width.
+	CU_MEM_ACCESS_FLAGS_PROT_MAX CUmemAccess_flags = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -4398,19 +4593,29 @@ func (v CUmemAccess_flags) String() string {
 	return "CUmemAccess_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemLocationType is the enum CUmemLocationType.
+// CUmemLocationType is what sort of place memory is in.
 type CUmemLocationType uint32
 
 const (
-	CU_MEM_LOCATION_TYPE_INVALID                CUmemLocationType = 0
-	CU_MEM_LOCATION_TYPE_NONE                   CUmemLocationType = 0
-	CU_MEM_LOCATION_TYPE_DEVICE                 CUmemLocationType = 1
-	CU_MEM_LOCATION_TYPE_HOST                   CUmemLocationType = 2
-	CU_MEM_LOCATION_TYPE_HOST_NUMA              CUmemLocationType = 3
-	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT      CUmemLocationType = 4
-	CU_MEM_LOCATION_TYPE_INVISIBLE              CUmemLocationType = 5
+	// No place, or not one for all of a range.
+	CU_MEM_LOCATION_TYPE_INVALID CUmemLocationType = 0
+	// No preference; the same number as "invalid".
+	CU_MEM_LOCATION_TYPE_NONE CUmemLocationType = 0
+	// A device, by its ordinal.
+	CU_MEM_LOCATION_TYPE_DEVICE CUmemLocationType = 1
+	// The host, wherever.
+	CU_MEM_LOCATION_TYPE_HOST CUmemLocationType = 2
+	// A NUMA node of the host, by its number.
+	CU_MEM_LOCATION_TYPE_HOST_NUMA CUmemLocationType = 3
+	// The node of the calling OS thread, which in Go changes unless the goroutine is locked and its
+	// thread bound to a CPU.
+	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT CUmemLocationType = 4
+	// A device that this process cannot see, for imported memory; only ever an answer.
+	CU_MEM_LOCATION_TYPE_INVISIBLE CUmemLocationType = 5
+	// The part of a device's memory that is near one group of its multiprocessors.
 	CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN CUmemLocationType = 6
-	CU_MEM_LOCATION_TYPE_MAX                    CUmemLocationType = 2147483647
+	// No place; fixes the width.
+	CU_MEM_LOCATION_TYPE_MAX CUmemLocationType = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -4436,14 +4641,18 @@ func (v CUmemLocationType) String() string {
 	return "CUmemLocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationType is the enum CUmemAllocationType.
+// CUmemAllocationType is whether memory stays where it was allocated or moves between processors.
 type CUmemAllocationType uint32
 
 const (
+	// Not set.
 	CU_MEM_ALLOCATION_TYPE_INVALID CUmemAllocationType = 0
-	CU_MEM_ALLOCATION_TYPE_PINNED  CUmemAllocationType = 1
+	// It stays: on a device or in RAM.
+	CU_MEM_ALLOCATION_TYPE_PINNED CUmemAllocationType = 1
+	// Managed memory; only for pools.
 	CU_MEM_ALLOCATION_TYPE_MANAGED CUmemAllocationType = 2
-	CU_MEM_ALLOCATION_TYPE_MAX     CUmemAllocationType = 2147483647
+	// No kind; fixes the width.
+	CU_MEM_ALLOCATION_TYPE_MAX CUmemAllocationType = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -4461,11 +4670,13 @@ func (v CUmemAllocationType) String() string {
 	return "CUmemAllocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationGranularity_flags is the enum CUmemAllocationGranularity_flags.
+// CUmemAllocationGranularity_flags is which granularity of physical memory is asked for.
 type CUmemAllocationGranularity_flags uint32
 
 const (
-	CU_MEM_ALLOC_GRANULARITY_MINIMUM     CUmemAllocationGranularity_flags = 0
+	// The smallest that works.
+	CU_MEM_ALLOC_GRANULARITY_MINIMUM CUmemAllocationGranularity_flags = 0
+	// The one that makes the best use of page tables.
 	CU_MEM_ALLOC_GRANULARITY_RECOMMENDED CUmemAllocationGranularity_flags = 1
 )
 
@@ -4480,12 +4691,14 @@ func (v CUmemAllocationGranularity_flags) String() string {
 	return "CUmemAllocationGranularity_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemRangeHandleType is the enum CUmemRangeHandleType.
+// CUmemRangeHandleType is what kind of handle a range of addresses is exported as.
 type CUmemRangeHandleType uint32
 
 const (
+	// A dma-buf file descriptor, an int32.
 	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD CUmemRangeHandleType = 1
-	CU_MEM_RANGE_HANDLE_TYPE_MAX        CUmemRangeHandleType = 2147483647
+	// No kind; fixes the width.
+	CU_MEM_RANGE_HANDLE_TYPE_MAX CUmemRangeHandleType = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -4499,10 +4712,11 @@ func (v CUmemRangeHandleType) String() string {
 	return "CUmemRangeHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemRangeFlags is the enum CUmemRangeFlags.
+// CUmemRangeFlags is how other devices shall reach an exported range.
 type CUmemRangeFlags uint32
 
 const (
+	// Through the GPU's PCI window, where there is a faster way too.
 	CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE CUmemRangeFlags = 1
 )
 
@@ -4515,12 +4729,14 @@ func (v CUmemRangeFlags) String() string {
 	return "CUmemRangeFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUarraySparseSubresourceType is the enum CUarraySparseSubresourceType.
+// CUarraySparseSubresourceType is which part of a sparse array is mapped.
 type CUarraySparseSubresourceType uint32
 
 const (
+	// Tiles of a level.
 	CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL CUarraySparseSubresourceType = 0
-	CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL      CUarraySparseSubresourceType = 1
+	// The levels that are too small for tiles, together.
+	CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL CUarraySparseSubresourceType = 1
 )
 
 // String is the C name of the value, or its number.
@@ -4534,11 +4750,13 @@ func (v CUarraySparseSubresourceType) String() string {
 	return "CUarraySparseSubresourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemOperationType is the enum CUmemOperationType.
+// CUmemOperationType is whether memory is put behind a part of a sparse array or taken away.
 type CUmemOperationType uint32
 
 const (
-	CU_MEM_OPERATION_TYPE_MAP   CUmemOperationType = 1
+	// Put behind it.
+	CU_MEM_OPERATION_TYPE_MAP CUmemOperationType = 1
+	// Taken away.
 	CU_MEM_OPERATION_TYPE_UNMAP CUmemOperationType = 2
 )
 
@@ -4553,10 +4771,11 @@ func (v CUmemOperationType) String() string {
 	return "CUmemOperationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemHandleType is the enum CUmemHandleType.
+// CUmemHandleType is what the memory of a sparse mapping is given by; there is one way.
 type CUmemHandleType uint32
 
 const (
+	// A handle of [CuMemCreate].
 	CU_MEM_HANDLE_TYPE_GENERIC CUmemHandleType = 0
 )
 
@@ -4569,11 +4788,14 @@ func (v CUmemHandleType) String() string {
 	return "CUmemHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationCompType is the enum CUmemAllocationCompType.
+// CUmemAllocationCompType is whether memory is to be compressible by the GPU, which can raise its
+// bandwidth for regular data.
 type CUmemAllocationCompType uint32
 
 const (
-	CU_MEM_ALLOCATION_COMP_NONE    CUmemAllocationCompType = 0
+	// Not.
+	CU_MEM_ALLOCATION_COMP_NONE CUmemAllocationCompType = 0
+	// If the device can; ask the finished memory whether it is.
 	CU_MEM_ALLOCATION_COMP_GENERIC CUmemAllocationCompType = 1
 )
 
@@ -4588,11 +4810,13 @@ func (v CUmemAllocationCompType) String() string {
 	return "CUmemAllocationCompType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmulticastGranularity_flags is the enum CUmulticastGranularity_flags.
+// CUmulticastGranularity_flags is which granularity of a multicast object is asked for.
 type CUmulticastGranularity_flags uint32
 
 const (
-	CU_MULTICAST_GRANULARITY_MINIMUM     CUmulticastGranularity_flags = 0
+	// The smallest that can be bound.
+	CU_MULTICAST_GRANULARITY_MINIMUM CUmulticastGranularity_flags = 0
+	// The one with which the switches work best.
 	CU_MULTICAST_GRANULARITY_RECOMMENDED CUmulticastGranularity_flags = 1
 )
 
@@ -4607,19 +4831,29 @@ func (v CUmulticastGranularity_flags) String() string {
 	return "CUmulticastGranularity_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphExecUpdateResult is the enum CUgraphExecUpdateResult.
+// CUgraphExecUpdateResult is why an executable could not be updated; nothing was changed then.
 type CUgraphExecUpdateResult uint32
 
 const (
-	CU_GRAPH_EXEC_UPDATE_SUCCESS                           CUgraphExecUpdateResult = 0
-	CU_GRAPH_EXEC_UPDATE_ERROR                             CUgraphExecUpdateResult = 1
-	CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED            CUgraphExecUpdateResult = 2
-	CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED           CUgraphExecUpdateResult = 3
-	CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED            CUgraphExecUpdateResult = 4
-	CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED          CUgraphExecUpdateResult = 5
-	CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED               CUgraphExecUpdateResult = 6
+	// It was updated.
+	CU_GRAPH_EXEC_UPDATE_SUCCESS CUgraphExecUpdateResult = 0
+	// Something that the returned error says.
+	CU_GRAPH_EXEC_UPDATE_ERROR CUgraphExecUpdateResult = 1
+	// Another number of nodes, or other edges.
+	CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED CUgraphExecUpdateResult = 2
+	// A node has another type than its partner; also the result of adding the same nodes in another
+	// order.
+	CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED CUgraphExecUpdateResult = 3
+	// A kernel node has another function, on drivers before CUDA 11.2, which did not allow that.
+	CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED CUgraphExecUpdateResult = 4
+	// A parameter that is fixed in executables differs, such as the rows of a memset.
+	CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED CUgraphExecUpdateResult = 5
+	// The node cannot be updated at all.
+	CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED CUgraphExecUpdateResult = 6
+	// The new function is of another context, or does on the device what the old one did not.
 	CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE CUgraphExecUpdateResult = 7
-	CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED          CUgraphExecUpdateResult = 8
+	// A launch attribute that is fixed in executables differs.
+	CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED CUgraphExecUpdateResult = 8
 )
 
 // String is the C name of the value, or its number.
@@ -4647,25 +4881,48 @@ func (v CUgraphExecUpdateResult) String() string {
 	return "CUgraphExecUpdateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemPool_attribute is the enum CUmemPool_attribute.
+// CUmemPool_attribute is a property or a statistic of a memory pool; in brackets stands the type of
+// its value.
+//
+// A driver that does not know the later ones answers [CUDA_ERROR_INVALID_VALUE], as one of CUDA
+// 13.0 does for the last seven (measured).
 type CUmemPool_attribute uint32
 
 const (
-	CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES   CUmemPool_attribute = 1
-	CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC         CUmemPool_attribute = 2
+	// Whether memory freed in one stream may be reused in another that is ordered behind it (int32;
+	// on).
+	CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES CUmemPool_attribute = 1
+	// Whether it may be reused as soon as the free happens to have been reached, so that addresses
+	// differ from run to run (int32; on).
+	CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC CUmemPool_attribute = 2
+	// Whether an allocation may make its stream wait for another one's free, which serialises the two
+	// (int32; on).
 	CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES CUmemPool_attribute = 3
-	CU_MEMPOOL_ATTR_RELEASE_THRESHOLD                 CUmemPool_attribute = 4
-	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT              CUmemPool_attribute = 5
-	CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH                 CUmemPool_attribute = 6
-	CU_MEMPOOL_ATTR_USED_MEM_CURRENT                  CUmemPool_attribute = 7
-	CU_MEMPOOL_ATTR_USED_MEM_HIGH                     CUmemPool_attribute = 8
-	CU_MEMPOOL_ATTR_ALLOCATION_TYPE                   CUmemPool_attribute = 9
-	CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES               CUmemPool_attribute = 10
-	CU_MEMPOOL_ATTR_LOCATION_ID                       CUmemPool_attribute = 11
-	CU_MEMPOOL_ATTR_LOCATION_TYPE                     CUmemPool_attribute = 12
-	CU_MEMPOOL_ATTR_MAX_POOL_SIZE                     CUmemPool_attribute = 13
-	CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED             CUmemPool_attribute = 14
-	CU_MEMPOOL_ATTR_LOCALITY_DOMAIN_ID                CUmemPool_attribute = 15
+	// Bytes that the pool keeps when a synchronization lets it give memory back (uint64; 0, so it keeps
+	// nothing). The largest uint64 keeps everything.
+	CU_MEMPOOL_ATTR_RELEASE_THRESHOLD CUmemPool_attribute = 4
+	// Bytes that the pool has from the system now (uint64).
+	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT CUmemPool_attribute = 5
+	// Most of it since the mark was reset (uint64; set 0 to reset).
+	CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH CUmemPool_attribute = 6
+	// Bytes that the program has allocated from it now (uint64).
+	CU_MEMPOOL_ATTR_USED_MEM_CURRENT CUmemPool_attribute = 7
+	// The most it ever had since the reset (uint64; 0 resets).
+	CU_MEMPOOL_ATTR_USED_MEM_HIGH CUmemPool_attribute = 8
+	// Pinned or managed.
+	CU_MEMPOOL_ATTR_ALLOCATION_TYPE CUmemPool_attribute = 9
+	// The handle types it can be exported as; none for imported ones.
+	CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES CUmemPool_attribute = 10
+	// Device or node number of its memory (int32).
+	CU_MEMPOOL_ATTR_LOCATION_ID CUmemPool_attribute = 11
+	// The sort of place its memory is in.
+	CU_MEMPOOL_ATTR_LOCATION_TYPE CUmemPool_attribute = 12
+	// Bytes it cannot grow beyond, rounded up from what was asked for; 0 is no limit (uint64).
+	CU_MEMPOOL_ATTR_MAX_POOL_SIZE CUmemPool_attribute = 13
+	// Whether the decompression engine can use its memory (int32).
+	CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED CUmemPool_attribute = 14
+	// The part of the device it is kept in, or -1 (int32).
+	CU_MEMPOOL_ATTR_LOCALITY_DOMAIN_ID CUmemPool_attribute = 15
 )
 
 // String is the C name of the value, or its number.
@@ -4705,11 +4962,13 @@ func (v CUmemPool_attribute) String() string {
 	return "CUmemPool_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpyFlags is the enum CUmemcpyFlags.
+// CUmemcpyFlags is a wish about how a copy is done.
 type CUmemcpyFlags uint32
 
 const (
-	CU_MEMCPY_FLAG_DEFAULT                     CUmemcpyFlags = 0
+	// None.
+	CU_MEMCPY_FLAG_DEFAULT CUmemcpyFlags = 0
+	// Leave the multiprocessors to kernels and use copy engines, as far as possible.
 	CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE CUmemcpyFlags = 1
 )
 
@@ -4724,15 +4983,22 @@ func (v CUmemcpyFlags) String() string {
 	return "CUmemcpyFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpySrcAccessOrder is the enum CUmemcpySrcAccessOrder.
+// CUmemcpySrcAccessOrder is when the source of a copy may be read.
 type CUmemcpySrcAccessOrder uint32
 
 const (
-	CU_MEMCPY_SRC_ACCESS_ORDER_INVALID         CUmemcpySrcAccessOrder = 0
-	CU_MEMCPY_SRC_ACCESS_ORDER_STREAM          CUmemcpySrcAccessOrder = 1
+	// Not set, which copies refuse.
+	CU_MEMCPY_SRC_ACCESS_ORDER_INVALID CUmemcpySrcAccessOrder = 0
+	// In stream order, as every plain copy does.
+	CU_MEMCPY_SRC_ACCESS_ORDER_STREAM CUmemcpySrcAccessOrder = 1
+	// Only during the call, as it is meant. Measured, sources of 128 KiB and more were read later, so
+	// do not rely on it for memory that Go frees or overwrites.
 	CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL CUmemcpySrcAccessOrder = 2
-	CU_MEMCPY_SRC_ACCESS_ORDER_ANY             CUmemcpySrcAccessOrder = 3
-	CU_MEMCPY_SRC_ACCESS_ORDER_MAX             CUmemcpySrcAccessOrder = 2147483647
+	// At any time up to the copy's completion, also before earlier work of the stream is done; for
+	// sources that nothing there writes.
+	CU_MEMCPY_SRC_ACCESS_ORDER_ANY CUmemcpySrcAccessOrder = 3
+	// No order; fixes the width.
+	CU_MEMCPY_SRC_ACCESS_ORDER_MAX CUmemcpySrcAccessOrder = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -4752,13 +5018,16 @@ func (v CUmemcpySrcAccessOrder) String() string {
 	return "CUmemcpySrcAccessOrder(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpy3DOperandType is the enum CUmemcpy3DOperandType.
+// CUmemcpy3DOperandType is what an end of a box copy in a batch is.
 type CUmemcpy3DOperandType uint32
 
 const (
+	// An address.
 	CU_MEMCPY_OPERAND_TYPE_POINTER CUmemcpy3DOperandType = 1
-	CU_MEMCPY_OPERAND_TYPE_ARRAY   CUmemcpy3DOperandType = 2
-	CU_MEMCPY_OPERAND_TYPE_MAX     CUmemcpy3DOperandType = 2147483647
+	// An array.
+	CU_MEMCPY_OPERAND_TYPE_ARRAY CUmemcpy3DOperandType = 2
+	// Neither; fixes the width.
+	CU_MEMCPY_OPERAND_TYPE_MAX CUmemcpy3DOperandType = 2147483647
 )
 
 // String is the C name of the value, or its number.
@@ -4774,14 +5043,20 @@ func (v CUmemcpy3DOperandType) String() string {
 	return "CUmemcpy3DOperandType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphMem_attribute is the enum CUgraphMem_attribute.
+// CUgraphMem_attribute is a figure about the memory that graphs use on a device; each is a 64-bit
+// number of bytes.
 type CUgraphMem_attribute uint32
 
 const (
-	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT     CUgraphMem_attribute = 0
-	CU_GRAPH_MEM_ATTR_USED_MEM_HIGH        CUgraphMem_attribute = 1
+	// Mapped for executables now.
+	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT CUgraphMem_attribute = 0
+	// The most that was, since the start or the last reset; can be set to 0.
+	CU_GRAPH_MEM_ATTR_USED_MEM_HIGH CUgraphMem_attribute = 1
+	// Taken from the system for graphs now, used or cached; [CuDeviceGraphMemTrim] gives back the
+	// unused part.
 	CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT CUgraphMem_attribute = 2
-	CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH    CUgraphMem_attribute = 3
+	// The most that was taken, since the start or the last reset; can be set to 0.
+	CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH CUgraphMem_attribute = 3
 )
 
 // String is the C name of the value, or its number.
@@ -4799,12 +5074,18 @@ func (v CUgraphMem_attribute) String() string {
 	return "CUgraphMem_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphChildGraphNodeOwnership is the enum CUgraphChildGraphNodeOwnership.
+// CUgraphChildGraphNodeOwnership is what happens to a graph that is added as a child.
 type CUgraphChildGraphNodeOwnership int32
 
 const (
-	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE   CUgraphChildGraphNodeOwnership = 0
-	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE    CUgraphChildGraphNodeOwnership = 1
+	// The node gets a copy, the program keeps the graph; not possible with allocation, free and
+	// conditional nodes.
+	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE CUgraphChildGraphNodeOwnership = 0
+	// The graph itself becomes the node's. The handle goes on naming it, but it can no longer be
+	// destroyed, instantiated, added elsewhere, used for an update or given allocation nodes, and dies
+	// with its parent.
+	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE CUgraphChildGraphNodeOwnership = 1
+	// Stands in parameters that were read from a node, so that they are not added again by mistake.
 	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_INVALID CUgraphChildGraphNodeOwnership = -1
 )
 
@@ -4913,27 +5194,46 @@ func (v CUflushGPUDirectRDMAWritesTarget) String() string {
 	return "CUflushGPUDirectRDMAWritesTarget(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphDebugDot_flags is the enum CUgraphDebugDot_flags.
+// CUgraphDebugDot_flags is what [CuGraphDebugDotPrint] prints besides nodes, edges and kernel
+// names; the values can be joined by |.
 type CUgraphDebugDot_flags uint32
 
 const (
-	CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE                      CUgraphDebugDot_flags = 1
-	CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES                CUgraphDebugDot_flags = 2
-	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS           CUgraphDebugDot_flags = 4
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS           CUgraphDebugDot_flags = 8
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS           CUgraphDebugDot_flags = 16
-	CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS             CUgraphDebugDot_flags = 32
-	CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS            CUgraphDebugDot_flags = 64
+	// Everything.
+	CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE CUgraphDebugDot_flags = 1
+	// Parameters in the form of the runtime's structs.
+	CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES CUgraphDebugDot_flags = 2
+	// Shape and arguments of kernels.
+	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS CUgraphDebugDot_flags = 4
+	// Both ends and sizes of copies.
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS CUgraphDebugDot_flags = 8
+	// Address, value and size of memsets.
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS CUgraphDebugDot_flags = 16
+	// Address and argument of host functions.
+	CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS CUgraphDebugDot_flags = 32
+	// Events of record and wait nodes.
+	CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS CUgraphDebugDot_flags = 64
+	// Semaphores that are signalled.
 	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_SIGNAL_NODE_PARAMS CUgraphDebugDot_flags = 128
-	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS   CUgraphDebugDot_flags = 256
-	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES       CUgraphDebugDot_flags = 512
-	CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES                      CUgraphDebugDot_flags = 1024
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEM_ALLOC_NODE_PARAMS        CUgraphDebugDot_flags = 2048
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEM_FREE_NODE_PARAMS         CUgraphDebugDot_flags = 4096
-	CU_GRAPH_DEBUG_DOT_FLAGS_BATCH_MEM_OP_NODE_PARAMS     CUgraphDebugDot_flags = 8192
-	CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO              CUgraphDebugDot_flags = 16384
-	CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS      CUgraphDebugDot_flags = 32768
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_BATCH_NODE_PARAMS     CUgraphDebugDot_flags = 65536
+	// Semaphores that are waited for.
+	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS CUgraphDebugDot_flags = 256
+	// Launch attributes of kernels.
+	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES CUgraphDebugDot_flags = 512
+	// Handles of nodes and kernel functions.
+	CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES CUgraphDebugDot_flags = 1024
+	// Size and address of allocations.
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEM_ALLOC_NODE_PARAMS CUgraphDebugDot_flags = 2048
+	// Addresses that are freed.
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEM_FREE_NODE_PARAMS CUgraphDebugDot_flags = 4096
+	// Operations of memory operation nodes.
+	CU_GRAPH_DEBUG_DOT_FLAGS_BATCH_MEM_OP_NODE_PARAMS CUgraphDebugDot_flags = 8192
+	// Numbers of the edges.
+	CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO CUgraphDebugDot_flags = 16384
+	// Kind, handle and bodies of conditional nodes.
+	CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS CUgraphDebugDot_flags = 32768
+	// The copies of batches.
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_BATCH_NODE_PARAMS CUgraphDebugDot_flags = 65536
+	// The copies of batches over a fabric.
 	CU_GRAPH_DEBUG_DOT_FLAGS_FABRIC_CPY_BATCH_NODE_PARAMS CUgraphDebugDot_flags = 131072
 )
 
@@ -4980,10 +5280,13 @@ func (v CUgraphDebugDot_flags) String() string {
 	return "CUgraphDebugDot_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUuserObject_flags is the enum CUuserObject_flags.
+// CUuserObject_flags is what the destructor of a user object is promised to be: so far there is one
+// value, and it must be given.
 type CUuserObject_flags uint32
 
 const (
+	// No call of CUDA waits until the destructor has run; a program that must know tells itself, from
+	// the destructor.
 	CU_USER_OBJECT_NO_DESTRUCTOR_SYNC CUuserObject_flags = 1
 )
 
@@ -4996,10 +5299,11 @@ func (v CUuserObject_flags) String() string {
 	return "CUuserObject_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUuserObjectRetain_flags is the enum CUuserObjectRetain_flags.
+// CUuserObjectRetain_flags is where a graph's references to a user object come from.
 type CUuserObjectRetain_flags uint32
 
 const (
+	// From the caller, who then has as many fewer; without it they are new.
 	CU_GRAPH_USER_OBJECT_MOVE CUuserObjectRetain_flags = 1
 )
 
@@ -5012,14 +5316,23 @@ func (v CUuserObjectRetain_flags) String() string {
 	return "CUuserObjectRetain_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphInstantiate_flags is the enum CUgraphInstantiate_flags.
+// CUgraphInstantiate_flags is how an executable is made; the values can be joined by |.
 type CUgraphInstantiate_flags uint32
 
 const (
+	// Each launch first frees what the previous one allocated and nobody freed. The last launch's
+	// memory stays allocated, also when the executable is destroyed (measured).
 	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH CUgraphInstantiate_flags = 1
-	CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD              CUgraphInstantiate_flags = 2
-	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH       CUgraphInstantiate_flags = 4
-	CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY   CUgraphInstantiate_flags = 8
+	// Uploads to the device as well, in the stream of the params struct; only
+	// [CuGraphInstantiateWithParams] takes it.
+	CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD CUgraphInstantiate_flags = 2
+	// May also be launched by kernels. All nodes must be of one context, and kernels, copies, memsets
+	// or child graphs; an empty graph, copies of arrays or pageable memory, and dynamic parallelism are
+	// refused. Excludes auto-free.
+	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH CUgraphInstantiate_flags = 4
+	// Kernels run with the priority attribute of their nodes, which a capture takes from the streams,
+	// and not with that of the launch stream.
+	CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY CUgraphInstantiate_flags = 8
 )
 
 // String is the C name of the value, or its number.
@@ -5123,14 +5436,19 @@ func (v CUmoduleLoadingMode) String() string {
 	return "CUmoduleLoadingMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemDecompressAlgorithm is the enum CUmemDecompressAlgorithm.
+// CUmemDecompressAlgorithm is a compression format that the decompression engine knows; a device
+// tells its formats as bits of these.
 type CUmemDecompressAlgorithm uint32
 
 const (
-	CU_MEM_DECOMPRESS_UNSUPPORTED       CUmemDecompressAlgorithm = 0
+	// None.
+	CU_MEM_DECOMPRESS_UNSUPPORTED CUmemDecompressAlgorithm = 0
+	// Raw deflate, as compress/flate writes it.
 	CU_MEM_DECOMPRESS_ALGORITHM_DEFLATE CUmemDecompressAlgorithm = 1
-	CU_MEM_DECOMPRESS_ALGORITHM_SNAPPY  CUmemDecompressAlgorithm = 2
-	CU_MEM_DECOMPRESS_ALGORITHM_LZ4     CUmemDecompressAlgorithm = 4
+	// Snappy blocks.
+	CU_MEM_DECOMPRESS_ALGORITHM_SNAPPY CUmemDecompressAlgorithm = 2
+	// LZ4 blocks.
+	CU_MEM_DECOMPRESS_ALGORITHM_LZ4 CUmemDecompressAlgorithm = 4
 )
 
 // String is the C name of the value, or its number.
@@ -5274,13 +5592,17 @@ func (v CUfabricCpyOperandType) String() string {
 	return "CUfabricCpyOperandType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphRecaptureStatus is the enum CUgraphRecaptureStatus.
+// CUgraphRecaptureStatus is how a node differs from what a recapture recorded in its place, as the
+// callback of [CuStreamBeginRecaptureToGraph] is told.
 type CUgraphRecaptureStatus uint32
 
 const (
-	CU_GRAPH_RECAPTURE_ELIGIBLE_FOR_UPDATE   CUgraphRecaptureStatus = 0
+	// Parameters differ in a way that an executable can be updated with.
+	CU_GRAPH_RECAPTURE_ELIGIBLE_FOR_UPDATE CUgraphRecaptureStatus = 0
+	// Parameters differ in a way that needs a new executable.
 	CU_GRAPH_RECAPTURE_INELIGIBLE_FOR_UPDATE CUgraphRecaptureStatus = 1
-	CU_GRAPH_RECAPTURE_ERROR                 CUgraphRecaptureStatus = 2
+	// The node could not be recaptured; the recapture ends whatever the callback returns.
+	CU_GRAPH_RECAPTURE_ERROR CUgraphRecaptureStatus = 2
 )
 
 // String is the C name of the value, or its number.

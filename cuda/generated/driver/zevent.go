@@ -4,13 +4,33 @@ package driver
 
 import "unsafe"
 
-// CuEventCreate calls cuEventCreate.
+// CuEventCreate makes an event, which marks points in the streams of the current context.
 //
 //	CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the
-// error of earlier work.
+// Events that only order work or are polled should have [CU_EVENT_DISABLE_TIMING]: records and
+// waits get cheaper. [CU_EVENT_BLOCKING_SYNC] lets [CuEventSynchronize] sleep instead of spin and
+// concerns nothing else; without it the fastest queries and stream waits are had. An event can be
+// recorded any number of times.
+//
+// Parameters:
+//   - phEvent: receives the handle, not nil; give it back with [CuEventDestroy]
+//   - Flags: [CU_EVENT_DEFAULT] or a union of [CU_EVENT_BLOCKING_SYNC], [CU_EVENT_DISABLE_TIMING]
+//     and [CU_EVENT_INTERPROCESS]; the last only together with the one before it
+//
+// Ordering: synchronous; a new event counts as done until it is first recorded.
+//
+// Capture: allowed in every mode, and no node comes of it.
+//
+// From Go: make the context current under runtime.LockOSThread; afterwards any goroutine may use
+// the handle. Creating costs more than recording: pool events rather than making one for each wait.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: unknown flags, an interprocess event with timing, or nil
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context: this call always needs one
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: too many events
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuEventRecord], [CuEventQuery], [CuEventSynchronize], [CuEventDestroy],
 // [CuEventElapsedTime]; in the runtime API [cudaEventCreate], [cudaEventCreateWithFlags].
@@ -32,7 +52,8 @@ func CuEventCreate(phEvent *CUevent, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuEventRecord_ptsz calls cuEventRecord_ptsz.
+// CuEventRecord_ptsz moves an event to the present end of a stream: it becomes done when everything
+// enqueued there so far is.
 //
 //	CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 //
@@ -53,7 +74,8 @@ func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuEventRecordWithFlags_ptsz calls cuEventRecordWithFlags_ptsz.
+// CuEventRecordWithFlags_ptsz records an event as [CuEventRecord] does, or, in a capture, can make
+// a node that records it at each launch of the graph.
 //
 //	CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
 //
@@ -75,13 +97,39 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32)
 	return status(args.ret)
 }
 
-// CuEventQuery calls cuEventQuery.
+// CuEventQuery tells whether the work before an event's latest record is done.
 //
 //	CUresult cuEventQuery(CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_READY], or the error of
-// earlier work.
+// nil means done and [CUDA_ERROR_NOT_READY] not yet. An event that was never recorded is done. For
+// managed memory nil is as good as a synchronization.
+//
+// It answers for a fixed point, so unlike [CuStreamQuery] it becomes true also when others keep the
+// stream busy: the right thing to poll.
+//
+// Parameters:
+//   - hEvent: the event
+//
+// Ordering: waits for nothing. When it says done, the writes of the work before are visible to the
+// host.
+//
+// Capture: an unsafe call: it breaks captures, those of other threads in global mode included,
+// unless the thread's mode is other ([CuThreadExchangeStreamCaptureMode]: relaxed mode costs 15
+// ns). Querying an event of a running capture breaks that one in every mode.
+//
+// From Go: 0.1 µs when not ready; a successful query takes up to 1.5 µs. No context need be
+// current. Errors of earlier asynchronous work come out here too, so a poll loop must end on every
+// code but [CUDA_ERROR_NOT_READY].
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_READY]: work before it is pending
+//   - [CUDA_ERROR_INVALID_HANDLE]: 0, or no event. A destroyed one crashed the process when it was
+//     tried
+//   - [CUDA_ERROR_INVALID_VALUE]: last recorded in a capture that has ended
+//   - [CUDA_ERROR_CAPTURED_EVENT]: last recorded in a capture that goes on
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: forbidden to this thread now, because of a capture
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventRecord], [CuEventSynchronize], [CuEventDestroy],
 // [CuEventElapsedTime]; in the runtime API [cudaEventQuery].
@@ -101,12 +149,35 @@ func CuEventQuery(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventSynchronize calls cuEventSynchronize.
+// CuEventSynchronize waits until the work before an event's latest record is done.
 //
 //	CUresult cuEventSynchronize(CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// With [CU_EVENT_BLOCKING_SYNC] the thread sleeps until the device interrupts; without, it spins,
+// using a whole processor. Measured, neither the context's scheduling flags nor the stream's
+// synchronization policy change that: they are for [CuStreamSynchronize]. A never recorded event
+// needs no waiting.
+//
+// Parameters:
+//   - hEvent: the event
+//
+// Ordering: on return the work has completed and its results can be read by the host. A record made
+// by another thread during the wait is not waited for.
+//
+// Capture: as unsafe as [CuEventQuery]: it breaks the captures that forbid it.
+//
+// From Go: holds the OS thread until the end, without a way to stop it. For many waiters, or where
+// a context.Context must be able to end the wait, poll [CuEventQuery] and sleep in between. The
+// error may belong to other earlier work.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: no event
+//   - [CUDA_ERROR_INVALID_VALUE]: its last record lies in a finished capture
+//   - [CUDA_ERROR_CAPTURED_EVENT]: or in one that goes on
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids this thread to wait
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventDestroy],
 // [CuEventElapsedTime]; in the runtime API [cudaEventSynchronize].
@@ -126,12 +197,31 @@ func CuEventSynchronize(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventDestroy calls cuEventDestroy_v2.
+// CuEventDestroy gives an event back.
 //
 //	CUresult cuEventDestroy_v2(CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// It need not be done: the call does not wait, and what the device still needs is released at
+// completion. Streams that wait for the event go on waiting for the work as if nothing had
+// happened.
+//
+// Parameters:
+//   - hEvent: the event; the handle must not be used again, not even to ask: the process may crash
+//     (measured)
+//
+// Ordering: asynchronous with the device, whether the event is pending or not.
+//
+// Capture: allowed; also for an event recorded in the capture, once the waits for it are captured
+// (measured). External record and wait nodes of graphs need the event as long as they exist.
+//
+// From Go: from any goroutine and without a context. No other goroutine may be using the event at
+// that moment. After a fatal error it returns that error and there is nothing more to release.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: 0, or no event
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
 // [CuEventElapsedTime]; in the runtime API [cudaEventDestroy].
@@ -144,7 +234,7 @@ func CuEventDestroy(hEvent CUevent) error {
 	return CuEventDestroy_v2(hEvent)
 }
 
-// CuEventDestroy_v2 calls cuEventDestroy_v2.
+// CuEventDestroy_v2 gives an event back.
 //
 //	CUresult cuEventDestroy_v2(CUevent hEvent)
 //
@@ -163,12 +253,38 @@ func CuEventDestroy_v2(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventElapsedTime calls cuEventElapsedTime_v2.
+// CuEventElapsedTime computes the time between the records of two events, by the GPU's clock.
 //
 //	CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_READY],
+// The resolution is about half a microsecond. What is measured is the time from one record to the
+// other as the device came by them, with everything that ran in between, the work of other streams
+// included; it can be longer than the work one had in mind. Negative if the second came first, 0
+// for the same event (measured).
+//
+// Older forms could return the error of pending work in place of a result. The present one answers
+// for the two events; to find out whether they are done use [CuEventQuery].
+//
+// Parameters:
+//   - pMilliseconds: receives the time in milliseconds
+//   - hStart: the event from which to count
+//   - hEnd: the event up to which to count, of the same context
+//
+// Ordering: neither enqueues nor waits. Synchronize with the second event before.
+//
+// Capture: allowed for events recorded outside of captures; no mode forbids it (measured).
+//
+// From Go: any goroutine. Put the records as close around the work as possible, in one stream that
+// nobody else uses; host time around asynchronous calls measures only the enqueueing.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_READY]: both are recorded but at least one is not done
+//   - [CUDA_ERROR_INVALID_HANDLE]: one was never recorded, was created without timing, or belongs
+//     to another context than the other
+//   - [CUDA_ERROR_CAPTURED_EVENT]: one was last recorded in a capture (measured: the capture goes
+//     on)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
@@ -182,7 +298,7 @@ func CuEventElapsedTime(pMilliseconds *float32, hStart CUevent, hEnd CUevent) er
 	return CuEventElapsedTime_v2(pMilliseconds, hStart, hEnd)
 }
 
-// CuEventElapsedTime_v2 calls cuEventElapsedTime_v2.
+// CuEventElapsedTime_v2 computes the time between the records of two events, by the GPU's clock.
 //
 //	CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 //
@@ -203,7 +319,7 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 	return status(args.ret)
 }
 
-// CuEventDestroy_v1 calls cuEventDestroy.
+// CuEventDestroy_v1 gives an event back.
 //
 //	CUresult cuEventDestroy(CUevent hEvent)
 //
@@ -222,7 +338,7 @@ func CuEventDestroy_v1(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventElapsedTime_v1 calls cuEventElapsedTime.
+// CuEventElapsedTime_v1 computes the time between the records of two events, by the GPU's clock.
 //
 //	CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 //
@@ -243,13 +359,40 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 	return status(args.ret)
 }
 
-// CuEventRecord calls cuEventRecord.
+// CuEventRecord moves an event to the present end of a stream: it becomes done when everything
+// enqueued there so far is.
 //
 //	CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
-// error of earlier work.
+// The former place is forgotten, but waits that were enqueued for it keep it. Whoever queries or
+// synchronizes after this call is answered for the new place. Work enqueued later is not included.
+// Where the event has timing, the GPU notes its clock when it gets there.
+//
+// Parameters:
+//   - hEvent: the event
+//   - hStream: a stream of the same context as the event's. 0 records behind everything in the
+//     legacy stream and the blocking streams, not behind non-blocking ones (measured)
+//
+// Ordering: asynchronous: returns at once, 0.15 µs. The event holds nothing back; only waits for
+// it do.
+//
+// Capture: in a capturing stream nothing is recorded: the event then stands for the captured work,
+// for waits of other streams that are to join the capture. Querying or synchronizing it returns
+// [CUDA_ERROR_CAPTURED_EVENT] until the capture ends, and [CUDA_ERROR_INVALID_VALUE] afterwards,
+// until it is recorded in a stream that works. In other streams records are allowed in every mode.
+//
+// From Go: any goroutine, no current context needed unless the stream is 0. Two goroutines that
+// record the same event overwrite each other's place: give each its own.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: event and stream belong to different contexts (or devices), or
+//     one does not exist
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the legacy stream, while a blocking stream captures;
+//     that capture is lost
+//   - [CUDA_ERROR_INVALID_VALUE]: the stream or event cannot be used in this way
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventQuery], [CuEventSynchronize], [CuStreamWaitEvent],
 // [CuEventDestroy], [CuEventElapsedTime], [CuEventRecordWithFlags]; in the runtime API
@@ -271,13 +414,35 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuEventRecordWithFlags calls cuEventRecordWithFlags.
+// CuEventRecordWithFlags records an event as [CuEventRecord] does, or, in a capture, can make a
+// node that records it at each launch of the graph.
 //
 //	CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
-// error of earlier work.
+// Without a flag the two are the same. The external flag lets a stream or a host thread outside of
+// the graph wait for a point inside it; a record without the flag is only a mark within the
+// capture.
+//
+// Parameters:
+//   - hEvent: the event. With the external flag it is still an ordinary event for the outside
+//   - hStream: the stream, of the event's context
+//   - flags: [CU_EVENT_RECORD_DEFAULT] or [CU_EVENT_RECORD_EXTERNAL]
+//
+// Ordering: as [CuEventRecord]; the node takes the place in the graph that the stream has reached.
+//
+// Capture: with the external flag the capture itself records nothing: until the graph is launched
+// the event keeps its former state, and can be queried after the end of the capture (measured).
+//
+// From Go: the event must not be destroyed before the graph and its executables are: the node
+// refers to it.
+//
+// Errors:
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the external flag in a stream that does not capture (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: unknown flags
+//   - [CUDA_ERROR_INVALID_HANDLE]: different contexts
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventQuery], [CuEventSynchronize], [CuStreamWaitEvent],
 // [CuEventDestroy], [CuEventElapsedTime], [CuEventRecord]; in the runtime API [cudaEventRecord].

@@ -4,13 +4,28 @@ package driver
 
 import "unsafe"
 
-// CuFuncGetAttribute calls cuFuncGetAttribute.
+// CuFuncGetAttribute reads one property of a kernel, as it was compiled for the device it is loaded
+// on.
 //
 //	CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_FUNCTION_NOT_LOADED], or the error of earlier work.
+// Registers, static shared memory, local memory per thread, largest block and so on:
+// [CUfunction_attribute] lists them, with units. The largest block depends on kernel and device,
+// and can be less than the device's own limit. A kernel of a lazily loaded module answers most
+// questions before it is loaded.
+//
+// Parameters:
+//   - pi: receives the value
+//   - attrib: which property
+//   - hfunc: the kernel; for a [CUkernel] ask [CuKernelGetAttribute]
+//
+// Errors:
+//   - [CUDA_ERROR_FUNCTION_NOT_LOADED]: not loaded yet, and the property is only known then
+//     (largest block, constant memory, largest dynamic shared memory): [CuFuncLoad] first
+//   - [CUDA_ERROR_INVALID_VALUE]: no such attribute in this driver
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig], [CuLaunchKernel],
 // [CuFuncIsLoaded], [CuFuncLoad], [CuKernelGetAttribute]; in the runtime API
@@ -34,13 +49,32 @@ func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction
 	return status(args.ret)
 }
 
-// CuFuncSetAttribute calls cuFuncSetAttribute.
+// CuFuncSetAttribute changes one of the few properties of a kernel that can be changed, for its
+// later launches.
 //
 //	CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
-// error of earlier work.
+// The important one is [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]: more than 48 KiB of
+// dynamic shared memory have to be asked for here before the launch; together with the static part
+// at most what the device offers on request. The shared memory carveout, in percent, is a hint: -1
+// for the default, 0 to 100. Cluster sizes are all positive or all 0, and are checked at the
+// launch; one that was fixed at compile time cannot be changed.
+//
+// Parameters:
+//   - hfunc: the kernel, of one context: other contexts keep their setting
+//   - attrib: which property
+//   - value: the new value
+//
+// From Go: a setting of the kernel, not of the launch: goroutines that launch the same kernel share
+// it. Set it once, at loading.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the property can only be read, or the value is beyond the device
+//     (measured for both)
+//   - [CUDA_ERROR_NOT_PERMITTED]: a cluster size that is part of the compiled kernel
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig], [CuLaunchKernel],
 // [CuKernelSetAttribute]; in the runtime API [cudaFuncGetAttributes], [cudaFuncSetAttribute].
@@ -63,12 +97,25 @@ func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int
 	return status(args.ret)
 }
 
-// CuFuncSetCacheConfig calls cuFuncSetCacheConfig.
+// CuFuncSetCacheConfig says whether a kernel would rather have more L1 cache or more shared memory,
+// where the two share one memory.
 //
 //	CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_DEINITIALIZED],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// A wish the driver need not follow; it does nothing where the sizes are fixed. It goes before the
+// context-wide wish ([CuCtxSetCacheConfig]) unless it is the one for no preference. Launching
+// kernels with different wishes in turn can insert waits on the device. The carveout attribute of
+// [CuFuncSetAttribute] is the finer way.
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - config: the wish
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such configuration
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncGetAttribute], [CuLaunchKernel],
 // [CuKernelSetCacheConfig]; in the runtime API [cudaFuncSetCacheConfig].
@@ -89,13 +136,22 @@ func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 	return status(args.ret)
 }
 
-// CuFuncGetModule calls cuFuncGetModule.
+// CuFuncGetModule gives the module a kernel was loaded from.
 //
 //	CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_FOUND], or the error of
-// earlier work.
+// Nothing is retained. If the runtime API loaded that module, it is the runtime's: unloading it is
+// undefined behaviour.
+//
+// Parameters:
+//   - hmod: receives the module
+//   - hfunc: the kernel
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_FOUND]: the kernel belongs to no module of this context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
@@ -111,11 +167,18 @@ func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
 	return status(args.ret)
 }
 
-// CuFuncGetName calls cuFuncGetName.
+// CuFuncGetName gives a kernel's name as it stands in the compiled code: the mangled one, unless it
+// was declared extern "C".
 //
 //	CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - name: receives the address of a C string, which ends in a zero byte and is owned by the
+//     driver; it is good until the module is unloaded or loaded again, so copy it
+//   - hfunc: the kernel
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: name or kernel is nil
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
@@ -131,11 +194,24 @@ func CuFuncGetName(name **byte, hfunc CUfunction) error {
 	return status(args.ret)
 }
 
-// CuFuncGetParamInfo calls cuFuncGetParamInfo.
+// CuFuncGetParamInfo tells where a kernel's parameter lies among its arguments, and how large it
+// is, both in bytes.
 //
 //	CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters are laid out as in a C struct; an int and a pointer lie at 0 and 8. With it a launcher
+// can check sizes before CUDA reads beyond a variable, which no launch can notice. It is also what
+// device-side updates of graph nodes need.
+//
+// Parameters:
+//   - func_: the kernel
+//   - paramIndex: the parameter, from 0
+//   - paramOffset: receives the offset; must not be nil
+//   - paramSize: receives the size; nil if only the offset is wanted
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the kernel has no such parameter: asking upwards until this comes
+//     counts them, on drivers that lack [CuFuncGetParamCount]
 //
 // See also [CuKernelGetParamInfo].
 //
@@ -155,11 +231,19 @@ func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64
 	return status(args.ret)
 }
 
-// CuFuncGetParamCount calls cuFuncGetParamCount.
+// CuFuncGetParamCount tells how many parameters a kernel takes, which is how many pointers a launch
+// reads from its list of arguments.
 //
 //	CUresult cuFuncGetParamCount(CUfunction func, size_t *paramCount)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - func_: the kernel
+//   - paramCount: receives the number
+//
+// From Go: needs 13.2; count by [CuFuncGetParamInfo] before.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no kernel, or nil
 //
 // See also [CuFuncGetParamInfo].
 //
@@ -177,12 +261,21 @@ func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 	return status(args.ret)
 }
 
-// CuFuncIsLoaded calls cuFuncIsLoaded.
+// CuFuncIsLoaded tells whether a kernel's code is on the device already, or waits for its first
+// use.
 //
 //	CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 //
-// Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
-// work.
+// With lazy loading, the default today, only the names are known at first. Asking does not load.
+//
+// Parameters:
+//   - state: receives [CU_FUNCTION_LOADING_STATE_LOADED] or [CU_FUNCTION_LOADING_STATE_UNLOADED]
+//   - function: the kernel
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: no kernel
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuFuncLoad], [CuModuleEnumerateFunctions].
 //
@@ -200,12 +293,21 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 	return status(args.ret)
 }
 
-// CuFuncLoad calls cuFuncLoad.
+// CuFuncLoad puts a kernel's code on the device now rather than at its first launch.
 //
 //	CUresult cuFuncLoad(CUfunction function)
 //
-// Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
-// work.
+// The first launch otherwise pays for it, and may then have to synchronize with running work: a
+// kernel that waits for another one which has yet to be loaded hangs. Load both beforehand. No
+// effect if it is loaded.
+//
+// Parameters:
+//   - function: the kernel
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: not a kernel
+//
+// Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuModuleEnumerateFunctions], [CuFuncIsLoaded].
 //
@@ -222,7 +324,8 @@ func CuFuncLoad(function CUfunction) error {
 	return status(args.ret)
 }
 
-// CuLaunchKernel_ptsz calls cuLaunchKernel_ptsz.
+// CuLaunchKernel_ptsz enqueues a kernel: gridDimX x gridDimY x gridDimZ blocks of blockDimX x
+// blockDimY x blockDimZ threads.
 //
 //	CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 //
@@ -252,7 +355,8 @@ func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDim
 	return status(args.ret)
 }
 
-// CuLaunchKernelEx_ptsz calls cuLaunchKernelEx_ptsz.
+// CuLaunchKernelEx_ptsz enqueues a kernel with a configuration that can carry attributes: clusters,
+// cooperation, priority, early start and more.
 //
 //	CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 //
@@ -275,7 +379,8 @@ func CuLaunchKernelEx_ptsz(config *CUlaunchConfig, f CUfunction, kernelParams *u
 	return status(args.ret)
 }
 
-// CuLaunchCooperativeKernel_ptsz calls cuLaunchCooperativeKernel_ptsz.
+// CuLaunchCooperativeKernel_ptsz enqueues a kernel all of whose blocks are on the device at the
+// same time, so that they can synchronize with each other.
 //
 //	CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 //
@@ -304,7 +409,8 @@ func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint
 	return status(args.ret)
 }
 
-// CuLaunchHostFunc_ptsz calls cuLaunchHostFunc_ptsz.
+// CuLaunchHostFunc_ptsz enqueues a function of the program that runs on the host when the stream's
+// earlier work is done.
 //
 //	CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData)
 //
@@ -326,7 +432,8 @@ func CuLaunchHostFunc_ptsz(hStream CUstream, fn CUhostFn, userData uintptr) erro
 	return status(args.ret)
 }
 
-// CuLaunchHostFunc_v2_ptsz calls cuLaunchHostFunc_v2_ptsz.
+// CuLaunchHostFunc_v2_ptsz enqueues a function of the program that runs on the host when the
+// stream's earlier work is done.
 //
 //	CUresult cuLaunchHostFunc_v2_ptsz(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
 //
@@ -349,13 +456,66 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 	return status(args.ret)
 }
 
-// CuLaunchKernel calls cuLaunchKernel.
+// CuLaunchKernel enqueues a kernel: gridDimX x gridDimY x gridDimZ blocks of blockDimX x blockDimY
+// x blockDimZ threads.
 //
 //	CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES],
+// The arguments are given in one of two ways. kernelParams is an array with a pointer to each
+// argument, in the order of declaration; the size of each is known from the kernel. Or extra names
+// a buffer that holds all arguments as the kernel lays them out: [CU_LAUNCH_PARAM_BUFFER_POINTER],
+// its address, [CU_LAUNCH_PARAM_BUFFER_SIZE], the address of its size, and [CU_LAUNCH_PARAM_END] or
+// 0. Both at once are refused. Either way they are copied before the call returns.
+//
+// A kernel handle of a library ([CuLibraryGetKernel]) may be passed as f, converted; it then runs
+// in the context of the stream, or in the current one if that is stream 0. A launch voids the state
+// that [CuFuncSetBlockShape] and its kind set.
+//
+// Parameters:
+//   - f: the kernel
+//   - gridDimX: blocks in x: 1 to 2147483647
+//   - gridDimY: blocks in y: 1 to 65535
+//   - gridDimZ: blocks in z: 1 to 65535
+//   - blockDimX: threads of a block in x: 1 to 1024, and no more than 1024 in a whole block, or
+//     than the kernel allows
+//   - blockDimY: threads of a block in y: 1 to 1024
+//   - blockDimZ: threads of a block in z: 1 to 64
+//   - sharedMemBytes: bytes of dynamic shared memory for each block; above 48 KiB only after
+//     [CuFuncSetAttribute]
+//   - hStream: a stream of the kernel's context; 0 is the legacy default stream
+//   - kernelParams: pointers to the arguments; nil if there are none, or if extra is used. Too few
+//     of them, or too small variables, and CUDA reads whatever lies behind
+//   - extra: nil, or the list described above
+//
+// Ordering: asynchronous: returns when the kernel is in the queue, about 3 µs, and it starts when
+// the stream's earlier work is done. In stream 0 it waits for the blocking streams' earlier work
+// and holds back their later work. With about 1020 launches pending in a stream the call blocks
+// until there is room (measured).
+//
+// Capture: in a capturing stream it becomes a kernel node with a copy of the arguments; what they
+// point to is used at each launch of the graph. In other streams it is allowed in every mode. In
+// the legacy stream it breaks the capture of any blocking stream.
+//
+// From Go: kernelParams is a Go array of pointers to Go variables: by cgo's rules each variable
+// must be pinned (runtime.Pinner) for the call, or list and values lie in C memory. After the call
+// they may change. Memory the kernel works on must stay until the kernel is done. No context needs
+// to be current unless hStream is 0. A launch can block when queues are full: bound how many
+// goroutines launch at once, or they become as many threads.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0 or beyond a limit, more threads than the kernel was
+//     compiled for, too much shared memory, no arguments where there should be some, or both forms
+//     of them (all measured)
+//   - [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES]: a block needs more registers than there are, or the
+//     argument buffer is larger than a kernel can take
+//   - [CUDA_ERROR_INVALID_HANDLE]: kernel 0, or kernel and stream of different contexts
+//   - [CUDA_ERROR_INVALID_IMAGE]: code without information on its parameters, from a compiler
+//     before 3.2
+//   - [CUDA_ERROR_LAUNCH_FAILED]: earlier work has failed, as [CUDA_ERROR_ILLEGAL_ADDRESS],
+//     [CUDA_ERROR_LAUNCH_TIMEOUT] and their like mean too; faults of this kernel itself never show
+//     here
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_LAUNCH_TIMEOUT], [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING],
 // [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], [CUDA_ERROR_NOT_FOUND], or the error of earlier work.
 //
@@ -388,15 +548,53 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 	return status(args.ret)
 }
 
-// CuLaunchKernelEx calls cuLaunchKernelEx.
+// CuLaunchKernelEx enqueues a kernel with a configuration that can carry attributes: clusters,
+// cooperation, priority, early start and more.
 //
 //	CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES],
-// [CUDA_ERROR_LAUNCH_TIMEOUT], [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING],
-// [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
+// Without attributes it is [CuLaunchKernel]. [CUlaunchAttributeID] lists them; each applies to this
+// launch alone and goes before what the stream or the kernel was set to. Some are worth knowing:
+//
+//   - Cooperative: as [CuLaunchCooperativeKernel].
+//   - Cluster dimension: blocks in groups that share memory; a preferred dimension may be a
+//     multiple of it, which the device uses when it has room.
+//   - Programmatic stream serialization: the kernel may start before the one before it has ended,
+//     if that one triggers it. It must then wait by itself for what it needs.
+//   - Programmatic event and launch completion event: record an event (without timing, not
+//     interprocess) when all blocks have triggered it, or have started. A host that waits may see
+//     it late, and the order of the starts is a best effort: do not build on it what can deadlock.
+//   - Device-updatable node: in a capture only; the attribute receives a handle for the device.
+//
+// Parameters:
+//   - config: grid, block, shared memory, stream and attributes; not nil
+//   - f: the kernel, or a library's kernel handle converted
+//   - kernelParams: as in [CuLaunchKernel]
+//   - extra: as there
+//
+// Ordering: as [CuLaunchKernel], but for attributes that loosen it: with programmatic serialization
+// the stream's order is that of the triggers.
+//
+// Capture: the node keeps the attributes. A programmatic dependency becomes an edge with data,
+// which only the newest forms of the query functions can report.
+//
+// From Go: config may be a Go value; pin its attribute array and the arguments for the call.
+// Attributes that return something are written before the call returns.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: config is nil, attributes are nil with a count above 0, an
+//     attribute that is none of launches, a limit crossed
+//   - [CUDA_ERROR_INVALID_HANDLE]: an attribute names no event; or the kernel is another context's
+//     than the stream
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this device or situation has no such attribute, as a
+//     device-updatable node outside of captures (measured)
+//   - [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE]: a cooperative grid that does not fit on the device
+//     at once
+//   - [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES]: too few registers for a block
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_IMAGE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_TIMEOUT],
+// [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
 // [CUDA_ERROR_NOT_FOUND], or the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
@@ -421,17 +619,58 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 	return status(args.ret)
 }
 
-// CuLaunchHostFunc calls cuLaunchHostFunc.
+// CuLaunchHostFunc enqueues a function of the program that runs on the host when the stream's
+// earlier work is done.
 //
 //	CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+//
+// Later work of the stream waits until it returns. Unlike the callbacks of [CuStreamAddCallback] it
+// is captured by graphs, is told no status, and is not called once the context has a fatal error:
+// who waits for it alone then waits for ever.
+//
+// The function must not call CUDA. Calls that need a context return [CUDA_ERROR_NOT_PERMITTED],
+// which is not promised for all. It must not wait for device work that need not be done before it.
+// Functions of different streams have no order and may run one after the other; on a 13.0 driver
+// one thread serves the whole process (4 functions of 400 ms in 4 streams took 1.6 s), and
+// releasing memory waits for it too. After a long kernel it starts 80 to 180 µs late.
+//
+// For managed memory the stream is idle while the function runs, so what is attached to it may be
+// used. Its start is as good as synchronizing with an event recorded just before it, streams that
+// were joined before included. Work added to any stream does not make that stream active until host
+// functions and callbacks before it have run, so that globally attached memory may be used if the
+// other work is ordered behind the function by an event. Its end makes nothing active either: a
+// function at the end of a stream may signal that the stream is done.
+//
+// Parameters:
+//   - hStream: the stream; 0 is the legacy default stream
+//   - fn: the C function; not 0
+//   - userData: any number, handed on to the function
+//
+// Ordering: asynchronous with the host; takes its turn in the stream like a kernel. A pending one
+// still runs after [CuStreamDestroy].
+//
+// Capture: becomes a host node: the function runs once at each launch of the graph, with the same
+// userData. Allowed in other streams, whatever captures.
+//
+// From Go: runs on a thread of the driver's, so it may be an exported Go function. Pass a
+// runtime/cgo.Handle. Delete it in the function only if that runs once; a captured function runs at
+// every launch and its handle must live as long as graph and executables (a user object can release
+// it, see [CuUserObjectCreate]). Neither panic out of it nor call runtime.Goexit. Keep it short,
+// and have it send on a channel with room: nothing else of the process's host functions runs
+// meanwhile.
 //
 // The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
 // may also be a Go function exported to C; it must call no CUDA function. What it is handed is
 // passed on as a number: pass a runtime/cgo.Handle, not a pointer to Go memory.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_SUPPORTED], or the
-// error of earlier work.
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: fn is 0
+//   - [CUDA_ERROR_NOT_SUPPORTED]: not possible in this stream, as while it records for a graphics
+//     API
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
 // [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuStreamAddCallback].
@@ -451,11 +690,41 @@ func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 	return status(args.ret)
 }
 
-// CuLaunchHostFunc_v2 calls cuLaunchHostFunc_v2.
+// CuLaunchHostFunc_v2 enqueues a host function as [CuLaunchHostFunc] does, and chooses how the
+// thread that runs it waits for its turn.
 //
 //	CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
 //
-// It is another form of [CuLaunchHostFunc], where the rest is said.
+// A spinning thread starts the function with less delay and takes a processor for itself while it
+// waits; a blocking one is what the older function uses.
+//
+// Parameters:
+//   - hStream: the stream
+//   - fn: the C function
+//   - userData: a number for it
+//   - syncMode: [CU_HOST_TASK_BLOCKING] or [CU_HOST_TASK_SPINWAIT]
+//
+// Ordering: in stream order, as the older function; not called after a fatal error.
+//
+// Capture: is captured as a host node.
+//
+// From Go: what is said of Go functions and handles at [CuLaunchHostFunc] holds. Needs 13.2, else
+// the error matches errors.ErrUnsupported and the older function is the fallback; the effect of the
+// modes has not been measured.
+//
+// The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
+// may also be a Go function exported to C; it must call no CUDA function. What it is handed is
+// passed on as a number: pass a runtime/cgo.Handle, not a pointer to Go memory.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: fn is 0, or there is no such mode
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device, driver or stream cannot do it
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+//
+// See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
+// [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuStreamAddCallback].
 //
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
@@ -473,15 +742,47 @@ func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMo
 	return status(args.ret)
 }
 
-// CuLaunchCooperativeKernel calls cuLaunchCooperativeKernel.
+// CuLaunchCooperativeKernel enqueues a kernel all of whose blocks are on the device at the same
+// time, so that they can synchronize with each other.
 //
 //	CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES],
-// [CUDA_ERROR_LAUNCH_TIMEOUT], [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING],
-// [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
+// That is what grid-wide synchronization needs. The grid must fit: blocks per multiprocessor for
+// this block size and shared memory ([CuOccupancyMaxActiveBlocksPerMultiprocessor]) times the
+// number of multiprocessors of the context. The device must have
+// [CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH], and the kernel must not launch kernels itself.
+//
+// Parameters:
+//   - f: the kernel, or a kernel handle of a library, converted
+//   - gridDimX: blocks in x
+//   - gridDimY: blocks in y
+//   - gridDimZ: blocks in z; the product of the three is what has to fit
+//   - blockDimX: threads of a block in x
+//   - blockDimY: threads of a block in y
+//   - blockDimZ: threads of a block in z
+//   - sharedMemBytes: bytes of dynamic shared memory each block, which also bounds how many blocks
+//     fit
+//   - hStream: the stream, of the kernel's context
+//   - kernelParams: a pointer to each argument; there is no form with a buffer here
+//
+// Ordering: asynchronous, as any launch. It starts only when the whole grid finds room, so kernels
+// of other streams can delay it; in a green context its own multiprocessors count.
+//
+// Capture: becomes a kernel node with the cooperative attribute.
+//
+// From Go: pin the arguments as for [CuLaunchKernel]. Work out the grid from the occupancy call
+// rather than from a number that fitted on another GPU.
+//
+// Errors:
+//   - [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE]: more blocks than can run at once; returned by this
+//     call itself (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: a size out of the ordinary limits
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no cooperative launch
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_IMAGE], [CUDA_ERROR_LAUNCH_FAILED],
+// [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES], [CUDA_ERROR_LAUNCH_TIMEOUT],
+// [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED],
 // [CUDA_ERROR_NOT_FOUND], or the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],

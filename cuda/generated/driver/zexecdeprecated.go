@@ -4,13 +4,26 @@ package driver
 
 import "unsafe"
 
-// CuFuncSetBlockShape calls cuFuncSetBlockShape.
+// CuFuncSetBlockShape sets how many threads a block has when a kernel is launched by [CuLaunch],
+// [CuLaunchGrid] or [CuLaunchGridAsync].
 //
 //	CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
-// error of earlier work.
+// It is state of the kernel, shared by all threads of the program that use it: the reason why this
+// way was given up. [CuLaunchKernel] takes the shape with each launch and voids what was set here.
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - x: threads in x
+//   - y: threads in y
+//   - z: threads in z; the product must not exceed what the kernel allows
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the block is too large (measured: reported here, not at the
+//     launch)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuFuncSetSharedSize], [CuFuncSetCacheConfig], [CuFuncGetAttribute], [CuParamSetSize],
 // [CuParamSeti], [CuParamSetf], [CuParamSetv], [CuLaunch], [CuLaunchGrid], [CuLaunchGridAsync],
@@ -34,9 +47,16 @@ func CuFuncSetBlockShape(hfunc CUfunction, x int32, y int32, z int32) error {
 	return status(args.ret)
 }
 
-// CuFuncSetSharedSize calls cuFuncSetSharedSize.
+// CuFuncSetSharedSize sets how many bytes of dynamic shared memory each block gets at the old
+// launches.
 //
 //	CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
+//
+// Replaced by the sharedMemBytes of [CuLaunchKernel].
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - bytes: bytes for each block
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
@@ -62,12 +82,22 @@ func CuFuncSetSharedSize(hfunc CUfunction, bytes uint32) error {
 	return status(args.ret)
 }
 
-// CuParamSetSize calls cuParamSetSize.
+// CuParamSetSize sets how many bytes of arguments a kernel reads at the old launches.
 //
 //	CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The program has to know offsets and alignment of all arguments; the argument array of
+// [CuLaunchKernel] spares that.
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - numbytes: bytes of the whole list
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: more than a kernel can take
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuFuncSetBlockShape], [CuFuncSetSharedSize], [CuFuncGetAttribute], [CuParamSetf],
 // [CuParamSeti], [CuParamSetv], [CuLaunch], [CuLaunchGrid], [CuLaunchGridAsync], [CuLaunchKernel].
@@ -88,9 +118,16 @@ func CuParamSetSize(hfunc CUfunction, numbytes uint32) error {
 	return status(args.ret)
 }
 
-// CuParamSeti calls cuParamSeti.
+// CuParamSeti puts a 32-bit integer into a kernel's argument list, for the next old launch.
 //
 //	CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
+//
+// [CuLaunchKernel] has replaced it.
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - offset: where, in bytes from the beginning of the list
+//   - value: the integer; signed ones by their bits
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -115,9 +152,17 @@ func CuParamSeti(hfunc CUfunction, offset int32, value uint32) error {
 	return status(args.ret)
 }
 
-// CuParamSetf calls cuParamSetf.
+// CuParamSetf puts a 32-bit floating point number into a kernel's argument list, for the next old
+// launch.
 //
 //	CUresult cuParamSetf(CUfunction hfunc, int offset, float value)
+//
+// There is none for float64: take [CuParamSetv], or rather [CuLaunchKernel].
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - offset: byte offset in the list, a multiple of 4
+//   - value: the number
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -142,9 +187,18 @@ func CuParamSetf(hfunc CUfunction, offset int32, value float32) error {
 	return status(args.ret)
 }
 
-// CuParamSetv calls cuParamSetv.
+// CuParamSetv copies bytes into a kernel's argument list, for arguments of any size.
 //
 //	CUresult cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
+//
+// The bytes are copied during the call. Nothing compares them with what the kernel expects.
+// Superseded by [CuLaunchKernel].
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - offset: where in the list, in bytes, aligned as the argument wants it
+//   - ptr: the bytes; Go memory will do
+//   - numbytes: how many
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -170,13 +224,32 @@ func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes ui
 	return status(args.ret)
 }
 
-// CuLaunch calls cuLaunch.
+// CuLaunch runs a kernel with one block, of the shape and with the arguments that were set before.
 //
 //	CUresult cuLaunch(CUfunction f)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED],
-// [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES], [CUDA_ERROR_LAUNCH_TIMEOUT],
+// Shape, shared memory and arguments come from [CuFuncSetBlockShape], [CuFuncSetSharedSize] and the
+// cuParamSet functions; a launch by [CuLaunchKernel] in between voids them, and then the result is
+// undefined. A 13.0 driver still does it (measured). [CuLaunchKernel] is the replacement.
+//
+// Parameters:
+//   - f: the kernel
+//
+// Ordering: enqueued in the legacy default stream, with its barriers against blocking streams;
+// returns before the kernel is done (measured).
+//
+// Capture: as work of the legacy stream it ends the capture of every blocking stream, with
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT].
+//
+// From Go: the state belongs to the kernel, so one goroutine at a time may prepare and launch it; a
+// context must be current to the locked OS thread.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: shape or arguments were not set, or do not fit
+//   - [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES]: no room for such a block
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_TIMEOUT],
 // [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], or the error
 // of earlier work.
 //
@@ -199,13 +272,32 @@ func CuLaunch(f CUfunction) error {
 	return status(args.ret)
 }
 
-// CuLaunchGrid calls cuLaunchGrid.
+// CuLaunchGrid runs a kernel on a grid of two dimensions, with shape and arguments as they were set
+// before.
 //
 //	CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED],
-// [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES], [CUDA_ERROR_LAUNCH_TIMEOUT],
+// Like [CuLaunch] but for the grid. There is no third dimension: use [CuLaunchKernel].
+//
+// Parameters:
+//   - f: the kernel
+//   - grid_width: blocks in x
+//   - grid_height: blocks in y
+//
+// Ordering: in the legacy default stream, asynchronous with the host.
+//
+// Capture: not to be used while a blocking stream captures: the legacy stream's use is an error and
+// the capture is lost.
+//
+// From Go: prepare and launch under one lock, since other goroutines change the same kernel's
+// state; and with the context current to the thread.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a grid the device does not allow, or nothing was prepared
+//   - [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES]: a block needs too much
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_TIMEOUT],
 // [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], or the error
 // of earlier work.
 //
@@ -229,12 +321,33 @@ func CuLaunchGrid(f CUfunction, grid_width int32, grid_height int32) error {
 	return status(args.ret)
 }
 
-// CuLaunchGridAsync calls cuLaunchGridAsync.
+// CuLaunchGridAsync enqueues a kernel on a grid of two dimensions in a stream of choice; the rest
+// as it was set before.
 //
 //	CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE],
+// [CuLaunchKernel] says all of it in one call.
+//
+// Parameters:
+//   - f: the kernel
+//   - grid_width: blocks in x
+//   - grid_height: blocks in y
+//   - hStream: the stream; 0 is the legacy default stream
+//
+// Ordering: asynchronous, after the stream's earlier work. Code compiled without the usual calling
+// convention can make launches wait for each other.
+//
+// Capture: cannot be captured: it returns the code above and the capture is lost (measured).
+//
+// From Go: arguments were copied when they were set; the kernel's memory must outlive the work.
+// Guard the state by a lock.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is another context's
+//   - [CUDA_ERROR_INVALID_VALUE]: sizes, or missing preparation
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES], [CUDA_ERROR_LAUNCH_TIMEOUT],
 // [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], or the error
 // of earlier work.
@@ -260,16 +373,42 @@ func CuLaunchGridAsync(f CUfunction, grid_width int32, grid_height int32, hStrea
 	return status(args.ret)
 }
 
-// CuLaunchCooperativeKernelMultiDevice calls cuLaunchCooperativeKernelMultiDevice.
+// CuLaunchCooperativeKernelMultiDevice enqueues the same kernel on several devices, whose blocks
+// may synchronize across the devices.
 //
 //	CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_IMAGE],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES],
+// Given up: new programs launch a cooperative kernel on each device ([CuLaunchCooperativeKernel])
+// and synchronize through peer memory. The devices must be alike and have
+// [CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH]; kernel code, grid, block and shared memory
+// must be the same in every entry, one device each. Variables of the module exist once a device.
+// The grid must fit on the smallest device at once, and the kernel must not launch kernels.
+//
+// Parameters:
+//   - launchParamsList: one entry a device; read during the call
+//   - numDevices: how many entries
+//   - flags: 0, [CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC] or
+//     [CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC], or both
+//
+// Ordering: without flags no kernel starts before the earlier work of all the streams is done, and
+// later work in all of them waits for all kernels; each flag gives up one of the two, and each
+// stream then counts for itself. Asynchronous with the host.
+//
+// Capture: a launch over several devices has no node in a graph; do not call it in captures.
+//
+// From Go: argument lists are pointers inside structs inside an array: C memory is simpler than
+// pinning all of it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: a stream is one of the default ones (measured), or not of the
+//     kernel's context
+//   - [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE]: the grid does not fit on one of the devices
+//   - [CUDA_ERROR_INVALID_VALUE]: the entries differ, or two name one device
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_IMAGE], [CUDA_ERROR_LAUNCH_FAILED], [CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES],
 // [CUDA_ERROR_LAUNCH_TIMEOUT], [CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING],
-// [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE], [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], or the error
-// of earlier work.
+// [CUDA_ERROR_SHARED_OBJECT_INIT_FAILED], or the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig],
 // [CuFuncGetAttribute], [CuLaunchCooperativeKernel].
@@ -291,12 +430,23 @@ func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, 
 	return status(args.ret)
 }
 
-// CuParamSetTexRef calls cuParamSetTexRef.
+// CuParamSetTexRef lets a kernel that is launched in the old way read through a texture reference.
 //
 //	CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Texture references have been given up, and the runtime API dropped them in CUDA 12. Texture
+// objects ([CuTexObjectCreate]) are passed like any argument.
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - texunit: must be [CU_PARAM_TR_DEFAULT]
+//   - hTexRef: the reference, from [CuModuleGetTexRef]
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: no reference
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC__DEPRECATED.html.
@@ -315,12 +465,23 @@ func CuParamSetTexRef(hfunc CUfunction, texunit int32, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuFuncSetSharedMemConfig calls cuFuncSetSharedMemConfig.
+// CuFuncSetSharedMemConfig asks for shared memory banks of four or eight bytes for a kernel.
 //
 //	CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_DEINITIALIZED],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// Only devices of compute capability 3.x could choose, and no driver since 12 supports them: it is
+// accepted and does nothing. There it took precedence over the context's setting, and switching
+// between kernels could make the device wait.
+//
+// Parameters:
+//   - hfunc: the kernel
+//   - config: the bank width
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such width
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuCtxGetSharedMemConfig],
 // [CuCtxSetSharedMemConfig], [CuFuncGetAttribute], [CuLaunchKernel]; in the runtime API

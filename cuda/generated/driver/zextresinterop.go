@@ -4,12 +4,30 @@ package driver
 
 import "unsafe"
 
-// CuImportExternalMemory calls cuImportExternalMemory.
+// CuImportExternalMemory imports memory that another API has allocated and exported, so that CUDA
+// can map it.
 //
 //	CUresult cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OPERATING_SYSTEM], or the error of earlier work.
+// By itself it gives no address: [CuExternalMemoryGetMappedBuffer] or
+// [CuExternalMemoryGetMappedMipmappedArray] does that, for parts of it and several times. The other
+// API must have allocated on the same GPU; compare UUIDs, not names.
+//
+// Parameters:
+//   - extMem_out: receives the memory
+//   - memHandleDesc: type, handle and size in bytes, which has to be the size of the other API's
+//     allocation; read during the call. All reserved members must be 0
+//
+// From Go: on success a file descriptor belongs to CUDA: do not close it, and take it from an
+// os.File only by syscall.Dup, as that closes its own. On an error it is still yours. Needs the
+// right context on the thread: lock the goroutine.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: not a handle of that type, or of another device
+//   - [CUDA_ERROR_INVALID_VALUE]: wrong size or flags
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this platform does not know the type
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OPERATING_SYSTEM], or the error of earlier work.
 //
 // See also [CuDestroyExternalMemory], [CuExternalMemoryGetMappedBuffer],
 // [CuExternalMemoryGetMappedMipmappedArray].
@@ -28,12 +46,25 @@ func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EX
 	return status(args.ret)
 }
 
-// CuExternalMemoryGetMappedBuffer calls cuExternalMemoryGetMappedBuffer.
+// CuExternalMemoryGetMappedBuffer maps a piece of imported memory as linear device memory.
 //
 //	CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_ALREADY_MAPPED], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// The address is freed by [CuMemFree], and has to be before the import is destroyed. Order with the
+// other API is not made by it: use semaphores.
+//
+// Parameters:
+//   - devPtr: receives the address
+//   - extMem: the imported memory
+//   - bufferDesc: offset and bytes, as the other API has placed its buffer; flags 0
+//
+// From Go: bufferDesc is used during the call only.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such import
+//   - [CUDA_ERROR_INVALID_VALUE]: the piece is not inside the memory
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_ALREADY_MAPPED], or the error of earlier work.
 //
 // See also [CuImportExternalMemory], [CuDestroyExternalMemory],
 // [CuExternalMemoryGetMappedMipmappedArray].
@@ -53,12 +84,28 @@ func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemor
 	return status(args.ret)
 }
 
-// CuExternalMemoryGetMappedMipmappedArray calls cuExternalMemoryGetMappedMipmappedArray.
+// CuExternalMemoryGetMappedMipmappedArray maps a piece of imported memory as an image, as a
+// mipmapped array.
 //
 //	CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// Format, sizes, number of levels and usage must be those of the other API's image exactly, and
+// that image must have the optimal tiling; CUDA cannot check it and would show scrambled texels.
+//
+// Parameters:
+//   - mipmap: receives the array, destroyed by [CuMipmappedArrayDestroy] before the import is
+//   - extMem: the imported memory
+//   - mipmapDesc: where the image begins and what it is like; a render target has to be flagged
+//     [CUDA_ARRAY3D_COLOR_ATTACHMENT]
+//
+// From Go: [CuMipmappedArrayGetLevel] gives the picture itself; a level is not destroyed on its
+// own.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the description is not possible
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such import
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuImportExternalMemory], [CuDestroyExternalMemory], [CuExternalMemoryGetMappedBuffer].
 //
@@ -77,12 +124,23 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 	return status(args.ret)
 }
 
-// CuDestroyExternalMemory calls cuDestroyExternalMemory.
+// CuDestroyExternalMemory ends an import of memory.
 //
 //	CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
+// The other API's memory lives on by its own rules. Mappings have to be freed before, and work that
+// uses them to be finished.
+//
+// Parameters:
+//   - extMem: the import
+//
+// From Go: do it on every way out, errors included: the handle that was handed over is CUDA's to
+// close, and stays open until then.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such import
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuImportExternalMemory], [CuExternalMemoryGetMappedBuffer],
 // [CuExternalMemoryGetMappedMipmappedArray].
@@ -100,12 +158,23 @@ func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 	return status(args.ret)
 }
 
-// CuImportExternalSemaphore calls cuImportExternalSemaphore.
+// CuImportExternalSemaphore imports a semaphore or fence of another API, to order its queues with
+// CUDA streams.
 //
 //	CUresult cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OPERATING_SYSTEM], or the error of earlier work.
+// Parameters:
+//   - extSem_out: receives the semaphore
+//   - semHandleDesc: type and handle; read during the call, reserved members 0
+//
+// From Go: a file descriptor is CUDA's after success, as with imported memory.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: not a handle of this type
+//   - [CUDA_ERROR_NOT_SUPPORTED]: not on this platform; timeline semaphores ask
+//     [CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED]
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OPERATING_SYSTEM], or the error of earlier work.
 //
 // See also [CuDestroyExternalSemaphore], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
@@ -124,7 +193,8 @@ func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *C
 	return status(args.ret)
 }
 
-// CuSignalExternalSemaphoresAsync_ptsz calls cuSignalExternalSemaphoresAsync_ptsz.
+// CuSignalExternalSemaphoresAsync_ptsz enqueues signals of other APIs' semaphores in a stream: each
+// is signalled when the stream gets there.
 //
 //	CUresult cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 //
@@ -147,7 +217,8 @@ func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, para
 	return status(args.ret)
 }
 
-// CuWaitExternalSemaphoresAsync_ptsz calls cuWaitExternalSemaphoresAsync_ptsz.
+// CuWaitExternalSemaphoresAsync_ptsz enqueues waits for other APIs' semaphores in a stream: work
+// behind them starts when all are signalled.
 //
 //	CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 //
@@ -170,12 +241,20 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 	return status(args.ret)
 }
 
-// CuDestroyExternalSemaphore calls cuDestroyExternalSemaphore.
+// CuDestroyExternalSemaphore ends an import of a semaphore, which must not be in use by pending
+// work.
 //
 //	CUresult cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
+// Parameters:
+//   - extSem: the semaphore
+//
+// From Go: synchronize the streams that signal or wait first; CUDA does not count users.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such semaphore
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuImportExternalSemaphore], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
@@ -193,12 +272,36 @@ func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 	return status(args.ret)
 }
 
-// CuSignalExternalSemaphoresAsync calls cuSignalExternalSemaphoresAsync.
+// CuSignalExternalSemaphoresAsync enqueues signals of other APIs' semaphores in a stream: each is
+// signalled when the stream gets there.
 //
 //	CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// A binary semaphore becomes signalled, a fence or timeline gets the given value, which must grow
+// from signal to signal, a keyed mutex is released with a key. Memory that was written before the
+// signal in the stream is visible to whoever waits for it; for buffers of NvSciBuf a flag skips the
+// cache work for that.
+//
+// Parameters:
+//   - extSemArray: the semaphores
+//   - paramsArray: an entry for each of them; members that its type does not use must be 0
+//   - numExtSems: number of semaphores
+//   - stream: the stream
+//
+// Ordering: after all earlier work of the stream. On the default stream after that of all blocking
+// streams.
+//
+// Capture: becomes a signal node, so every replay signals; give values that can be repeated, or set
+// new ones in the executable with [CuGraphExecExternalSemaphoresSignalNodeSetParams].
+//
+// From Go: both arrays are read during the call. A pointer to an NvSciSync fence lies in a union:
+// pin it for the call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: a semaphore or the stream is not alive
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a type that the device of the stream cannot signal
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
 // [CuWaitExternalSemaphoresAsync].
@@ -219,12 +322,37 @@ func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArr
 	return status(args.ret)
 }
 
-// CuWaitExternalSemaphoresAsync calls cuWaitExternalSemaphoresAsync.
+// CuWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work behind
+// them starts when all are signalled.
 //
 //	CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_TIMEOUT], or the error of earlier work.
+// A binary semaphore is reset by the wait, so one wait for each signal; a fence or timeline is
+// waited for until it has at least the value; a keyed mutex is acquired with a key and a timeout.
+// What was written before the signal is visible afterwards. If the signal never comes, the stream
+// is stuck for good.
+//
+// Parameters:
+//   - extSemArray: the semaphores
+//   - paramsArray: an entry for each of them; unused members 0
+//   - numExtSems: number of semaphores
+//   - stream: the stream that waits; the host does not
+//
+// Ordering: before all later work of the stream, and on the default stream before that of all
+// blocking streams, which one forgotten signal then stops.
+//
+// Capture: becomes a wait node, executed at every replay with the same value.
+//
+// From Go: enqueue the signal in the other API first, or from a goroutine that does not wait for
+// this stream, or nothing moves. A Go context cannot cancel the wait; the stream ends by the signal
+// or with the process.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: a semaphore or the stream does not exist
+//   - [CUDA_ERROR_TIMEOUT]: a keyed mutex was not to be had in time
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot wait for this type
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
 // [CuSignalExternalSemaphoresAsync].

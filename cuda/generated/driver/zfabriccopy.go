@@ -4,7 +4,8 @@ package driver
 
 import "unsafe"
 
-// CuFabricCpyBatchAsync_ptsz calls cuFabricCpyBatchAsync_ptsz.
+// CuFabricCpyBatchAsync_ptsz enqueues a batch of copies over a fabric, between addresses and
+// logical endpoints.
 //
 //	CUresult cuFabricCpyBatchAsync_ptsz(size_t numOps, CUDA_FABRIC_COPY_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
@@ -27,12 +28,36 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 	return status(args.ret)
 }
 
-// CuFabricCpyBatchAsync calls cuFabricCpyBatchAsync.
+// CuFabricCpyBatchAsync enqueues a batch of copies over a fabric, between addresses and logical
+// endpoints.
 //
 //	CUresult cuFabricCpyBatchAsync(size_t numOps, CUDA_FABRIC_COPY_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// An operand is an address or an offset in an endpoint. One side has to be local: memory of the
+// stream's device or of the host. To a multicast endpoint a copy goes to the whole team; from one
+// it cannot come. The copies have no order among themselves and must not depend on each other. An
+// empty copy is allowed and is checked all the same.
+//
+// Parameters:
+//   - numOps: number of copies
+//   - opList: the copies; read during the call
+//   - flags: 0
+//   - hStream: the stream; not the legacy default stream
+//
+// Ordering: the batch is one piece of work in the stream: sources are read and destinations written
+// in the stream's order, never earlier.
+//
+// Capture: newest graphs have a node type for it, [CU_GRAPH_NODE_TYPE_FABRIC_CPY_BATCH]; not tried.
+//
+// From Go: both ends must stay until an event behind the batch is done. Addresses lie in unions as
+// numbers, so host memory has to be pinned memory, or Go memory under a runtime.Pinner.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: no logical endpoints on this system
+//   - [CUDA_ERROR_INVALID_VALUE]: both sides are remote, an endpoint is read that is multicast, or
+//     the stream is the legacy one
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointBindAddr], [CuLogicalEndpointBindMem].
 //

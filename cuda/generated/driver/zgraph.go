@@ -53,12 +53,35 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphAddKernelNode calls cuGraphAddKernelNode_v2.
+// CuGraphAddKernelNode adds a node that launches a kernel.
 //
 //	CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The argument values are copied during the call, so the array and what it points to may go
+// afterwards; what an argument is the address of must live as long as launches use it. Grid and
+// block are checked against the limits now. Attributes such as priority or cluster size are set
+// afterwards with [CuGraphKernelNodeSetAttribute]. Texture and surface references cannot be used by
+// kernels in graphs; objects can.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: kernel, grid, block, shared memory and arguments
+//
+// From Go: a kernel given as [CUfunction] needs a current context on the OS thread, else the
+// process crashes (measured, driver 580); with [CUkernel] and a context any thread will do. Pin the
+// Go memory with arguments until the call returns. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a zero or too large grid or block, both or neither form of
+//     arguments for a kernel that has some, or a bad dependency
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the kernel is given as [CUkernel], without a context, and none
+//     is current
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuLaunchKernel], [CuLaunchCooperativeKernel],
 // [CuGraphKernelNodeGetParams], [CuGraphKernelNodeSetParams], [CuGraphCreate],
@@ -71,7 +94,7 @@ func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 	return CuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
 }
 
-// CuGraphAddKernelNode_v2 calls cuGraphAddKernelNode_v2.
+// CuGraphAddKernelNode_v2 adds a node that launches a kernel.
 //
 //	CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -94,12 +117,26 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeGetParams calls cuGraphKernelNodeGetParams_v2.
+// CuGraphKernelNodeGetParams reads what a kernel node launches.
 //
 //	CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The arrays with the arguments belong to the node; they are valid until it is changed or
+// destroyed. Filled is the form that was set last, the array of pointers or the packed buffer; the
+// other is nil (measured).
+//
+// Parameters:
+//   - hNode: the kernel node
+//   - nodeParams: receives the parameters; in the present form function, kernel and context are all
+//     filled
+//
+// From Go: the argument values lie in C memory of the driver: copy them, do not write there. Their
+// number and sizes are told by [CuFuncGetParamInfo].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it is not a kernel node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeSetParams].
@@ -110,7 +147,7 @@ func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 	return CuGraphKernelNodeGetParams_v2(hNode, nodeParams)
 }
 
-// CuGraphKernelNodeGetParams_v2 calls cuGraphKernelNodeGetParams_v2.
+// CuGraphKernelNodeGetParams_v2 reads what a kernel node launches.
 //
 //	CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -130,12 +167,27 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeSetParams calls cuGraphKernelNodeSetParams_v2.
+// CuGraphKernelNodeSetParams replaces kernel, launch shape and arguments of a kernel node; its
+// attributes stay.
 //
 //	CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// Everything is replaced, so to change one argument read the node, copy the struct and set the rest
+// again. Values are copied during the call. Executables keep the old ones, see
+// [CuGraphExecKernelNodeSetParams].
+//
+// Parameters:
+//   - hNode: the kernel node
+//   - nodeParams: the complete new parameters
+//
+// From Go: needs a current context for a kernel given as [CUfunction]: without one the process
+// crashes (measured). Pin argument memory until the call returns; lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, a shape out of range, or both forms of
+//     arguments at once; the node keeps the old ones
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeGetParams].
@@ -146,7 +198,8 @@ func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 	return CuGraphKernelNodeSetParams_v2(hNode, nodeParams)
 }
 
-// CuGraphKernelNodeSetParams_v2 calls cuGraphKernelNodeSetParams_v2.
+// CuGraphKernelNodeSetParams_v2 replaces kernel, launch shape and arguments of a kernel node; its
+// attributes stay.
 //
 //	CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -166,12 +219,33 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	return status(args.ret)
 }
 
-// CuGraphAddMemcpyNode calls cuGraphAddMemcpyNode.
+// CuGraphAddMemcpyNode adds a node that copies memory, described as for [CuMemcpy3D].
 //
 //	CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The struct is copied; the memory at both ends is touched only in launches, each time anew: host
+// memory is read when the node runs, pageable memory included. One-dimensional copies can later be
+// changed in executables, others cannot.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - copyParams: the copy: addresses or arrays, offsets, pitches in bytes, extent
+//   - ctx: the context to run in. 0 was accepted when measured, but give it: it decides the device
+//
+// From Go: host memory must be pinned host memory or C memory that lives as long as the
+// executables: Go memory is neither, for nothing pins it at launch. Lock the graph; no current
+// context is needed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: memory that does not exist, an empty copy or a bad pitch, or a
+//     bad dependency. Unified as a memory type is refused for managed memory where a device lacks
+//     concurrent managed access
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuMemcpy3D], [CuGraphMemcpyNodeGetParams],
 // [CuGraphMemcpyNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
@@ -195,12 +269,23 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 	return status(args.ret)
 }
 
-// CuGraphMemcpyNodeGetParams calls cuGraphMemcpyNodeGetParams.
+// CuGraphMemcpyNodeGetParams reads the description of a copy node: both ends, the offsets and the
+// extent.
 //
 //	CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The memory itself is only named, so nothing in the struct belongs to the node.
+//
+// Parameters:
+//   - hNode: the copy node
+//   - nodeParams: receives the description
+//
+// From Go: host addresses come back as numbers or pointers to memory that is not Go's to free.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it is no memcpy node; batches of copies are another type
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeSetParams].
@@ -219,12 +304,24 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	return status(args.ret)
 }
 
-// CuGraphMemcpyNodeSetParams calls cuGraphMemcpyNodeSetParams.
+// CuGraphMemcpyNodeSetParams replaces what a copy node copies, from where and to where.
 //
 //	CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// In the graph everything may change, also the number of dimensions; it is only executables that
+// are limited, see [CuGraphExecMemcpyNodeSetParams].
+//
+// Parameters:
+//   - hNode: the copy node
+//   - nodeParams: the new description, copied during the call
+//
+// From Go: host memory must be pinned host memory or C memory with a long enough life. Lock the
+// graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no memcpy node, or memory that does not exist
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeGetParams].
@@ -243,12 +340,32 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	return status(args.ret)
 }
 
-// CuGraphAddMemsetNode calls cuGraphAddMemsetNode.
+// CuGraphAddMemsetNode adds a node that fills device memory with a value of 1, 2 or 4 bytes, in one
+// row or several.
 //
 //	CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_CONTEXT], or the error of earlier work.
+// Bits of the value beyond the element size are ignored (measured). The memory must exist now.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - memsetParams: address, value, element size, width in elements, rows, pitch in bytes; copied
+//     during the call
+//   - ctx: the context to run in. 0 was accepted when measured, even with none current; give it, so
+//     that the device is certain
+//
+// From Go: nothing needs pinning. Lock the graph; no current context is needed if ctx is given.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: another element size, no width or rows, memory that is not
+//     CUDA's, or a bad dependency
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuMemsetD2D32], [CuGraphMemsetNodeGetParams],
 // [CuGraphMemsetNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
@@ -272,12 +389,20 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 	return status(args.ret)
 }
 
-// CuGraphMemsetNodeGetParams calls cuGraphMemsetNodeGetParams.
+// CuGraphMemsetNodeGetParams reads which memory a memset node fills, and with what.
 //
 //	CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the memset node
+//   - nodeParams: receives address, value and measures
+//
+// From Go: a plain struct without pointers into Go or C memory.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the node is of another type
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeSetParams].
@@ -296,12 +421,22 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	return status(args.ret)
 }
 
-// CuGraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams.
+// CuGraphMemsetNodeSetParams replaces address, value and measures of a memset node, without limits
+// in the graph itself.
 //
 //	CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the memset node
+//   - nodeParams: the new parameters, copied during the call
+//
+// From Go: lock the graph; executables change by [CuGraphExecMemsetNodeSetParams] or an update.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a memset node, an element size other than 1, 2 or 4, or an
+//     empty area
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeGetParams].
@@ -320,12 +455,34 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	return status(args.ret)
 }
 
-// CuGraphAddHostNode calls cuGraphAddHostNode.
+// CuGraphAddHostNode adds a node that calls a function of the program on the host.
 //
 //	CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The function runs once per launch, on the driver's thread for host functions, one after another
+// with those of all streams: a slow one holds up others everywhere. Nodes behind it wait until it
+// returns. It must not call CUDA. After a fatal error it is not called at all, so nothing that must
+// happen should depend on it.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: function and user data, copied as two words; what the user data points to is not
+//     copied
+//
+// From Go: an exported Go function is allowed, since the thread is the driver's own; it must not
+// panic or end the goroutine. As user data pass a cgo.Handle, and delete it only when the graph,
+// its clones and its executables are gone and the last launch is done; a user object
+// ([CuUserObjectCreate]) tells when.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no function, or a bad dependency
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot do it
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuLaunchHostFunc], [CuGraphHostNodeGetParams],
 // [CuGraphHostNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
@@ -348,12 +505,20 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 	return status(args.ret)
 }
 
-// CuGraphHostNodeGetParams calls cuGraphHostNodeGetParams.
+// CuGraphHostNodeGetParams reads which host function a node calls, and the user data it passes.
 //
 //	CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the host node
+//   - nodeParams: receives the function's address and the user data
+//
+// From Go: the user data is the number that was given, for instance a cgo.Handle.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it is not a host node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuLaunchHostFunc], [CuGraphAddHostNode],
 // [CuGraphHostNodeSetParams].
@@ -372,12 +537,23 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	return status(args.ret)
 }
 
-// CuGraphHostNodeSetParams calls cuGraphHostNodeSetParams.
+// CuGraphHostNodeSetParams replaces the host function of a node, and its user data, in the graph.
 //
 //	CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Executables that exist go on calling the old one, with the old data: keep that until they are
+// updated or gone.
+//
+// Parameters:
+//   - hNode: the host node
+//   - nodeParams: function, not nil, and user data
+//
+// From Go: an exported Go function is allowed, with a cgo.Handle as user data. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no function, or not a host node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuLaunchHostFunc], [CuGraphAddHostNode],
 // [CuGraphHostNodeGetParams].
@@ -396,12 +572,33 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	return status(args.ret)
 }
 
-// CuGraphAddChildGraphNode calls cuGraphAddChildGraphNode.
+// CuGraphAddChildGraphNode adds a node that runs a whole other graph, a copy of which is made now.
 //
 //	CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Later changes of the other graph do not matter, and it may be destroyed; the copy is reached by
+// [CuGraphChildGraphNodeGetGraph]. Its user objects are held by the copy too. A graph that may
+// exist only once cannot be copied into a node: move it in with [CuGraphAddNode] and
+// [CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE], which works for allocation and free nodes, not for
+// conditional ones.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - childGraph: the graph to copy. Not hGraph itself: that crashed the process (measured)
+//
+// From Go: lock both graphs. In a launch the child starts and ends as one node: what is behind it
+// waits for all of it.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: it contains allocation, free, conditional or device-updatable
+//     nodes
+//   - [CUDA_ERROR_INVALID_VALUE]: no graph, or a bad dependency
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuGraphChildGraphNodeGetGraph], [CuGraphCreate],
 // [CuGraphDestroyNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode],
@@ -424,12 +621,25 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 	return status(args.ret)
 }
 
-// CuGraphChildGraphNodeGetGraph calls cuGraphChildGraphNodeGetGraph.
+// CuGraphChildGraphNodeGetGraph gives the graph inside a child graph node, the real one and not a
+// copy.
 //
 //	CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Changes to it are changes to the node, and count from the next instantiation. It belongs to the
+// node: it cannot be destroyed or instantiated ([CUDA_ERROR_INVALID_VALUE] and
+// [CUDA_ERROR_NOT_SUPPORTED], measured), and no allocation or free nodes can be added.
+//
+// Parameters:
+//   - hNode: the child graph node
+//   - phGraph: receives the inner graph
+//
+// From Go: the handle dies with the node. The lock of the outer graph has to guard the inner one.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it is not a child graph node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddChildGraphNode], [CuGraphNodeFindInClone].
 //
@@ -447,12 +657,27 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphAddEmptyNode calls cuGraphAddEmptyNode.
+// CuGraphAddEmptyNode adds a node that does nothing, for joining and fanning out.
 //
 //	CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// If each of n nodes is to wait for each of m others, an empty node between them needs n+m edges
+// instead of n times m.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//
+// From Go: no context needed. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a dependency of another graph, twice, or an array that is nil
+//     with a length
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
@@ -473,12 +698,33 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 	return status(args.ret)
 }
 
-// CuGraphAddEventRecordNode calls cuGraphAddEventRecordNode.
+// CuGraphAddEventRecordNode adds a node that records an event when the launch gets there, for the
+// host and for streams outside the graph.
 //
 //	CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is a record like one in a stream: a query finds the event not done from the launch on, and
+// done when the node has run; two of them in one graph measure time in between
+// ([CuEventElapsedTime], measured). It has no meaning for order within the graph, for which edges
+// are there.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - event: the event; it stays the program's
+//
+// From Go: keep the event until the executables are gone. A graph launched twice records twice:
+// wait for the first before the second launch if it matters, or change the event between launches.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no event, or a bad dependency
+//   - [CUDA_ERROR_INVALID_HANDLE]: the event was destroyed
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
+// error of earlier work.
 //
 // See also [CuGraphAddNode], [CuGraphAddEventWaitNode], [CuEventRecordWithFlags],
 // [CuStreamWaitEvent], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
@@ -501,12 +747,20 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 	return status(args.ret)
 }
 
-// CuGraphEventRecordNodeGetEvent calls cuGraphEventRecordNodeGetEvent.
+// CuGraphEventRecordNodeGetEvent gives the event that a record node records.
 //
 //	CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the record node
+//   - event_out: receives the event; the node does not own it
+//
+// From Go: the handle says nothing about whether the event still exists.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the node is no record node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeSetEvent],
 // [CuGraphEventWaitNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
@@ -525,12 +779,23 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 	return status(args.ret)
 }
 
-// CuGraphEventRecordNodeSetEvent calls cuGraphEventRecordNodeSetEvent.
+// CuGraphEventRecordNodeSetEvent gives a record node of a graph another event to record.
 //
 //	CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// Only instantiations and updates from now on see it; for one executable use
+// [CuGraphExecEventRecordNodeSetEvent].
+//
+// Parameters:
+//   - hNode: the record node
+//   - event: the new event
+//
+// From Go: the old event is needed as long as executables record it. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not a record node
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeGetEvent],
 // [CuGraphEventWaitNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
@@ -549,12 +814,30 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	return status(args.ret)
 }
 
-// CuGraphAddEventWaitNode calls cuGraphAddEventWaitNode.
+// CuGraphAddEventWaitNode adds a node that waits for an event which is recorded outside of the
+// graph.
 //
 //	CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Each launch waits for the record that is the latest when it is made, as [CuStreamWaitEvent] does;
+// an event never recorded does not hold it up. So record first, then launch.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - event: the event to wait for
+//
+// From Go: keep the event until the executables are gone. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no event, or a bad dependency
+//   - [CUDA_ERROR_INVALID_HANDLE]: the event was destroyed
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
+// error of earlier work.
 //
 // See also [CuGraphAddNode], [CuGraphAddEventRecordNode], [CuEventRecordWithFlags],
 // [CuStreamWaitEvent], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
@@ -577,12 +860,20 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 	return status(args.ret)
 }
 
-// CuGraphEventWaitNodeGetEvent calls cuGraphEventWaitNodeGetEvent.
+// CuGraphEventWaitNodeGetEvent gives the event for which a wait node waits.
 //
 //	CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the wait node
+//   - event_out: receives the event, which is not the node's to free
+//
+// From Go: host state; needs neither context nor pinning.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the node is no event wait node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeSetEvent],
 // [CuGraphEventRecordNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
@@ -601,12 +892,22 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	return status(args.ret)
 }
 
-// CuGraphEventWaitNodeSetEvent calls cuGraphEventWaitNodeSetEvent.
+// CuGraphEventWaitNodeSetEvent makes a wait node of a graph wait for another event.
 //
 //	CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// Executables are changed apart, by [CuGraphExecEventWaitNodeSetEvent].
+//
+// Parameters:
+//   - hNode: the wait node
+//   - event: the new event
+//
+// From Go: lock the graph; the event must exist whenever an executable is launched.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not an event wait node
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeGetEvent],
 // [CuGraphEventRecordNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
@@ -625,12 +926,32 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	return status(args.ret)
 }
 
-// CuGraphAddExternalSemaphoresSignalNode calls cuGraphAddExternalSemaphoresSignalNode.
+// CuGraphAddExternalSemaphoresSignalNode adds a node that signals semaphores imported from another
+// API, such as Vulkan, once all before it is done.
 //
 //	CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Both arrays are copied during the call. The values are fixed, while a timeline needs a new one
+// for each launch: set it by [CuGraphExecExternalSemaphoresSignalNodeSetParams] before every
+// launch.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: semaphores, and for each what to signal
+//
+// From Go: pin Go arrays until the call returns; the semaphores stay imported until the executables
+// are gone. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this kind of semaphore cannot be in a graph, or not on this
+//     device
+//   - [CUDA_ERROR_INVALID_VALUE]: no semaphores, or a bad dependency
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuGraphExternalSemaphoresSignalNodeGetParams],
 // [CuGraphExternalSemaphoresSignalNodeSetParams],
@@ -657,12 +978,23 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 	return status(args.ret)
 }
 
-// CuGraphExternalSemaphoresSignalNodeGetParams calls cuGraphExternalSemaphoresSignalNodeGetParams.
+// CuGraphExternalSemaphoresSignalNodeGetParams reads which semaphores a signal node signals, and
+// with what values.
 //
 //	CUresult cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The arrays belong to the node: valid until it is changed or destroyed, and not to be written.
+//
+// Parameters:
+//   - hNode: the signal node
+//   - params_out: receives the number and pointers to the node's two arrays
+//
+// From Go: copy the arrays, they are C memory of the driver.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a signal node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuLaunchKernel], [CuGraphAddExternalSemaphoresSignalNode],
 // [CuGraphExternalSemaphoresSignalNodeSetParams], [CuGraphAddExternalSemaphoresWaitNode],
@@ -682,12 +1014,22 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 	return status(args.ret)
 }
 
-// CuGraphExternalSemaphoresSignalNodeSetParams calls cuGraphExternalSemaphoresSignalNodeSetParams.
+// CuGraphExternalSemaphoresSignalNodeSetParams replaces semaphores and values of a signal node in
+// the graph, also their number.
 //
 //	CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// Parameters:
+//   - hNode: the signal node
+//   - nodeParams: the new ones; both arrays are copied during the call
+//
+// From Go: pin Go arrays until the call returns. An executable whose number differs cannot be
+// updated from this graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a signal node, or no semaphores
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuGraphAddExternalSemaphoresSignalNode],
 // [CuGraphAddExternalSemaphoresWaitNode], [CuSignalExternalSemaphoresAsync],
@@ -707,12 +1049,30 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 	return status(args.ret)
 }
 
-// CuGraphAddExternalSemaphoresWaitNode calls cuGraphAddExternalSemaphoresWaitNode.
+// CuGraphAddExternalSemaphoresWaitNode adds a node that waits until semaphores imported from
+// another API have been signalled.
 //
 //	CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Nodes behind it start when all the semaphores have come; the host is not involved. If one never
+// comes, the launch and its stream hang for good. Both arrays are copied during the call.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: semaphores, and for each what to wait for
+//
+// From Go: pin Go arrays until the call returns. Be sure that the other side signals, also when it
+// fails.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: semaphores of this kind cannot be waited for in a graph
+//   - [CUDA_ERROR_INVALID_VALUE]: no semaphores, or a bad dependency
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuGraphExternalSemaphoresWaitNodeGetParams],
 // [CuGraphExternalSemaphoresWaitNodeSetParams], [CuGraphExecExternalSemaphoresWaitNodeSetParams],
@@ -739,12 +1099,21 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 	return status(args.ret)
 }
 
-// CuGraphExternalSemaphoresWaitNodeGetParams calls cuGraphExternalSemaphoresWaitNodeGetParams.
+// CuGraphExternalSemaphoresWaitNodeGetParams reads for which semaphores and values a wait node
+// waits; the arrays are the node's own, for reading only.
 //
 //	CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the wait node
+//   - params_out: receives the number and pointers to the arrays, valid until the node is changed
+//
+// From Go: copy what is needed while the graph is locked.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a semaphore wait node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuLaunchKernel], [CuGraphAddExternalSemaphoresWaitNode],
 // [CuGraphExternalSemaphoresWaitNodeSetParams], [CuSignalExternalSemaphoresAsync],
@@ -764,12 +1133,22 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 	return status(args.ret)
 }
 
-// CuGraphExternalSemaphoresWaitNodeSetParams calls cuGraphExternalSemaphoresWaitNodeSetParams.
+// CuGraphExternalSemaphoresWaitNodeSetParams gives a wait node of a graph other semaphores, or
+// other values to wait for.
 //
 //	CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// Parameters:
+//   - hNode: the wait node
+//   - nodeParams: the new ones; the arrays are copied during the call
+//
+// From Go: pin Go arrays until the call returns; executables keep the old values until they are
+// updated.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a semaphore wait node, or no semaphores
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuGraphAddExternalSemaphoresWaitNode],
 // [CuSignalExternalSemaphoresAsync], [CuWaitExternalSemaphoresAsync].
@@ -788,12 +1167,32 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 	return status(args.ret)
 }
 
-// CuGraphAddBatchMemOpNode calls cuGraphAddBatchMemOpNode.
+// CuGraphAddBatchMemOpNode adds a node that writes to and waits for words in device memory, as
+// [CuStreamBatchMemOp] does in a stream.
 //
 //	CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The array of operations is copied. Waits and writes order work behind CUDA's back: if a wait can
+// only be satisfied by work that CUDA may put behind it, everything stops. Where order is meant,
+// also express it by edges or events.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: context, operations, their number (below 256) and flags
+//
+// From Go: the array may be Go memory pinned until the call returns. The words must be device or
+// pinned memory that lives as long as the executables.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device does not have the operation, or not in 64 bits
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown operation, too many, a bad address, or a bad
+//     dependency
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuStreamBatchMemOp], [CuStreamWaitValue32], [CuStreamWriteValue32],
 // [CuStreamWaitValue64], [CuStreamWriteValue64], [CuGraphBatchMemOpNodeGetParams],
@@ -818,12 +1217,22 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 	return status(args.ret)
 }
 
-// CuGraphBatchMemOpNodeGetParams calls cuGraphBatchMemOpNodeGetParams.
+// CuGraphBatchMemOpNodeGetParams reads the memory operations of a node: an array that the node
+// owns, with their number and flags.
 //
 //	CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the node
+//   - nodeParams_out: receives them; the array is valid until the node is changed or destroyed and
+//     must not be written
+//
+// From Go: copy the array, it is C memory.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a node of another type
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeSetParams].
@@ -842,12 +1251,22 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 	return status(args.ret)
 }
 
-// CuGraphBatchMemOpNodeSetParams calls cuGraphBatchMemOpNodeSetParams.
+// CuGraphBatchMemOpNodeSetParams replaces the memory operations of a node in its graph, all of
+// them, also number and kinds.
 //
 //	CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY],
-// or the error of earlier work.
+// Parameters:
+//   - hNode: the node
+//   - nodeParams: the new ones; the array is copied during the call
+//
+// From Go: pin the array until the call returns. For executables see
+// [CuGraphExecBatchMemOpNodeSetParams].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a node of another type, or operations that are not allowed
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams].
@@ -866,11 +1285,29 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 	return status(args.ret)
 }
 
-// CuGraphExecBatchMemOpNodeSetParams calls cuGraphExecBatchMemOpNodeSetParams.
+// CuGraphExecBatchMemOpNodeSetParams changes addresses and values of a node of stream memory
+// operations in an executable.
 //
 //	CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The operations themselves are fixed: how many there are, their order, their kinds, their context.
+// In a wait and a write the address and the value may change, in a wait also the comparison, but
+// not its flush flag; barriers and other operations stay as they are.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the node, by its handle in the original graph
+//   - nodeParams: the complete batch with the changes; its array is copied during the call
+//
+// Ordering: for launches made afterwards only. A wait that is never satisfied blocks the stream of
+// its launch for good
+//
+// From Go: the array may be Go memory, pinned until the call returns. The addresses are device
+// addresses that must stay mapped.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: something fixed was changed, or the node is not in the original
+//     graph
 //
 // See also [CuGraphExecNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams], [CuGraphBatchMemOpNodeSetParams], [CuGraphInstantiate].
@@ -890,12 +1327,47 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphAddMemAllocNode calls cuGraphAddMemAllocNode.
+// CuGraphAddMemAllocNode adds a node that allocates device memory in each launch, at an address
+// that is known at once and never changes.
 //
 //	CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The address may be used in the parameters of other nodes straight away. Physical memory is there
+// only while the graph runs, from this node to the node that frees it; graphs that do not run at
+// the same time can share it. Before the first launch the address cannot be used outside
+// (measured).
+//
+// If the graph frees the memory itself, by [CuGraphAddMemFreeNode], only nodes between the two may
+// use it. If not, it stays allocated after the launch for later work, until it is freed by
+// [CuMemFreeAsync], [CuMemFree] or a free node of another graph that is launched. Until then the
+// graph cannot be launched again ([CUDA_ERROR_INVALID_VALUE]), unless it was instantiated with
+// [CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH]. Nothing frees it when executable or graph are
+// destroyed (measured).
+//
+// A graph with such a node is unique: nodes and edges cannot be removed, it cannot be cloned or
+// copied into a child node, and it has one executable at a time.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: pool properties (device and type, no export to other processes), size in bytes,
+//     who may access; receives the address
+//
+// From Go: the struct is written during the call; an array of access descriptions in Go memory must
+// be pinned until it returns. No context needed. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no room for the address range. Physical memory is not looked at:
+//     200 GiB on a smaller device succeed here, and the launch fails (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, a bad location or description of access, or a bad
+//     dependency
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no memory pools, or the graph is inside a child
+//     node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuGraphAddMemFreeNode], [CuGraphMemAllocNodeGetParams],
 // [CuDeviceGraphMemTrim], [CuDeviceGetGraphMemAttribute], [CuDeviceSetGraphMemAttribute],
@@ -922,12 +1394,22 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 	return status(args.ret)
 }
 
-// CuGraphMemAllocNodeGetParams calls cuGraphMemAllocNodeGetParams.
+// CuGraphMemAllocNodeGetParams reads size, placement and address of an allocation node.
 //
 //	CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// They are fixed for the node's life; the array of access descriptions belongs to it.
+//
+// Parameters:
+//   - hNode: the allocation node
+//   - params_out: receives them
+//
+// From Go: copy the array of descriptions if it is needed beyond the node.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not an allocation node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemAllocNode], [CuGraphMemFreeNodeGetParams].
 //
@@ -945,12 +1427,31 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 	return status(args.ret)
 }
 
-// CuGraphAddMemFreeNode calls cuGraphAddMemFreeNode.
+// CuGraphAddMemFreeNode adds a node that frees memory which an allocation node of this or another
+// graph allocated.
 //
 //	CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Within the graph it must come after the allocation and after every node that uses the memory:
+// only edges make that so. An allocation is freed in one graph only, its own or another, and once
+// in a launch. The graph becomes unique by this, as with [CuGraphAddMemAllocNode].
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - dptr: the address that the allocation node gave
+//
+// From Go: lock the graph. What was freed must not be used by streams outside after the launch.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it is not the address of an allocation node (ordinary allocations
+//     are refused), it is freed in this graph or another already, or a bad dependency
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph is inside a child node
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphAddNode], [CuGraphAddMemAllocNode], [CuGraphMemFreeNodeGetParams],
 // [CuDeviceGraphMemTrim], [CuDeviceGetGraphMemAttribute], [CuDeviceSetGraphMemAttribute],
@@ -977,12 +1478,20 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 	return status(args.ret)
 }
 
-// CuGraphMemFreeNodeGetParams calls cuGraphMemFreeNodeGetParams.
+// CuGraphMemFreeNodeGetParams tells which memory a free node frees.
 //
 //	CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the free node
+//   - dptr_out: receives the address
+//
+// From Go: a number, that of the allocation.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the node is of another type
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemFreeNode], [CuGraphMemAllocNodeGetParams].
 //
@@ -1166,11 +1675,24 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphNodeFindInClone calls cuGraphNodeFindInClone.
+// CuGraphNodeFindInClone translates a node handle of a graph into that of its copy in a clone.
 //
 //	CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It works for the node of a graph passed to [CuGraphClone], or embedded in a child node, and for
+// the direct copy only, not for a clone of a clone (measured). The clone's node must not have been
+// removed, and the original must still exist.
+//
+// Parameters:
+//   - phNode: receives the node of the clone
+//   - hOriginalNode: the node of the original graph, there when it was cloned
+//   - hClonedGraph: the clone
+//
+// From Go: translate all the handles right after cloning. Lock both graphs.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the clone has no such node: added to the original later, removed
+//     from the clone, or the original is gone
 //
 // See also [CuGraphClone].
 //
@@ -1189,12 +1711,24 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 	return status(args.ret)
 }
 
-// CuGraphNodeGetType calls cuGraphNodeGetType.
+// CuGraphNodeGetType tells what a node does: kernel, copy, host function and so on.
 //
 //	CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Its type decides which functions may read or change its parameters; others refuse with
+// [CUDA_ERROR_INVALID_VALUE].
+//
+// Parameters:
+//   - hNode: the node; a handle that was never valid or whose node is gone is not always noticed
+//   - type_: receives the type
+//
+// From Go: harmless and without a context. Newer drivers may give types that this package has no
+// name for.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the node is 0 or known to be none
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphGetNodes], [CuGraphGetRootNodes], [CuGraphChildGraphNodeGetGraph],
 // [CuGraphKernelNodeGetParams], [CuGraphKernelNodeSetParams], [CuGraphHostNodeGetParams],
@@ -1215,11 +1749,19 @@ func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 	return status(args.ret)
 }
 
-// CuGraphNodeGetContainingGraph calls cuGraphNodeGetContainingGraph.
+// CuGraphNodeGetContainingGraph tells to which graph a node belongs; for a node inside a child
+// node, the inner graph.
 //
 //	CUresult cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph *phGraph)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hNode: the node
+//   - phGraph: receives the graph, which stays with its owner: do not destroy it
+//
+// From Go: a look at host state; lock the graph if others may change it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no node, or nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetLocalId],
 // [CuGraphNodeGetToolsId], [CuGraphGetId], [CuGraphExecGetId].
@@ -1238,11 +1780,22 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphNodeGetLocalId calls cuGraphNodeGetLocalId.
+// CuGraphNodeGetLocalId gives the number of a node within its graph, the one that the files of
+// [CuGraphDebugDotPrint] show.
 //
 //	CUresult cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Together with the graph's number from [CuGraphGetId] it names the node uniquely, which makes logs
+// and pictures comparable.
+//
+// Parameters:
+//   - hNode: the node
+//   - nodeId: receives the number
+//
+// From Go: the number is no handle and no index into [CuGraphGetNodes] once nodes were destroyed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no node, or nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetToolsId], [CuGraphGetId], [CuGraphExecGetId].
@@ -1261,11 +1814,21 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphNodeGetToolsId calls cuGraphNodeGetToolsId.
+// CuGraphNodeGetToolsId gives the 64-bit number under which profilers and other tools report a
+// node.
 //
 //	CUresult cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Use it to match a node with what CUPTI or a profiler based on it records.
+//
+// Parameters:
+//   - hNode: the node
+//   - toolsNodeId: receives the number
+//
+// From Go: of use beside a tool only; nothing in the driver takes the number.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no node, or nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphGetId], [CuGraphExecGetId].
@@ -1284,11 +1847,19 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 	return status(args.ret)
 }
 
-// CuGraphGetId calls cuGraphGetId.
+// CuGraphGetId gives the number of a graph, as the files of [CuGraphDebugDotPrint] show it.
 //
 //	CUresult cuGraphGetId(CUgraph hGraph, unsigned int *graphId)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hGraph: the graph
+//   - graphId: receives the number
+//
+// From Go: good for logs, where handles say little: a handle may be used again after the graph is
+// gone.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no graph, or nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphExecGetId].
@@ -1307,11 +1878,19 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphExecGetId calls cuGraphExecGetId.
+// CuGraphExecGetId gives the number of an executable, which tells several executables of one graph
+// apart in logs and pictures.
 //
 //	CUresult cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - hGraphExec: the executable
+//   - graphId: receives the number
+//
+// From Go: needs no context; not while another goroutine destroys the executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no executable, or nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphGetId].
@@ -1330,12 +1909,27 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphGetNodes calls cuGraphGetNodes.
+// CuGraphGetNodes lists the nodes of a graph, in the order in which they were added.
 //
 //	CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Call it twice: first with no array, for the number, then with an array of that size. Nodes inside
+// child and conditional nodes are not listed: ask their graphs.
+//
+// Parameters:
+//   - hGraph: the graph
+//   - nodes: array to fill, nil to ask for the number only
+//   - numNodes: in: places in the array, at least 1 if there is one; out: nodes written, or their
+//     number in the graph if nodes is nil. Places left over are set to 0; a small array is filled
+//     without complaint
+//
+// From Go: the array may be a Go slice, passed as the address of its first element. No context
+// needed; nobody may change the graph between the two calls.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an array with 0 places, or no graph
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphCreate], [CuGraphGetRootNodes], [CuGraphGetEdges], [CuGraphNodeGetType],
 // [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
@@ -1355,12 +1949,25 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 	return status(args.ret)
 }
 
-// CuGraphGetRootNodes calls cuGraphGetRootNodes.
+// CuGraphGetRootNodes lists the nodes of a graph that depend on no other: the ones a launch starts
+// with.
 //
 //	CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Call it with no array for the number, then with one.
+//
+// Parameters:
+//   - hGraph: the graph
+//   - rootNodes: array to fill, or nil
+//   - numRootNodes: in: places in the array; out: nodes written, or how many there are if no array
+//     is given. Places left over become 0
+//
+// From Go: a Go slice will do for the array. Lock the graph across both calls.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an array with 0 places, or no graph
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphCreate], [CuGraphGetNodes], [CuGraphGetEdges], [CuGraphNodeGetType],
 // [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
@@ -1380,12 +1987,32 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 	return status(args.ret)
 }
 
-// CuGraphGetEdges calls cuGraphGetEdges_v2.
+// CuGraphGetEdges lists the edges of a graph: at each index a node, a node that waits for it, and
+// how.
 //
 //	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 //
-// Returns nil, [CUDA_ERROR_LOSSY_QUERY], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Edge data matters only for programmatic launches ([CUgraphEdgeData]); for ordinary edges it is
+// all zero. The form without edge data lists ordinary edges only. Asking for the number always
+// works.
+//
+// Parameters:
+//   - hGraph: the graph
+//   - from: receives the nodes that come first; nil together with to to ask for the number
+//   - to: receives the nodes that wait
+//   - edgeData: receives what each edge carries; nil if all edges are ordinary. Not without from
+//     and to
+//   - numEdges: in: places in each array; out: edges written, or their number. Places left over
+//     become 0
+//
+// From Go: Go slices of equal length will do. The order of the edges is no promise. Lock the graph
+// across both calls.
+//
+// Errors:
+//   - [CUDA_ERROR_LOSSY_QUERY]: some edge carries data and there is no place for it: pass edgeData
+//   - [CUDA_ERROR_INVALID_VALUE]: from without to, or arrays with 0 places
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphGetNodes], [CuGraphGetRootNodes], [CuGraphAddDependencies],
 // [CuGraphRemoveDependencies], [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
@@ -1396,7 +2023,8 @@ func CuGraphGetEdges(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeDat
 	return CuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges)
 }
 
-// CuGraphGetEdges_v2 calls cuGraphGetEdges_v2.
+// CuGraphGetEdges_v2 lists the edges of a graph: at each index a node, a node that waits for it,
+// and how.
 //
 //	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 //
@@ -1419,12 +2047,27 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependencies calls cuGraphNodeGetDependencies_v2.
+// CuGraphNodeGetDependencies lists what a node waits for: the nodes from which an edge leads to it.
 //
 //	CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 //
-// Returns nil, [CUDA_ERROR_LOSSY_QUERY], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The form without edge data fails for a node that has a programmatic edge.
+//
+// Parameters:
+//   - hNode: the node
+//   - dependencies: receives the nodes before it; nil to ask for the number
+//   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
+//   - numDependencies: in: places in each array; out: nodes written, or how many there are. Places
+//     left over become 0
+//
+// From Go: Go slices will do. The node must exist: the driver does not check node handles, and one
+// of a destroyed node can crash the process (measured).
+//
+// Errors:
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge carries data and edgeData is nil
+//   - [CUDA_ERROR_INVALID_VALUE]: edgeData without the array of nodes, or 0 places
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetDependentNodes], [CuGraphGetNodes], [CuGraphGetRootNodes],
 // [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
@@ -1435,7 +2078,8 @@ func CuGraphNodeGetDependencies(hNode CUgraphNode, dependencies *CUgraphNode, ed
 	return CuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies)
 }
 
-// CuGraphNodeGetDependencies_v2 calls cuGraphNodeGetDependencies_v2.
+// CuGraphNodeGetDependencies_v2 lists what a node waits for: the nodes from which an edge leads to
+// it.
 //
 //	CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 //
@@ -1457,12 +2101,28 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependentNodes calls cuGraphNodeGetDependentNodes_v2.
+// CuGraphNodeGetDependentNodes lists the nodes that wait for a node: those to which an edge leads
+// from it.
 //
 //	CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 //
-// Returns nil, [CUDA_ERROR_LOSSY_QUERY], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// A node without any is an exit of the graph; the launch is done when all exits are. The form
+// without edge data fails where programmatic edges are.
+//
+// Parameters:
+//   - hNode: the node
+//   - dependentNodes: receives the nodes behind it; nil to ask for the number
+//   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
+//   - numDependentNodes: in: places in each array; out: nodes written, or how many there are.
+//     Places left over become 0
+//
+// From Go: Go slices will do; lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge carries data and edgeData is nil
+//   - [CUDA_ERROR_INVALID_VALUE]: edgeData without the array of nodes, or 0 places
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeGetDependencies], [CuGraphGetNodes], [CuGraphGetRootNodes],
 // [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
@@ -1473,7 +2133,8 @@ func CuGraphNodeGetDependentNodes(hNode CUgraphNode, dependentNodes *CUgraphNode
 	return CuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes)
 }
 
-// CuGraphNodeGetDependentNodes_v2 calls cuGraphNodeGetDependentNodes_v2.
+// CuGraphNodeGetDependentNodes_v2 lists the nodes that wait for a node: those to which an edge
+// leads from it.
 //
 //	CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 //
@@ -1495,11 +2156,28 @@ func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphN
 	return status(args.ret)
 }
 
-// CuGraphAddDependencies calls cuGraphAddDependencies_v2.
+// CuGraphAddDependencies adds edges to a graph: each node of one array must then be done before the
+// node at the same index of the other starts.
 //
 //	CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// All are added or none (measured with a bad second one). An edge that exists already is an error,
+// also with other edge data, and so is one from a node to itself. A longer cycle is not noticed
+// here but when the graph is instantiated. Executables do not change.
+//
+// Parameters:
+//   - hGraph: the graph that contains all the nodes
+//   - from: the nodes that come first
+//   - to: the nodes that wait, as many
+//   - edgeData: what each edge carries, for programmatic launches between kernels; nil for ordinary
+//     edges
+//   - numDependencies: length of the arrays; 0 does nothing
+//
+// From Go: the arrays are read during the call only; Go slices will do. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an edge that exists, one to the node itself, a node of another
+//     graph, or edge data on nodes that have no such port
 //
 // See also [CuGraphRemoveDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
 // [CuGraphNodeGetDependentNodes].
@@ -1510,7 +2188,8 @@ func CuGraphAddDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, 
 	return CuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies)
 }
 
-// CuGraphAddDependencies_v2 calls cuGraphAddDependencies_v2.
+// CuGraphAddDependencies_v2 adds edges to a graph: each node of one array must then be done before
+// the node at the same index of the other starts.
 //
 //	CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
@@ -1533,11 +2212,28 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphRemoveDependencies calls cuGraphRemoveDependencies_v2.
+// CuGraphRemoveDependencies removes edges from a graph; the nodes stay, and without another path
+// between them may run at the same time.
 //
 //	CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The edge data should match what the edge carries. When measured, nil data removed a programmatic
+// edge all the same; do not rely on that. Graphs with allocation or free nodes keep their edges for
+// ever.
+//
+// Parameters:
+//   - hGraph: the graph that contains all the nodes
+//   - from: the nodes that come first
+//   - to: the nodes that wait, as many
+//   - edgeData: what each edge carries; nil for ordinary edges
+//   - numDependencies: length of the arrays; 0 does nothing
+//
+// From Go: the arrays are read during the call only. Lock the graph; executables made earlier keep
+// the edges.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an edge that is not there, or not with this data
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph has allocation or free nodes (measured)
 //
 // See also [CuGraphAddDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
 // [CuGraphNodeGetDependentNodes].
@@ -1548,7 +2244,8 @@ func CuGraphRemoveDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 	return CuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies)
 }
 
-// CuGraphRemoveDependencies_v2 calls cuGraphRemoveDependencies_v2.
+// CuGraphRemoveDependencies_v2 removes edges from a graph; the nodes stay, and without another path
+// between them may run at the same time.
 //
 //	CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
@@ -1571,11 +2268,26 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 	return status(args.ret)
 }
 
-// CuGraphDestroyNode calls cuGraphDestroyNode.
+// CuGraphDestroyNode removes a node from its graph, with all edges from it and to it.
 //
 //	CUresult cuGraphDestroyNode(CUgraphNode hNode)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Nodes before it and behind it are not joined: add the edges that should replace it. Executables
+// are not affected, except that the node can no longer be named to change them.
+//
+// Parameters:
+//   - hNode: the node. The handle is dead afterwards and is not checked: a second destroy crashed
+//     the process (measured)
+//
+// Ordering: host state only; launches go on
+//
+// From Go: forget every copy of the handle. A child graph goes with its node; the destructor of a
+// user object that only it held runs in this call, on this thread. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph has allocation or free nodes, or the node is a
+//     device-updatable kernel (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: no node
 //
 // See also [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
@@ -1593,54 +2305,39 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 	return status(args.ret)
 }
 
-// CuGraphInstantiate makes an executable of a graph: checks it, and prepares everything so that a
-// launch costs next to nothing.
+// CuGraphInstantiate makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
+// any number of times.
 //
 //	CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 //
-// The executable is a snapshot. Later changes of the graph do not reach it until
-// [CuGraphExecUpdate]; the graph may be instantiated again, and the executables run independently
-// of each other, also at the same time. A graph that has allocation, free, conditional or
-// device-updatable nodes allows one executable at a time.
+// The plain name means [CuGraphInstantiateWithFlags], where all is said: its last parameter, flags,
+// is 0 or values of [CUgraphInstantiate_flags] other than [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD],
+// joined by |.
 //
-// It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
-// The upload to the device happens at the first launch unless [CuGraphUpload] does it earlier.
-// [CuGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
-//
-// Two older symbols exist, [CuGraphInstantiate_v2] and one without a number: instead of flags they
-// take a place for the offending node and a buffer for a message. Current drivers leave both empty
-// (measured with a cycle), so they are of no use any more.
+// Two older symbols bear this name, one without a number and one with _v2. Instead of flags they
+// take a place for the node at fault, a buffer for a message and the buffer's size in bytes.
+// Current drivers fill neither, even for a graph with a cycle (measured), so
+// [CuGraphInstantiateWithParams] is the form that says what is wrong.
 //
 // Parameters:
-//   - phGraphExec: receives the executable; destroy it by [CuGraphExecDestroy]
-//   - hGraph: what to instantiate. An empty graph is allowed, and launching it is a no-op. A graph
-//     inside a child or conditional node cannot be instantiated by itself
-//   - flags: 0, or values of [CUgraphInstantiate_flags] joined by |, except
-//     [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD], which needs the stream that only the form with params
-//     has
+//   - phGraphExec: receives the executable, to be destroyed by [CuGraphExecDestroy]
+//   - hGraph: the graph, which may change or go afterwards without effect on the executable
 //
-// Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
-// and graphs: no delay)
+// Ordering: host work only; running GPU work neither delays it nor is delayed
 //
-// Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
-// THREAD_LOCAL mode, it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and that capture is
-// lost. Put the thread in RELAXED mode with [CuThreadExchangeStreamCaptureMode] around the call, or
-// end the capture first
+// Capture: unsafe: fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and spoils the capture while
+// a capture in GLOBAL mode is under way anywhere, or one in THREAD_LOCAL mode on this thread,
+// unless the thread is in RELAXED mode
 //
-// From Go: needs a current context on the OS thread: runtime.LockOSThread, [CuCtxSetCurrent], then
-// this. It may take milliseconds for large graphs and holds the thread that long. One goroutine at
-// a time may use the graph. The executable takes references of its own to the graph's user objects,
-// but nothing keeps Go memory alive for it.
+// From Go: needs runtime.LockOSThread and a current context; no other goroutine may use hGraph
+// meanwhile.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
-//     that is not allowed there
-//   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable where only one may exist, or a graph owned by
-//     a node
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device or host memory for the prepared form. Memory of
-//     allocation nodes is not taken yet: its lack shows at upload or launch
+//   - [CUDA_ERROR_INVALID_VALUE]: a cycle, an unknown flag, or a conditional handle that no node
+//     uses
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph allows one executable at a time and has one, or it
+//     belongs to a node of another graph
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the OS thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1666,9 +2363,7 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 // The upload to the device happens at the first launch unless [CuGraphUpload] does it earlier.
 // [CuGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
 //
-// Two older symbols exist, [CuGraphInstantiate_v2] and one without a number: instead of flags they
-// take a place for the offending node and a buffer for a message. Current drivers leave both empty
-// (measured with a cycle), so they are of no use any more.
+// [CuGraphInstantiate] is the same function under the header's present name.
 //
 // Parameters:
 //   - phGraphExec: receives the executable; destroy it by [CuGraphExecDestroy]
@@ -1783,11 +2478,32 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 	return status(args.ret)
 }
 
-// CuGraphExecKernelNodeSetParams calls cuGraphExecKernelNodeSetParams_v2.
+// CuGraphExecKernelNodeSetParams changes a kernel node of an executable: arguments, grid, block,
+// dynamic shared memory, even the kernel.
 //
 //	CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The usual way to launch the same graph with other arguments. Argument values are copied during
+// the call, all of them: there is no way to set only one. The new kernel must belong to the same
+// context as the old; it may have another number of parameters (measured). A kernel that launches
+// other kernels or graphs from the device, or updates device-updatable nodes, cannot take the place
+// of one that does not.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the kernel node, by its handle in the graph that the executable was made of
+//   - nodeParams: the complete new description; read during the call
+//
+// Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
+// node loses what the device changed, at the next upload or launch
+//
+// From Go: as for [CuGraphAddKernelNode]: a node given by function crashes the process when no
+// context is current on the thread (measured), so lock the thread and set one. Pin the argument
+// values until the call returns; lock the executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a change that is not allowed, a node of another graph, or one
+//     whose graph is gone
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddKernelNode], [CuGraphKernelNodeSetParams],
 // [CuGraphExecMemcpyNodeSetParams], [CuGraphExecMemsetNodeSetParams],
@@ -1802,7 +2518,8 @@ func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, n
 	return CuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams)
 }
 
-// CuGraphExecKernelNodeSetParams_v2 calls cuGraphExecKernelNodeSetParams_v2.
+// CuGraphExecKernelNodeSetParams_v2 changes a kernel node of an executable: arguments, grid, block,
+// dynamic shared memory, even the kernel.
 //
 //	CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -1823,11 +2540,31 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 	return status(args.ret)
 }
 
-// CuGraphExecMemcpyNodeSetParams calls cuGraphExecMemcpyNodeSetParams.
+// CuGraphExecMemcpyNodeSetParams changes the addresses and the length of a copy in an executable.
 //
 //	CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Only one-dimensional copies (one row, one layer) can be changed, to one-dimensional ones that are
+// not empty. Each end must stay the same kind of memory, allocated from the same context: from one
+// device address to another, or from one host address to another. Between pinned and pageable host
+// memory it worked when measured; from host to device memory at the same end it does not.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the copy node, by its handle in the original graph
+//   - copyParams: the complete new description, copied during the call; the memory it names is used
+//     at launch
+//   - ctx: the context that the node runs in, as it was given to [CuGraphAddMemcpyNode]
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: host memory named here must be pinned host memory or C memory that lives until the last
+// launch that uses it is done; Go memory will not do, for it would have to stay pinned across all
+// launches. Lock the executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: length 0, more than one dimension before or after, another kind
+//     of memory, or a node that is not in the original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddMemcpyNode], [CuGraphMemcpyNodeSetParams],
 // [CuGraphExecKernelNodeSetParams], [CuGraphExecMemsetNodeSetParams],
@@ -1852,11 +2589,29 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 	return status(args.ret)
 }
 
-// CuGraphExecMemsetNodeSetParams calls cuGraphExecMemsetNodeSetParams.
+// CuGraphExecMemsetNodeSetParams changes address and value of a memset in an executable, and within
+// limits its size.
 //
 //	CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// For a single row the width and the element size may change as well if the result fits what was
+// prepared (much wider rows did when measured; check the error and instantiate anew if it says no).
+// The number of rows cannot change, nor any size of a memset with several rows. The new address
+// must be of the same kind of allocation on the same device and context.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the memset node, by its handle in the original graph
+//   - memsetParams: the complete new description, copied during the call
+//   - ctx: the context that the node runs in
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: nothing needs pinning. Lock the executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a size that may not change or is 0, other memory, or a node that
+//     the original graph no longer has
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddMemsetNode], [CuGraphMemsetNodeSetParams],
 // [CuGraphExecKernelNodeSetParams], [CuGraphExecMemcpyNodeSetParams],
@@ -1881,11 +2636,27 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 	return status(args.ret)
 }
 
-// CuGraphExecHostNodeSetParams calls cuGraphExecHostNodeSetParams.
+// CuGraphExecHostNodeSetParams changes which host function an executable calls at a node, and what
+// it hands to it.
 //
 //	CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Only the two words are stored; what the user data stands for is not copied. Launches that are
+// queued or running still call the old function with the old data.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the host node, by its handle in the original graph
+//   - nodeParams: function and user data; the function must not be nil
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: the function may be an exported Go function: it runs on a driver thread. Give a
+// cgo.Handle as user data, and delete the old one only when the last launch from before the change
+// is done: nothing tells you but an event or a synchronize behind that launch.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no function, or a node that is not in the original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddHostNode], [CuGraphHostNodeSetParams],
 // [CuGraphExecKernelNodeSetParams], [CuGraphExecMemcpyNodeSetParams],
@@ -1909,11 +2680,28 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 	return status(args.ret)
 }
 
-// CuGraphExecChildGraphNodeSetParams calls cuGraphExecChildGraphNodeSetParams.
+// CuGraphExecChildGraphNodeSetParams replaces the parameters of all nodes inside a child graph node
+// of an executable.
 //
 //	CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is [CuGraphExecUpdate] for one child: the given graph must have the child's shape, with nodes
+// added in the same order, and what may change in each node is the same; deeper children are
+// treated likewise. The graph is only read.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the child graph node, by its handle in the original graph
+//   - childGraph: where the parameters come from; not needed afterwards
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: lock the executable and both graphs. What the new parameters point to must live as long
+// as the executable is launched.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: another shape, another order, or a change that some node does not
+//     allow; no detail is given, so use [CuGraphExecUpdate] on the whole to learn which
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddChildGraphNode], [CuGraphChildGraphNodeGetGraph],
 // [CuGraphExecKernelNodeSetParams], [CuGraphExecMemcpyNodeSetParams],
@@ -1937,11 +2725,25 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphExecEventRecordNodeSetEvent calls cuGraphExecEventRecordNodeSetEvent.
+// CuGraphExecEventRecordNodeSetEvent makes an event record node of an executable record another
+// event in its later launches.
 //
 //	CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// With one event per launch, say from a ring, the program can wait for each of several launches of
+// the same executable.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the record node, by its handle in the original graph
+//   - event: the event to record; it stays the program's
+//
+// Ordering: for launches made afterwards only; the old event is recorded by those before
+//
+// From Go: keep the event until the last launch that records it is done. Lock the executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not a record node of the original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddEventRecordNode],
 // [CuGraphEventRecordNodeGetEvent], [CuGraphEventWaitNodeSetEvent], [CuEventRecordWithFlags],
@@ -1966,11 +2768,25 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphExecEventWaitNodeSetEvent calls cuGraphExecEventWaitNodeSetEvent.
+// CuGraphExecEventWaitNodeSetEvent makes an event wait node of an executable wait for another event
+// in its later launches.
 //
 //	CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Which record of the event counts is decided when a launch is made: the latest at that time.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the wait node, by its handle in the original graph
+//   - event: the event to wait for; one that was never recorded lets the node pass at once
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: the event may be destroyed when the launches that wait for it have been made and are
+// done. Lock the executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not a wait node of the original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeGetEvent],
 // [CuGraphEventRecordNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent],
@@ -1995,12 +2811,27 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 	return status(args.ret)
 }
 
-// CuGraphExecExternalSemaphoresSignalNodeSetParams calls
-// cuGraphExecExternalSemaphoresSignalNodeSetParams.
+// CuGraphExecExternalSemaphoresSignalNodeSetParams gives a signal node of an executable other
+// semaphores or other values to signal, the same number of them.
 //
 //	CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Timeline semaphores and fences need a new value for every launch, so a graph that signals one is
+// launched like this: set the value, launch, set the next.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the signal node, by its handle in the original graph
+//   - nodeParams: semaphores and their parameters; both arrays are copied during the call
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: the arrays may be Go memory, pinned until the call returns. The semaphores stay imported
+// until the launches are done.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: another number of semaphores, or a node that is not in the
+//     original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddExternalSemaphoresSignalNode],
 // [CuImportExternalSemaphore], [CuSignalExternalSemaphoresAsync], [CuWaitExternalSemaphoresAsync],
@@ -2025,12 +2856,26 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 	return status(args.ret)
 }
 
-// CuGraphExecExternalSemaphoresWaitNodeSetParams calls
-// cuGraphExecExternalSemaphoresWaitNodeSetParams.
+// CuGraphExecExternalSemaphoresWaitNodeSetParams gives a wait node of an executable other
+// semaphores or other values to wait for; their number stays.
 //
 //	CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// A launch whose awaited value never comes blocks its stream for good, and with it every later
+// launch of the executable.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the wait node, by its handle in the original graph
+//   - nodeParams: semaphores and the values to wait for; both arrays are copied during the call
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: pin Go arrays until the call returns. Lock the executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the number of semaphores differs, or the node is not in the
+//     original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddExternalSemaphoresWaitNode],
 // [CuImportExternalSemaphore], [CuSignalExternalSemaphoresAsync], [CuWaitExternalSemaphoresAsync],
@@ -2055,11 +2900,27 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 	return status(args.ret)
 }
 
-// CuGraphNodeSetEnabled calls cuGraphNodeSetEnabled.
+// CuGraphNodeSetEnabled switches a node of an executable off or on.
 //
 //	CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// A node that is off does nothing, but keeps its place in the order, as an empty node would; its
+// parameters are kept and may be changed meanwhile. The state outlives [CuGraphExecUpdate] and
+// changes of the parameters (measured). Only kernel, memcpy and memset nodes and batches of copies
+// can be switched.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the node, by its handle in the graph that the executable was made of
+//   - isEnabled: 0 is off, anything else on; new executables start with all on
+//
+// Ordering: for launches made afterwards only
+//
+// From Go: cheaper than building a second graph for optional steps. Lock the executable.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a host, event, empty or other node that cannot be switched, or a
+//     node that its graph no longer has
 //
 // See also [CuGraphNodeGetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
@@ -2078,11 +2939,23 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 	return status(args.ret)
 }
 
-// CuGraphNodeGetEnabled calls cuGraphNodeGetEnabled.
+// CuGraphNodeGetEnabled tells whether a node of an executable is switched on.
 //
 //	CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is the state set from the host; what a kernel did to a device-updatable node is not seen.
+//
+// Parameters:
+//   - hGraphExec: the executable
+//   - hNode: the node, by its handle in the original graph
+//   - isEnabled: receives 1 for on, 0 for off
+//
+// From Go: reads host state, without a context; not beside a change of the executable on another
+// goroutine.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the node's type cannot be switched at all, or the node is not in
+//     the original graph
 //
 // See also [CuGraphNodeSetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
@@ -2332,11 +3205,22 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeCopyAttributes calls cuGraphKernelNodeCopyAttributes.
+// CuGraphKernelNodeCopyAttributes copies all launch attributes (priority, access window, cluster
+// size and so on) from one kernel node to another of the same context.
 //
 //	CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The destination comes first.
+//
+// Parameters:
+//   - dst: the node that changes
+//   - src: the node that is read
+//
+// From Go: both graphs, if they are two, must be locked.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no kernel nodes, another context, or one of them is
+//     device-updatable
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -2352,12 +3236,25 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeGetAttribute calls cuGraphKernelNodeGetAttribute.
+// CuGraphKernelNodeGetAttribute reads one launch attribute of a kernel node.
 //
 //	CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
+// Only attributes that make sense in a graph are answered: cooperative, priority, cluster size,
+// access policy window, memory synchronization domain and their kin; synchronization policy and
+// programmatic stream serialization are not (measured).
+//
+// Parameters:
+//   - hNode: the kernel node
+//   - attr: which attribute
+//   - value_out: receives the value in the member of the union that belongs to attr
+//
+// From Go: host state, no context needed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, or an attribute that nodes do not have
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -2374,12 +3271,29 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeSetAttribute calls cuGraphKernelNodeSetAttribute.
+// CuGraphKernelNodeSetAttribute sets one launch attribute of a kernel node.
 //
 //	CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
+// Executables made earlier keep theirs. A priority outside the device's range is clamped: -100 read
+// back as -5 when measured. A node that was made device-updatable stays so: it then can no longer
+// be removed, its graph no longer cloned, updated or instantiated twice, and the handle for device
+// code comes back in the value.
+//
+// Parameters:
+//   - hNode: the kernel node
+//   - attr: which attribute
+//   - value: the value in the union's member for attr; for a device-updatable node it is written as
+//     well
+//
+// From Go: make the value from a zero union. For priorities to count, instantiate with
+// [CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY]. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, an attribute that nodes do not have, or a
+//     value it does not take
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -2438,15 +3352,49 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
 	return status(args.ret)
 }
 
-// CuUserObjectCreate calls cuUserObjectCreate.
+// CuUserObjectCreate makes a reference-counted object around a resource of the program, to be freed
+// by a callback when no graph needs it any more.
 //
 //	CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags)
+//
+// A graph's kernels and host nodes refer to things that CUDA does not own: buffers, tables,
+// modules. A user object ties such a thing to the graph: after [CuGraphRetainUserObject] the graph
+// holds references, clones and executables take references of their own, and an executable that is
+// destroyed while it runs gives its up only after the run. When the count reaches 0 the callback
+// runs, once.
+//
+// The usual sequence: create with one reference, hand that to the graph with
+// [CU_GRAPH_USER_OBJECT_MOVE], and forget the handle.
+//
+// Parameters:
+//   - object_out: receives the object
+//   - ptr: what the callback is handed; CUDA does not look at it, 0 is allowed
+//   - destroy: the callback; not nil. It must not call CUDA and should not block
+//   - initialRefcount: references that the caller owns at the start, at least 1
+//   - flags: [CU_USER_OBJECT_NO_DESTRUCTOR_SYNC], which must be given: no CUDA call waits for the
+//     callback
+//
+// Ordering: takes effect at once. The callback is not ordered with any stream; it runs when the
+// last holder is gone
+//
+// Capture: allowed in every mode; attach it to the graph after the capture, or to the graph that
+// [CuStreamGetCaptureInfo] gives
+//
+// From Go: destroy must be the address of a C function that calls no Go code, for it may run on the
+// calling thread inside [CuUserObjectRelease], [CuGraphDestroy], [CuGraphDestroyNode] or
+// [CuGraphExecDestroy] (measured; older texts promise a thread of CUDA's own), and a Go function
+// called there ends the process. Let it put ptr, for instance a cgo.Handle, into a queue that a
+// goroutine drains, as the goroutine may then call CUDA as well. At other times it runs on a driver
+// thread, after the call that gave up the last reference has returned: never wait for it in that
+// call. An object that is still referenced when the process or context ends is never destroyed
+// (measured).
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the thread whose call drops
 // the last reference, inside that call: it must not be a Go function exported to C, and must not
 // call one, or the process dies.
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no or other flags, a count of 0, or no callback
 //
 // See also [CuUserObjectRetain], [CuUserObjectRelease], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
@@ -2468,11 +3416,26 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 	return status(args.ret)
 }
 
-// CuUserObjectRetain calls cuUserObjectRetain.
+// CuUserObjectRetain adds references to a user object that the caller will own.
 //
 //	CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Needed when several owners in the program are to release it independently of each other; graphs
+// take their references with [CuGraphRetainUserObject].
+//
+// Parameters:
+//   - object: the object; the caller must own a reference already, or know that a graph does
+//   - count: how many, at least 1 and below 2 to the power of 31
+//
+// Ordering: immediate, involves no stream
+//
+// Capture: allowed in every mode
+//
+// From Go: safe from several goroutines at once, the count is kept by the driver; each needs a
+// reference that cannot go away meanwhile. No context is needed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0 or too many, or no object
 //
 // See also [CuUserObjectCreate], [CuUserObjectRelease], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
@@ -2491,11 +3454,31 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 	return status(args.ret)
 }
 
-// CuUserObjectRelease calls cuUserObjectRelease.
+// CuUserObjectRelease gives up references to a user object that the caller owns, and runs its
+// callback if they were the last.
 //
 //	CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Only references from the creation and from [CuUserObjectRetain] may be given up here; those of a
+// graph go with the graph or by [CuGraphReleaseUserObject]. Nothing is checked: releasing too many
+// destroys the object under the graphs that use it, and a handle that is used after that crashes
+// the process.
+//
+// Parameters:
+//   - object: the object; the handle is dead once no reference is left anywhere
+//   - count: how many, at least 1 and no more than the caller owns
+//
+// Ordering: immediate: does not wait for launches that may use the resource. References of a
+// running executable are separate and hold until it is done
+//
+// Capture: allowed in every mode
+//
+// From Go: when the last reference goes, the callback runs before this call returns, on the same
+// thread (measured): it must be C that calls no Go, see [CuUserObjectCreate]. Locks that the
+// callback needs must not be held.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0; too large a count is not noticed
 //
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
@@ -2514,11 +3497,33 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphRetainUserObject calls cuGraphRetainUserObject.
+// CuGraphRetainUserObject gives a graph references to a user object, so that its resource lives as
+// long as the graph, its clones and its executables.
 //
 //	CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Clones and executables made afterwards take references too, as does a parent graph that copies
+// the graph into a child node; ones made before do not, and there is no call that adds an object to
+// an executable. To do that update the executable by [CuGraphExecUpdate] from a graph that holds
+// the object: it then swaps its references for that graph's.
+//
+// Parameters:
+//   - graph: who holds the references
+//   - object: the user object
+//   - count: how many, at least 1 and below 2 to the power of 31; 1 is enough for any use
+//   - flags: [CU_GRAPH_USER_OBJECT_MOVE] to move references from the caller to the graph; 0 to make
+//     new ones beside the caller's
+//
+// Ordering: immediate; launches that run are not affected
+//
+// Capture: allowed in every mode, also on the graph that is being captured, from the thread that
+// captures
+//
+// From Go: one goroutine at a time per graph. After a move the caller must not release.
+// [CuStreamBeginRecaptureToGraph] drops a graph's objects before it records.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: other flags, a count of 0, no graph or no object
 //
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuUserObjectRelease],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
@@ -2539,11 +3544,28 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 	return status(args.ret)
 }
 
-// CuGraphReleaseUserObject calls cuGraphReleaseUserObject.
+// CuGraphReleaseUserObject takes references to a user object away from a graph before its end.
 //
 //	CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Executables and clones that exist keep theirs, so the resource lives until they are gone too. The
+// count is not checked: releasing what the graph does not hold succeeded when measured, and the
+// process crashed later, when the object was destroyed a second time.
+//
+// Parameters:
+//   - graph: the graph that gives them up
+//   - object: the user object
+//   - count: how many, at least 1, at most what this graph holds
+//
+// Ordering: immediate, does not wait for the graph's launches
+//
+// Capture: allowed in every mode; not on a graph that a stream captures into from another thread
+//
+// From Go: if these were the last references the callback runs inside the call on this thread
+// (measured): C only, see [CuUserObjectCreate]. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0, or a handle that is none
 //
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuUserObjectRelease],
 // [CuGraphRetainUserObject], [CuGraphCreate].
@@ -2563,12 +3585,56 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 	return status(args.ret)
 }
 
-// CuGraphAddNode calls cuGraphAddNode_v2.
+// CuGraphAddNode adds a node of any type to a graph; the one function for all types, and the only
+// one for conditional nodes and batches of copies.
 //
 //	CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// The params struct says by its type which member counts. All bytes that this member does not use
+// must be 0, reserved ones included, else the call fails (measured): start from a zero struct for
+// every call. The member is copied, and so is what it points to (kernel arguments, arrays of
+// operations); what it refers to by address or handle (device memory, events, the user data of a
+// host node) is not, and must live as long as the graph and its executables use it.
+//
+// Some members are also filled: the address of an allocation node, the body graphs of a conditional
+// node. The oldest form has no edge data. [CuGraphAddNode_v3] checks more: a kernel's function and
+// context that do not fit each other give [CUDA_ERROR_INVALID_CONTEXT].
+//
+// A conditional node gives an array of empty graphs, which belong to the node: fill them like any
+// graph, by hand or by [CuStreamBeginCaptureToGraph], never destroy or instantiate them. They may
+// hold kernels, copies, memsets, empty, child and conditional nodes; anything else makes
+// instantiation fail. Graphs with such a node exist once: one executable, no clone, no use as a
+// child.
+//
+// Parameters:
+//   - phGraphNode: receives the node; its graph owns it
+//   - hGraph: the graph to add it to
+//   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
+//     nil if there are none. Read during the call
+//   - dependencyData: what the edge from each of these nodes carries ([CUgraphEdgeData]); nil for
+//     ordinary edges
+//   - numDependencies: length of that array; with 0 the node starts with the launch
+//   - nodeParams: type and parameters; read and partly written during the call
+//
+// Ordering: done when the call returns. In a launch the node starts when all its dependencies are
+// done, and not before; without a path between them nodes may overlap
+//
+// Capture: allowed in every mode. A node may be added to the graph that a stream is capturing, from
+// the capturing thread: make the stream depend on it with [CuStreamUpdateCaptureDependencies]
+//
+// From Go: the struct may be Go memory; Go memory that it points to must be pinned (runtime.Pinner)
+// until the call returns, no longer. For a kernel given by [CUfunction] a context must be current
+// on the OS thread: without one driver 580 crashes the process instead of failing (measured). Lock
+// the thread, or give [CUkernel] and context. One goroutine at a time per graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: bytes that should be 0 are not, the type is unknown, a dependency
+//     is in another graph or given twice, or a parameter is out of range; nothing was added
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the node cannot be in this graph, such as an allocation node in a
+//     child graph, or the driver or device lacks the type
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current, for a kernel given by [CUkernel] without
+//     one
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no address range for an allocation node, or no host memory
 //
 // See also [CuGraphCreate], [CuGraphNodeSetParams], [CuGraphExecNodeSetParams].
 //
@@ -2578,7 +3644,8 @@ func CuGraphAddNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgr
 	return CuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams)
 }
 
-// CuGraphAddNode_v2 calls cuGraphAddNode_v2.
+// CuGraphAddNode_v2 adds a node of any type to a graph; the one function for all types, and the
+// only one for conditional nodes and batches of copies.
 //
 //	CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
@@ -2602,7 +3669,8 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 	return status(args.ret)
 }
 
-// CuGraphAddNode_v3 calls cuGraphAddNode_v3.
+// CuGraphAddNode_v3 adds a node of any type to a graph; the one function for all types, and the
+// only one for conditional nodes and batches of copies.
 //
 //	CUresult cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
@@ -2626,12 +3694,28 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 	return status(args.ret)
 }
 
-// CuGraphNodeSetParams calls cuGraphNodeSetParams.
+// CuGraphNodeSetParams replaces the parameters of a node in its graph; the type must stay the same.
 //
 //	CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// Executables made earlier do not change: instantiate again, or call [CuGraphExecUpdate] with the
+// graph, or [CuGraphExecNodeSetParams]. As in [CuGraphAddNode] unused bytes must be 0, and what the
+// struct points to is copied. [CuGraphNodeSetParams_v2] also refuses a kernel whose function and
+// context do not fit each other.
+//
+// Parameters:
+//   - hNode: the node; allocation, free and conditional nodes cannot be changed
+//   - nodeParams: the complete new parameters
+//
+// Ordering: host state only; no launch is affected
+//
+// From Go: pin Go memory that the struct points to until the call returns. A current context is
+// needed for a kernel given by [CUfunction]. Lock the graph.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: another type than the node's, bytes not 0, or values out of
+//     range; the node keeps the old parameters
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a node type that cannot be changed
 //
 // See also [CuGraphAddNode], [CuGraphNodeGetParams], [CuGraphExecNodeSetParams].
 //
@@ -2649,7 +3733,8 @@ func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	return status(args.ret)
 }
 
-// CuGraphNodeSetParams_v2 calls cuGraphNodeSetParams_v2.
+// CuGraphNodeSetParams_v2 replaces the parameters of a node in its graph; the type must stay the
+// same.
 //
 //	CUresult cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
@@ -2669,12 +3754,26 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 	return status(args.ret)
 }
 
-// CuGraphNodeGetParams calls cuGraphNodeGetParams.
+// CuGraphNodeGetParams reads the parameters of a node of any type.
 //
 //	CUresult cuGraphNodeGetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Pointers in the struct lead to memory that belongs to the node: read it, do not change it, and
+// not after the node was changed or destroyed. The struct describes the node but need not be what
+// was given when it was added: defaults are filled in, and a child graph is marked as not to be
+// added again, so it cannot always be passed to [CuGraphAddNode].
+//
+// Parameters:
+//   - hNode: the node
+//   - nodeParams: receives type and parameters
+//
+// From Go: copy what the pointers lead to before the graph is unlocked; it is C memory, which Go
+// neither moves nor frees.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no node, or nil
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGraphNodeSetParams], [CuGraphAddNode], [CuGraphExecNodeSetParams].
 //
@@ -2692,12 +3791,48 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	return status(args.ret)
 }
 
-// CuGraphExecNodeSetParams calls cuGraphExecNodeSetParams.
+// CuGraphExecNodeSetParams changes the parameters of one node in an executable, for any node type
+// that allows it.
 //
 //	CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// The node is named by its handle in the graph that the executable was made of; that graph must
+// still exist and still contain it. The graph's node keeps its own parameters, and launches that
+// are queued or running keep the old ones. Several calls may follow each other before a launch; to
+// change many nodes, [CuGraphExecUpdate] is simpler and all-or-nothing.
+//
+// What may change depends on the type:
+//
+//   - kernel: as for [CuGraphExecKernelNodeSetParams]
+//   - memcpy and memset: as for [CuGraphExecMemcpyNodeSetParams] and
+//     [CuGraphExecMemsetNodeSetParams]
+//   - host function: function and user data, not the context
+//   - event record and wait: the event
+//   - external semaphores: everything but their number and the context
+//   - child graph: the parameters inside, with the same shape
+//   - batch of memory operations: addresses and values, and the kind of comparison of a wait
+//   - batch of copies: addresses and sizes
+//   - allocation, free, conditional, empty: nothing
+//
+// Parameters:
+//   - hGraphExec: the executable to change
+//   - hNode: the node, by its handle in the original graph; a handle of a clone is refused
+//   - nodeParams: the new parameters with the node's own type; bytes not used must be zero. What it
+//     points to is copied during the call
+//
+// Ordering: does not wait; takes effect for launches made afterwards
+//
+// Capture: allowed in every mode
+//
+// From Go: lock the executable against launches and other changes, and the graph too. For a kernel
+// given as CUfunction have the right context current on a locked thread. Memory that nodeParams
+// points to may be Go memory pinned until the call returns.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the node is not, or no longer, in the original graph, that graph
+//     was destroyed, the type does not match, or the change is not allowed
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this node type cannot be changed at all (allocation, free and
+//     conditional nodes, measured)
 //
 // See also [CuGraphAddNode], [CuGraphNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
@@ -2772,7 +3907,7 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 	return status(args.ret)
 }
 
-// CuGraphAddKernelNode_v1 calls cuGraphAddKernelNode.
+// CuGraphAddKernelNode_v1 adds a node that launches a kernel.
 //
 //	CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
@@ -2795,7 +3930,7 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeGetParams_v1 calls cuGraphKernelNodeGetParams.
+// CuGraphKernelNodeGetParams_v1 reads what a kernel node launches.
 //
 //	CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
@@ -2815,7 +3950,8 @@ func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeSetParams_v1 calls cuGraphKernelNodeSetParams.
+// CuGraphKernelNodeSetParams_v1 replaces kernel, launch shape and arguments of a kernel node; its
+// attributes stay.
 //
 //	CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
@@ -2835,7 +3971,8 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	return status(args.ret)
 }
 
-// CuGraphExecKernelNodeSetParams_v1 calls cuGraphExecKernelNodeSetParams.
+// CuGraphExecKernelNodeSetParams_v1 changes a kernel node of an executable: arguments, grid, block,
+// dynamic shared memory, even the kernel.
 //
 //	CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
@@ -2934,7 +4071,7 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 // CuGraphUpload brings an executable to the device without running it, so that its first launch is
 // as fast as later ones.
 //
-//	CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
+//	CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 //
 // Instantiation prepares host data; the device's part is written at the first launch, or here. It
 // pays for large graphs: with 10,000 kernel nodes the first launch kept the host busy for 9.5 ms,
@@ -2946,7 +4083,7 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 // The same goes for graphs that update their own device-updatable nodes.
 //
 // Parameters:
-//   - hGraph: the executable
+//   - hGraphExec: the executable
 //   - hStream: the stream in which the upload happens; any stream of the device, it need not be the
 //     one of the launch
 //
@@ -2974,12 +4111,12 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
+func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
-		hGraph  CUgraphExec
-		hStream CUstream
-		ret     CUresult
-	}{hGraph: hGraph, hStream: hStream}
+		hGraphExec CUgraphExec
+		hStream    CUstream
+		ret        CUresult
+	}{hGraphExec: hGraphExec, hStream: hStream}
 	if err := call(symCuGraphUpload, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -2988,7 +4125,7 @@ func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
 
 // CuGraphLaunch enqueues one run of an executable in a stream.
 //
-//	CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
+//	CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 //
 // For the stream the run is one piece of work: it starts when everything before it is done, and
 // what is enqueued later waits until all its nodes are done. Inside, only the edges order: nodes
@@ -3004,7 +4141,7 @@ func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
 // uploads as well, see [CuGraphUpload].
 //
 // Parameters:
-//   - hGraph: the executable
+//   - hGraphExec: the executable
 //   - hStream: where to enqueue it
 //
 // Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the thread's own;
@@ -3042,19 +4179,20 @@ func CuGraphUpload(hGraph CUgraphExec, hStream CUstream) error {
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-func CuGraphLaunch(hGraph CUgraphExec, hStream CUstream) error {
+func CuGraphLaunch(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
-		hGraph  CUgraphExec
-		hStream CUstream
-		ret     CUresult
-	}{hGraph: hGraph, hStream: hStream}
+		hGraphExec CUgraphExec
+		hStream    CUstream
+		ret        CUresult
+	}{hGraphExec: hGraphExec, hStream: hStream}
 	if err := call(symCuGraphLaunch, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuGraphGetEdges_v1 calls cuGraphGetEdges.
+// CuGraphGetEdges_v1 lists the edges of a graph: at each index a node, a node that waits for it,
+// and how.
 //
 //	CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 //
@@ -3076,7 +4214,8 @@ func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numE
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependencies_v1 calls cuGraphNodeGetDependencies.
+// CuGraphNodeGetDependencies_v1 lists what a node waits for: the nodes from which an edge leads to
+// it.
 //
 //	CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
 //
@@ -3097,7 +4236,8 @@ func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode,
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependentNodes_v1 calls cuGraphNodeGetDependentNodes.
+// CuGraphNodeGetDependentNodes_v1 lists the nodes that wait for a node: those to which an edge
+// leads from it.
 //
 //	CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 //
@@ -3118,7 +4258,8 @@ func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphN
 	return status(args.ret)
 }
 
-// CuGraphAddDependencies_v1 calls cuGraphAddDependencies.
+// CuGraphAddDependencies_v1 adds edges to a graph: each node of one array must then be done before
+// the node at the same index of the other starts.
 //
 //	CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 //
@@ -3140,7 +4281,8 @@ func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphRemoveDependencies_v1 calls cuGraphRemoveDependencies.
+// CuGraphRemoveDependencies_v1 removes edges from a graph; the nodes stay, and without another path
+// between them may run at the same time.
 //
 //	CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 //
@@ -3162,7 +4304,8 @@ func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 	return status(args.ret)
 }
 
-// CuGraphAddNode_v1 calls cuGraphAddNode.
+// CuGraphAddNode_v1 adds a node of any type to a graph; the one function for all types, and the
+// only one for conditional nodes and batches of copies.
 //
 //	CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
@@ -3185,8 +4328,8 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 	return status(args.ret)
 }
 
-// CuGraphInstantiate_v1 makes an executable of a graph: checks it, and prepares everything so that
-// a launch costs next to nothing.
+// CuGraphInstantiate_v1 makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
+// any number of times.
 //
 //	CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 //
@@ -3209,8 +4352,8 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 	return status(args.ret)
 }
 
-// CuGraphInstantiate_v2 makes an executable of a graph: checks it, and prepares everything so that
-// a launch costs next to nothing.
+// CuGraphInstantiate_v2 makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
+// any number of times.
 //
 //	CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 //

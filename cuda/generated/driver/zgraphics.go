@@ -4,9 +4,18 @@ package driver
 
 import "unsafe"
 
-// CuGraphicsUnregisterResource calls cuGraphicsUnregisterResource.
+// CuGraphicsUnregisterResource ends CUDA's connection to a graphics resource, which goes on to
+// exist in its own API.
 //
 //	CUresult cuGraphicsUnregisterResource(CUgraphicsResource resource)
+//
+// Unmap it before. It must not be deleted by the graphics API while it is registered.
+//
+// Parameters:
+//   - resource: the resource; the handle is invalid afterwards
+//
+// From Go: call it on the OS thread on which the graphics context is current, which a finalizer or
+// cleanup never does.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_UNKNOWN], or the error of
@@ -29,13 +38,26 @@ func CuGraphicsUnregisterResource(resource CUgraphicsResource) error {
 	return status(args.ret)
 }
 
-// CuGraphicsSubResourceGetMappedArray calls cuGraphicsSubResourceGetMappedArray.
+// CuGraphicsSubResourceGetMappedArray gives one level and layer of a mapped texture or image as an
+// array.
 //
 //	CUresult cuGraphicsSubResourceGetMappedArray(CUarray *pArray, CUgraphicsResource resource, unsigned int arrayIndex, unsigned int mipLevel)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_MAPPED], [CUDA_ERROR_NOT_MAPPED_AS_ARRAY], or the error of earlier work.
+// It serves for copies, texture and surface objects until the resource is unmapped; whether kernels
+// may write depends on the flags of the registration.
+//
+// Parameters:
+//   - pArray: receives the array, which is not destroyed
+//   - resource: a mapped resource
+//   - arrayIndex: the layer, or the face of a cube map in the order of [CUarray_cubemap_face]
+//   - mipLevel: the level, 0 for the full size
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_MAPPED_AS_ARRAY]: it is a buffer: ask for a pointer
+//   - [CUDA_ERROR_INVALID_VALUE]: no such layer or level
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_MAPPED], or the error of earlier work.
 //
 // See also [CuGraphicsResourceGetMappedPointer]; in the runtime API
 // [cudaGraphicsSubResourceGetMappedArray].
@@ -58,13 +80,23 @@ func CuGraphicsSubResourceGetMappedArray(pArray *CUarray, resource CUgraphicsRes
 	return status(args.ret)
 }
 
-// CuGraphicsResourceGetMappedMipmappedArray calls cuGraphicsResourceGetMappedMipmappedArray.
+// CuGraphicsResourceGetMappedMipmappedArray gives all levels of a mapped texture as one mipmapped
+// array.
 //
 //	CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *pMipmappedArray, CUgraphicsResource resource)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_MAPPED], [CUDA_ERROR_NOT_MAPPED_AS_ARRAY], or the error of earlier work.
+// It is valid until the resource is unmapped; texture objects over it must be gone by then.
+//
+// Parameters:
+//   - pMipmappedArray: receives the array, which is not destroyed
+//   - resource: a mapped resource
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_MAPPED_AS_ARRAY]: it is a buffer, or has no levels
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_MAPPED], or the error of
+// earlier work.
 //
 // See also [CuGraphicsResourceGetMappedPointer]; in the runtime API
 // [cudaGraphicsResourceGetMappedMipmappedArray].
@@ -85,13 +117,23 @@ func CuGraphicsResourceGetMappedMipmappedArray(pMipmappedArray *CUmipmappedArray
 	return status(args.ret)
 }
 
-// CuGraphicsResourceGetMappedPointer calls cuGraphicsResourceGetMappedPointer_v2.
+// CuGraphicsResourceGetMappedPointer gives the device address of a mapped buffer.
 //
 //	CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *pDevPtr, size_t *pSize, CUgraphicsResource resource)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_NOT_MAPPED], [CUDA_ERROR_NOT_MAPPED_AS_POINTER], or the error of earlier work.
+// It is valid until the buffer is unmapped, not longer, and is never freed.
+//
+// Parameters:
+//   - pDevPtr: receives the address
+//   - pSize: receives the size in bytes
+//   - resource: a mapped resource
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_MAPPED_AS_POINTER]: it is a texture or image: ask for an array
+//   - [CUDA_ERROR_NOT_MAPPED]: map it first
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuGraphicsMapResources], [CuGraphicsSubResourceGetMappedArray]; in the runtime API
 // [cudaGraphicsResourceGetMappedPointer].
@@ -104,7 +146,7 @@ func CuGraphicsResourceGetMappedPointer(pDevPtr *CUdeviceptr, pSize *uint64, res
 	return CuGraphicsResourceGetMappedPointer_v2(pDevPtr, pSize, resource)
 }
 
-// CuGraphicsResourceGetMappedPointer_v2 calls cuGraphicsResourceGetMappedPointer_v2.
+// CuGraphicsResourceGetMappedPointer_v2 gives the device address of a mapped buffer.
 //
 //	CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *pDevPtr, size_t *pSize, CUgraphicsResource resource)
 //
@@ -125,13 +167,22 @@ func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, 
 	return status(args.ret)
 }
 
-// CuGraphicsResourceSetMapFlags calls cuGraphicsResourceSetMapFlags_v2.
+// CuGraphicsResourceSetMapFlags promises how CUDA will use a resource the next time it is mapped,
+// so that needless copies between the APIs can be left out.
 //
 //	CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_ALREADY_MAPPED], or the error of earlier work.
+// Parameters:
+//   - resource: a resource that is not mapped
+//   - flags: none, read only (kernels do not write it), or write-discard (kernels write all of it
+//     and do not need what was there)
+//
+// Errors:
+//   - [CUDA_ERROR_ALREADY_MAPPED]: unmap it first
+//   - [CUDA_ERROR_INVALID_VALUE]: the flags exclude each other
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuGraphicsMapResources]; in the runtime API [cudaGraphicsResourceSetMapFlags].
 //
@@ -143,7 +194,8 @@ func CuGraphicsResourceSetMapFlags(resource CUgraphicsResource, flags uint32) er
 	return CuGraphicsResourceSetMapFlags_v2(resource, flags)
 }
 
-// CuGraphicsResourceSetMapFlags_v2 calls cuGraphicsResourceSetMapFlags_v2.
+// CuGraphicsResourceSetMapFlags_v2 promises how CUDA will use a resource the next time it is
+// mapped, so that needless copies between the APIs can be left out.
 //
 //	CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags)
 //
@@ -163,7 +215,8 @@ func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags uint32)
 	return status(args.ret)
 }
 
-// CuGraphicsMapResources_ptsz calls cuGraphicsMapResources_ptsz.
+// CuGraphicsMapResources_ptsz gives CUDA the use of graphics resources: from here until they are
+// unmapped, kernels and copies may use them, and the graphics API must not.
 //
 //	CUresult cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 //
@@ -185,7 +238,8 @@ func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hS
 	return status(args.ret)
 }
 
-// CuGraphicsUnmapResources_ptsz calls cuGraphicsUnmapResources_ptsz.
+// CuGraphicsUnmapResources_ptsz gives resources back to the graphics API, after CUDA work of a
+// stream.
 //
 //	CUresult cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 //
@@ -207,7 +261,8 @@ func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, 
 	return status(args.ret)
 }
 
-// CuGraphicsResourceSetMapFlags_v1 calls cuGraphicsResourceSetMapFlags.
+// CuGraphicsResourceSetMapFlags_v1 promises how CUDA will use a resource the next time it is
+// mapped, so that needless copies between the APIs can be left out.
 //
 //	CUresult cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags)
 //
@@ -227,7 +282,7 @@ func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags uint32)
 	return status(args.ret)
 }
 
-// CuGraphicsResourceGetMappedPointer_v1 calls cuGraphicsResourceGetMappedPointer.
+// CuGraphicsResourceGetMappedPointer_v1 gives the device address of a mapped buffer.
 //
 //	CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *pDevPtr, unsigned int *pSize, CUgraphicsResource resource)
 //
@@ -248,12 +303,45 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 	return status(args.ret)
 }
 
-// CuGraphicsMapResources calls cuGraphicsMapResources.
+// CuGraphicsMapResources gives CUDA the use of graphics resources: from here until they are
+// unmapped, kernels and copies may use them, and the graphics API must not.
 //
 //	CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_ALREADY_MAPPED],
+// The resources were registered by a call for the graphics API in question,
+// cuGraphicsGLRegisterBuffer for one, which are in headers of their own and not in this package.
+// Where a resource lies is told only after mapping, by [CuGraphicsResourceGetMappedPointer] or
+// [CuGraphicsSubResourceGetMappedArray], and may be another place each time. Map several in one
+// call rather than one by one: each call may have to switch between the two APIs.
+//
+// Parameters:
+//   - count: the number of resources, at least 1
+//   - resources: their handles, each once
+//   - hStream: the stream that is to be ordered behind the graphics work; 0 is the default stream
+//
+// Ordering: graphics calls issued before this one are complete before CUDA work begins that is put
+// into the stream after it. Nothing is promised for other streams: let them wait for an event of
+// this one. With 0 it is the legacy default stream, which blocking streams are ordered with anyhow,
+// or, in the variant whose name ends in _ptsz, the thread's own. The host is not promised to be
+// past the graphics work when the call returns, yet it can take long: the graphics driver may flush
+// or copy, above all where display and CUDA are on two GPUs.
+//
+// Capture: a graph has no node for it, so map before a capture begins and keep the mapping while
+// the graph runs. How a capturing stream is refused has not been measured; a count of 0 is refused
+// first, without harm to the capture.
+//
+// From Go: a graphics context is current on one OS thread, just like CUDA's: lock the goroutine to
+// the thread of the graphics context, most easily the main one, for all these calls. resources is
+// read during the call only.
+//
+// Errors:
+//   - [CUDA_ERROR_ALREADY_MAPPED]: one of them is mapped already
+//   - [CUDA_ERROR_INVALID_HANDLE]: a handle twice in the list, or not registered
+//   - [CUDA_ERROR_INVALID_VALUE]: measured for a count of 0
+//   - [CUDA_ERROR_INVALID_GRAPHICS_CONTEXT]: no graphics context that fits is current on this OS
+//     thread
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuGraphicsResourceGetMappedPointer], [CuGraphicsSubResourceGetMappedArray],
@@ -276,12 +364,36 @@ func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream
 	return status(args.ret)
 }
 
-// CuGraphicsUnmapResources calls cuGraphicsUnmapResources.
+// CuGraphicsUnmapResources gives resources back to the graphics API, after CUDA work of a stream.
 //
 //	CUresult cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_NOT_MAPPED],
+// Pointers and arrays from the mapping are invalid from here on; the next mapping may give others.
+// Work that still uses them in other streams is not waited for and can fault, which is fatal.
+//
+// Parameters:
+//   - count: the number of resources, at least 1
+//   - resources: their handles, each once; not necessarily those of one map call
+//   - hStream: the stream whose work the graphics API is to be ordered behind; 0 is the default
+//     stream
+//
+// Ordering: what was put into the stream before this call is complete before graphics work begins
+// that is issued after it. Work in other streams counts only if the stream waits for an event of
+// theirs first. 0 means the legacy default stream, or, in the variant whose name ends in _ptsz, the
+// thread's own. The host need not synchronize before drawing.
+//
+// Capture: like mapping it has no node in a graph: unmap when the graph's last launch has been put
+// into the stream, outside of a capture.
+//
+// From Go: on the OS thread of the graphics context, as for [CuGraphicsMapResources]. Unmap before
+// the frame is drawn and also on the paths of errors: the graphics API must not touch a resource
+// that stays mapped.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_MAPPED]: one of them is not mapped
+//   - [CUDA_ERROR_INVALID_HANDLE]: a handle twice in the list, or not registered
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuGraphicsMapResources]; in the runtime API [cudaGraphicsUnmapResources].

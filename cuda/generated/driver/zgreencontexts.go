@@ -4,13 +4,43 @@ package driver
 
 import "unsafe"
 
-// CuGreenCtxCreate calls cuGreenCtxCreate.
+// CuGreenCtxCreate creates a green context: a part of a device, described before, on which streams
+// can be created.
 //
 //	CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// It retains the device's primary context until it is destroyed; keep that alive yourself too
+// ([CuDevicePrimaryCtxRetain]), or each green context costs its creation, a tenth of a second; with
+// it, about 1 ms (measured). Memory, modules and events are those of the primary context. It is not
+// made current; use [CuGreenCtxStreamCreate], or [CuCtxFromGreenCtx].
+//
+// Two contexts with different multiprocessors may still disturb each other: caches, memory and work
+// queues are shared, and nothing promises that their kernels run at the same time. Under MPS, and
+// on compute capability 9.x once a module that launches kernels from kernels is loaded, a context
+// may use some multiprocessors more than it was given, never fewer. Copies obey the limits only
+// when done in its streams, and copies between devices perhaps not at all.
+//
+// Parameters:
+//   - phCtx: receives the green context, to be given back by [CuGreenCtxDestroy]
+//   - desc: the description, from [CuDevResourceGenerateDesc]
+//   - dev: the device the resources came from
+//   - flags: [CU_GREEN_CTX_DEFAULT_STREAM]. A 13.0 driver refuses everything else, 0 too
+//     (measured); newer headers also know [CU_GREEN_CTX_NONE], 0
+//
+// Ordering: synchronous; running work goes on.
+//
+// Capture: best done before captures: what it allocates is not captured.
+//
+// From Go: any OS thread; nothing current is needed or changed. Destroy it last, after its streams:
+// let them keep it alive.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: flags the driver does not know, nil
+//   - [CUDA_ERROR_INVALID_DEVICE]: not a device
+//   - [CUDA_ERROR_NOT_SUPPORTED]: device or driver has no green contexts
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no room for another context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGreenCtxDestroy], [CuCtxFromGreenCtx], [CuCtxSetCurrent], [CuCtxPushCurrent],
 // [CuDevResourceGenerateDesc], [CuDevicePrimaryCtxRetain], [CuCtxCreate].
@@ -31,12 +61,32 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 	return status(args.ret)
 }
 
-// CuGreenCtxDestroy calls cuGreenCtxDestroy.
+// CuGreenCtxDestroy destroys a green context, and gives back what it had of the device and its hold
+// on the primary context.
 //
 //	CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
+// Its streams are not destroyed with it, and should be before it. Measured on a 13.0 driver: with a
+// stream left, calls on that stream, destruction included, return
+// [CUDA_ERROR_CONTEXT_IS_DESTROYED], and it leaks; from 13.1 on NVIDIA promises
+// [CUDA_ERROR_STREAM_DETACHED] for all calls but [CuStreamDestroy]. Work that is pending runs to
+// its end.
+//
+// Parameters:
+//   - hCtx: the green context; a context from [CuCtxFromGreenCtx] dies with it
+//
+// Ordering: does not wait for pending work (measured).
+//
+// Capture: captures under way in its streams become invalid.
+//
+// From Go: no OS thread may have its context current, or it keeps a dead one: restore what was
+// current first. Destroy when nobody else uses the handle.
+//
+// Errors:
+//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: destroyed before (measured)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: not a green context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGreenCtxCreate], [CuCtxDestroy].
 //
@@ -53,12 +103,32 @@ func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 	return status(args.ret)
 }
 
-// CuCtxFromGreenCtx calls cuCtxFromGreenCtx.
+// CuCtxFromGreenCtx gives a context handle for a green context, for the functions that want an
+// ordinary one.
 //
 //	CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Made current, it makes new streams, launches and the default streams keep to the green context's
+// part; in all else it acts as the primary context. Each call for one green context means the same
+// thing, and nothing new is created.
+//
+// Parameters:
+//   - pContext: receives the handle. It is not owned and ends with the green context;
+//     [CuCtxDestroy] on it is undefined (a 13.0 driver returns [CUDA_ERROR_INVALID_CONTEXT])
+//   - hCtx: the green context; where a [CUcontext] is asked for, it cannot be passed itself
+//
+// Ordering: a conversion; it waits for nothing.
+//
+// Capture: no effect.
+//
+// From Go: if you make it current, then on a locked OS thread, and put back what was there.
+// [CuGreenCtxStreamCreate] needs none of that.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no green context
+//   - [CUDA_ERROR_INVALID_VALUE]: pContext is nil
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGreenCtxCreate].
 //
@@ -76,13 +146,36 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 	return status(args.ret)
 }
 
-// CuDeviceGetDevResource calls cuDeviceGetDevResource.
+// CuDeviceGetDevResource gives all of a device's multiprocessors, or its work queues, as a
+// resource: where the making of a green context begins.
 //
 //	CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_RESOURCE_TYPE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or
-// the error of earlier work.
+// The way is: get the resource; split it ([CuDevSmResourceSplitByCount] or [CuDevSmResourceSplit]);
+// make a description of the part ([CuDevResourceGenerateDesc]); create the context
+// ([CuGreenCtxCreate]) and streams in it.
+//
+// Parameters:
+//   - device: the device
+//   - resource: receives the resource; not nil. An H200 has 132 multiprocessors, in parts of at
+//     least 8 and multiples of 8
+//   - type_: [CU_DEV_RESOURCE_TYPE_SM], or, with a driver of 13.1 and newer,
+//     [CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG] or [CU_DEV_RESOURCE_TYPE_WORKQUEUE]
+//
+// Ordering: a question about hardware: it waits for nothing and reserves nothing.
+//
+// Capture: never part of a capture, disturbs none.
+//
+// From Go: the resource is a plain value and may be copied; do not write to its fields, but for the
+// work queue configuration, which is meant to be changed. Green contexts came with CUDA 12.4.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_RESOURCE_TYPE]: no such type in this driver: a 13.0 one returns it for
+//     work queues
+//   - [CUDA_ERROR_INVALID_DEVICE]: no such device
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuDevResourceGenerateDesc].
 //
@@ -101,13 +194,29 @@ func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUde
 	return status(args.ret)
 }
 
-// CuCtxGetDevResource calls cuCtxGetDevResource.
+// CuCtxGetDevResource gives what part of the device a context has: all, for an ordinary context, or
+// its part, for one that a green context became.
 //
 //	CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_RESOURCE_TYPE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_CONTEXT], or
-// the error of earlier work.
+// Parameters:
+//   - hCtx: the context, named explicitly: 0 is refused (measured), even with one current
+//   - resource: receives the resource, which may be split further
+//   - type_: multiprocessors, or a kind of work queue resource; the limit of concurrency of work
+//     queues is learnt from the primary context
+//
+// Ordering: synchronous; does not look at work.
+//
+// Capture: unaffected by captures and without effect on them.
+//
+// From Go: no context need be current; any goroutine.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: 0, or no context
+//   - [CUDA_ERROR_INVALID_RESOURCE_TYPE]: the driver does not know the type
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuDevResourceGenerateDesc].
 //
@@ -126,13 +235,31 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 	return status(args.ret)
 }
 
-// CuGreenCtxGetDevResource calls cuGreenCtxGetDevResource.
+// CuGreenCtxGetDevResource gives the resource that a green context was provided with.
 //
 //	CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_RESOURCE_TYPE], [CUDA_ERROR_INVALID_VALUE], or
-// the error of earlier work.
+// This is the way to split a part further: a result of a split cannot be split again (measured),
+// what a context reports can.
+//
+// Parameters:
+//   - hCtx: the context
+//   - resource: receives the resource
+//   - type_: which kind, as in [CuDeviceGetDevResource]
+//
+// Ordering: reads a property that does not change; no waiting.
+//
+// Capture: harmless.
+//
+// From Go: may be asked by every goroutine as long as nobody destroys the context.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_RESOURCE_TYPE]: the context has none of this kind: one made from
+//     multiprocessors alone has no work queues to report (13.0)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no such context
+//   - [CUDA_ERROR_INVALID_VALUE]: resource is nil
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuDevResourceGenerateDesc].
 //
@@ -151,13 +278,44 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 	return status(args.ret)
 }
 
-// CuDevSmResourceSplitByCount calls cuDevSmResourceSplitByCount.
+// CuDevSmResourceSplitByCount splits multiprocessors into groups of the same size, rounded up to
+// what the hardware can separate.
 //
 //	CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remainder, unsigned int flags, unsigned int minCount)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_RESOURCE_TYPE],
-// [CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION], or the error of earlier work.
+// On devices of compute capability 9.0 groups are of 8 and its multiples, before that mostly of 2:
+// on an H200 20 become 24, and 5 become 8 (measured). Rounding and grouping can give fewer groups
+// than the division of the numbers. The groups do not overlap.
+//
+// Parameters:
+//   - result: receives the groups, an array as long as nbGroups says; nil to ask only how many
+//     there would be
+//   - nbGroups: the length of result, and then how many groups were made; with result nil it
+//     receives how many are possible
+//   - input: what to split: from [CuDeviceGetDevResource], [CuCtxGetDevResource] or
+//     [CuGreenCtxGetDevResource]. The result of a split is refused
+//   - remainder: receives what is left, or nil. It promises neither structure nor speed, and should
+//     not be split again
+//   - flags: 0; [CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING] for finer groups (2 on an H200)
+//     that give up large clusters; [CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE], from
+//     compute capability 9.0, for groups that allow the largest clusters
+//   - minCount: the least number of multiprocessors in a group, from 0 to what input has
+//
+// Ordering: arithmetic on descriptions: nothing is reserved, nothing waited for.
+//
+// Capture: independent of captures.
+//
+// From Go: all arrays may be Go slices, used during the call only; nbGroups is read and written, so
+// set it before.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION]: more than there are, or input is the result of a
+//     split (measured for both)
+//   - [CUDA_ERROR_INVALID_RESOURCE_TYPE]: input is not of multiprocessors
+//   - [CUDA_ERROR_INVALID_VALUE]: a pointer that must not be nil, unknown flags
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuGreenCtxGetDevResource], [CuCtxGetDevResource], [CuDeviceGetDevResource].
 //
@@ -179,13 +337,44 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 	return status(args.ret)
 }
 
-// CuDevSmResourceSplit calls cuDevSmResourceSplit.
+// CuDevSmResourceSplit splits multiprocessors into groups that may differ, each as its parameters
+// demand.
 //
 //	CUresult cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups, const CUdevResource *input, CUdevResource *remainder, unsigned int flags, CU_DEV_SM_RESOURCE_GROUP_PARAMS *groupParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_RESOURCE_TYPE],
-// [CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION], or the error of earlier work.
+// Groups are filled in the order of the array. Unlike [CuDevSmResourceSplitByCount] it rounds
+// nothing: counts must fit. A count of 0 is discovery: the call writes there how many the group
+// gets. A last group with a count of 0 and the backfill flag takes the rest, in contrast to the
+// remainder with a structure of at least pairs, and never empty. Make all groups in one call rather
+// than splitting the remainder again and again.
+//
+// Parameters:
+//   - result: receives a resource for each group; nil only to discover counts
+//   - nbGroups: how many groups
+//   - input: the resource to split, as a device or context reported it
+//   - remainder: receives the rest, without structure, possibly of the invalid type if nothing is
+//     left; or nil
+//   - flags: must be 0
+//   - groupParams: the demands, one for each group, unused fields 0: smCount, a multiple of 2 and
+//     of coscheduledSmCount, from 2 to what input has; coscheduledSmCount, how many must lie
+//     together for clusters, at most 32 on compute capability 9.0 and 2 before;
+//     preferredCoscheduledSmCount; flags; localityDomainId. Counts of 0 are overwritten
+//
+// Ordering: nothing runs and nothing is taken until a context is created.
+//
+// Capture: has nothing to do with captures.
+//
+// From Go: slices of Go will do for every array. Needs a 13.1 driver; before,
+// [CuDevSmResourceSplitByCount] is all there is. Taken from the header, not measured.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION]: a group with a result would be empty or smaller
+//     than what must lie together, or there are no multiprocessors in the wanted locality domain
+//   - [CUDA_ERROR_INVALID_RESOURCE_TYPE]: input has another type
+//   - [CUDA_ERROR_INVALID_VALUE]: counts that are no allowed multiples, flags
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuGreenCtxGetDevResource], [CuCtxGetDevResource], [CuDeviceGetDevResource].
 //
@@ -207,13 +396,31 @@ func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevRe
 	return status(args.ret)
 }
 
-// CuDevResourceGenerateDesc calls cuDevResourceGenerateDesc.
+// CuDevResourceGenerateDesc makes one description out of resources, which [CuGreenCtxCreate] is
+// given.
 //
 //	CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_RESOURCE_TYPE],
-// [CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION], or the error of earlier work.
+// It stays valid until the process ends and there is no function that frees it, so make few.
+//
+// Parameters:
+//   - phDesc: receives the description
+//   - resources: the resources, all of one device. Several of multiprocessors must be results (or
+//     the remainder) of one split, with the same alignment and locality domain
+//   - nbResources: how many
+//
+// Ordering: describes only; provisioning comes with the context.
+//
+// Capture: no effect on captures, and none of them on it.
+//
+// From Go: the array is read during the call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION]: of different devices, or of different splits
+//   - [CUDA_ERROR_INVALID_RESOURCE_TYPE]: an element is invalid, such as an empty remainder
+//   - [CUDA_ERROR_INVALID_VALUE]: nil, or no elements
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuDevSmResourceSplitByCount].
 //
@@ -232,13 +439,31 @@ func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResour
 	return status(args.ret)
 }
 
-// CuGreenCtxRecordEvent calls cuGreenCtxRecordEvent.
+// CuGreenCtxRecordEvent records an event behind everything that a green context's streams hold at
+// this moment.
 //
 //	CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], or the error of earlier work.
+// What is enqueued later does not count. [CuCtxRecordEvent] on the primary context covers all green
+// ones, this call one.
+//
+// Parameters:
+//   - hCtx: the green context
+//   - hEvent: an event of the same primary context
+//
+// Ordering: asynchronous: the event is done when the work of all those streams is.
+//
+// Capture: with a stream capturing it fails and the captures concerned are invalid (measured, in
+// thread-local mode).
+//
+// From Go: any goroutine; the event is then polled by [CuEventQuery], which holds no thread.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: an event of another one
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of it captures
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no such context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGreenCtxWaitEvent], [CuEventRecord], [CuCtxRecordEvent], [CuCtxWaitEvent].
 //
@@ -256,13 +481,30 @@ func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuGreenCtxWaitEvent calls cuGreenCtxWaitEvent.
+// CuGreenCtxWaitEvent makes all later work of a green context wait for an event, in whatever stream
+// it is put.
 //
 //	CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], or the error of earlier work.
+// The waiting is done by the device. Other green contexts and the primary one go on.
+//
+// Parameters:
+//   - hCtx: the green context
+//   - hEvent: the event, of any context or device; its latest record counts
+//
+// Ordering: work that is already in its streams is not held.
+//
+// Capture: the attempt during a capture, even a relaxed one, breaks that capture (measured).
+//
+// From Go: returns at once; the event may be reused or destroyed afterwards.
+//
+// Errors:
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context captures, or the event
+//     belongs to a capture
+//   - [CUDA_ERROR_INVALID_CONTEXT]: not a green context
+//   - [CUDA_ERROR_INVALID_HANDLE]: not an event
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuGreenCtxRecordEvent], [CuStreamWaitEvent], [CuCtxRecordEvent], [CuCtxWaitEvent].
 //
@@ -280,12 +522,28 @@ func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuStreamGetGreenCtx calls cuStreamGetGreenCtx.
+// CuStreamGetGreenCtx tells the green context of a stream, or 0 if it has none.
 //
 //	CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// That is the one it was created for, or that was current, converted, when it was created. The
+// default streams answer for the context that is current now.
+//
+// Parameters:
+//   - hStream: a stream
+//   - phCtx: receives the green context, not owned
+//
+// Ordering: a property fixed at creation; no waiting.
+//
+// Capture: may be asked of a capturing stream (measured).
+//
+// From Go: any goroutine; for the default streams the OS thread matters.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: a default stream without a current context
+//   - [CUDA_ERROR_INVALID_HANDLE]: no stream; a destroyed one need not be noticed
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamDestroy], [CuStreamCreate], [CuStreamCreateWithPriority], [CuStreamGetCtx],
 // [CuGreenCtxStreamCreate], [CuStreamGetPriority], [CuStreamGetFlags], [CuStreamGetDevice],
@@ -309,13 +567,35 @@ func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 	return status(args.ret)
 }
 
-// CuGreenCtxStreamCreate calls cuGreenCtxStreamCreate.
+// CuGreenCtxStreamCreate creates a stream whose kernels run on a green context's part of the
+// device.
 //
 //	CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], or the
-// error of earlier work.
+// The calling thread's current context plays no part. Priorities work as in
+// [CuStreamCreateWithPriority]: a hint, for kernels only, clamped to the range.
+//
+// Parameters:
+//   - phStream: receives the stream; destroy it by [CuStreamDestroy] before the green context
+//   - greenCtx: the green context
+//   - flags: [CU_STREAM_NON_BLOCKING], and nothing else: 0 is refused (measured)
+//   - priority: 0, or a number of [CuCtxGetStreamPriorityRange]; lower is preferred
+//
+// Ordering: synchronous. The stream is not ordered with any default stream.
+//
+// Capture: allowed while others capture; the stream can capture like any other. Where a captured
+// graph runs is decided by its nodes' contexts.
+//
+// From Go: no locked thread is needed, which makes it the easiest way to a green stream. Drivers
+// from 12.5 have it; on 12.4 make the context of [CuCtxFromGreenCtx] current and use
+// [CuStreamCreate].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the flag is missing, others are given, nil
+//   - [CUDA_ERROR_INVALID_CONTEXT]: not a green context
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no room for the stream
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamDestroy], [CuGreenCtxCreate], [CuStreamCreate], [CuStreamGetPriority],
 // [CuCtxGetStreamPriorityRange], [CuStreamGetFlags], [CuStreamGetDevice], [CuStreamWaitEvent],
@@ -340,12 +620,28 @@ func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint3
 	return status(args.ret)
 }
 
-// CuGreenCtxGetId calls cuGreenCtxGetId.
+// CuGreenCtxGetId gives a number that names a green context as long as the process lives.
 //
 //	CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
 //
-// Returns nil, [CUDA_ERROR_CONTEXT_IS_DESTROYED], [CUDA_ERROR_DEINITIALIZED],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the
+// It is the same that [CuCtxGetId] gives for its converted handle (measured), and is not used
+// again.
+//
+// Parameters:
+//   - greenCtx: the green context; 0 asks the one that is current, if a green one is
+//   - greenCtxId: receives the number
+//
+// Ordering: waits for nothing.
+//
+// Capture: harmless.
+//
+// From Go: as a key it is better than the handle, which may come again. Needs 13.0.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: 0, and no green context is current (measured)
+//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: it is gone
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
 //
 // See also [CuGreenCtxCreate], [CuGreenCtxDestroy], [CuCtxGetId].
@@ -364,7 +660,7 @@ func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 	return status(args.ret)
 }
 
-// CuStreamGetDevResource_ptsz calls cuStreamGetDevResource_ptsz.
+// CuStreamGetDevResource_ptsz gives the multiprocessors on which a stream's kernels may run.
 //
 //	CUresult cuStreamGetDevResource_ptsz(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
 //
@@ -386,13 +682,33 @@ func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type
 	return status(args.ret)
 }
 
-// CuStreamGetDevResource calls cuStreamGetDevResource.
+// CuStreamGetDevResource gives the multiprocessors on which a stream's kernels may run.
 //
 //	CUresult cuStreamGetDevResource(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_RESOURCE_TYPE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or
-// the error of earlier work.
+// A library that is handed a stream can size its grids by it: in a green context the count of the
+// device is too large.
+//
+// Parameters:
+//   - hStream: any stream
+//   - resource: receives the resource
+//   - type_: [CU_DEV_RESOURCE_TYPE_SM]; streams know no other
+//
+// Ordering: does not wait for the stream's work.
+//
+// Capture: not measured; other questions about a stream ([CuStreamGetId]) break its capture, so ask
+// before.
+//
+// From Go: drivers before 13.1 lack it: [CuStreamGetGreenCtx] and [CuGreenCtxGetDevResource] do the
+// same since 12.4.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_RESOURCE_TYPE]: work queues were asked for
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
+//   - [CUDA_ERROR_STREAM_DETACHED]: the stream's green context is gone
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuGreenCtxCreate], [CuGreenCtxStreamCreate], [CuStreamCreate],
 // [CuDevSmResourceSplitByCount], [CuDevResourceGenerateDesc]; in the runtime API

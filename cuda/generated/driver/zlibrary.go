@@ -384,8 +384,9 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 //
 //	CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 //
-// There is one of it for all devices and the host. It exists from when the library is first loaded
-// into a context, so with lazy loading it may not be there yet.
+// There is one of it for all devices and the host. NVIDIA ties it to the first loading into a
+// context; measured with lazy loading, it was found right after the library was loaded and before
+// any context existed.
 //
 // Parameters:
 //   - dptr: receives the address; may be nil if only the size is wanted
@@ -397,7 +398,7 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 // kernel uses it on systems where host and device must take turns.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_FOUND]: no such variable, or not loaded anywhere yet
+//   - [CUDA_ERROR_NOT_FOUND]: no such variable
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
 // [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
@@ -425,8 +426,8 @@ func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, na
 //
 //	CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
 //
-// That takes a device with [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS], which today's discrete
-// GPUs lack.
+// That takes a device with [CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS]; ask for the attribute
+// first.
 //
 // Parameters:
 //   - fptr: receives the address
@@ -436,10 +437,11 @@ func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, na
 // From Go: the address is of C code; Go cannot call it without cgo.
 //
 // Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: measured for a name that is no such function
 //   - [CUDA_ERROR_NOT_FOUND]: no such function, or no device of that kind in the system
 //
-// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE], or
+// the error of earlier work.
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload].
 //
@@ -517,7 +519,7 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a property that can only be read, or a value beyond the device's
-//     limit
+//     limit (both measured)
 //   - [CUDA_ERROR_NOT_PERMITTED]: a cluster size that was fixed when the kernel was compiled
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE],

@@ -4,13 +4,26 @@ package driver
 
 import "unsafe"
 
-// CuLogicalEndpointIdReserve calls cuLogicalEndpointIdReserve.
+// CuLogicalEndpointIdReserve reserves a run of numbers under which logical endpoints can be created
+// or imported.
 //
 //	CUresult cuLogicalEndpointIdReserve(CUlogicalEndpointId *baseLeId, cuuint32_t count)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// A logical endpoint is memory on a fabric of GPUs that is named by number and offset instead of by
+// address, so that processes on many nodes can agree on names before anything exists.
+//
+// Parameters:
+//   - baseLeId: receives the first number
+//   - count: how many
+//
+// From Go: numbers are the process's, not the goroutine's or the context's.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: no such fabric, which is the case on most machines
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not so many numbers in a row are left
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointAddDevice], [CuLogicalEndpointDestroy],
 // [CuLogicalEndpointBindAddr], [CuLogicalEndpointBindMem], [CuLogicalEndpointUnbind],
@@ -31,13 +44,21 @@ func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) err
 	return status(args.ret)
 }
 
-// CuLogicalEndpointIdRelease calls cuLogicalEndpointIdRelease.
+// CuLogicalEndpointIdRelease gives reserved numbers of logical endpoints back.
 //
 //	CUresult cuLogicalEndpointIdRelease(CUlogicalEndpointId baseLeId, cuuint32_t count)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// Parameters:
+//   - baseLeId: the first number
+//   - count: how many; all must have been reserved
+//
+// From Go: release what was reserved in one go, after the last [CuLogicalEndpointDestroy].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an endpoint under one of them is not destroyed yet
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointAddDevice], [CuLogicalEndpointDestroy],
 // [CuLogicalEndpointBindAddr], [CuLogicalEndpointBindMem], [CuLogicalEndpointUnbind],
@@ -58,12 +79,27 @@ func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) erro
 	return status(args.ret)
 }
 
-// CuLogicalEndpointCreate calls cuLogicalEndpointCreate.
+// CuLogicalEndpointCreate creates a logical endpoint under a reserved number: of one device, or of
+// a team of devices.
 //
 //	CUresult cuLogicalEndpointCreate(CUlogicalEndpointId leId, const CUlogicalEndpointProp *prop)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
+// Memory is bound to it afterwards, but not before [CuLogicalEndpointQuery] has reported that it is
+// ready, which holds for both kinds; a team has to be completed by [CuLogicalEndpointAddDevice]
+// before that.
+//
+// Parameters:
+//   - leId: the number
+//   - prop: kind, device or number of devices, bytes for each device, and whether it may be
+//     exported; ask [CuLogicalEndpointGetLimits] what sizes are possible
+//
+// From Go: prop is read during the call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the number is not reserved or in use, or the size is not aligned
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device is on no such fabric
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
@@ -85,13 +121,23 @@ func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointPr
 	return status(args.ret)
 }
 
-// CuLogicalEndpointAddDevice calls cuLogicalEndpointAddDevice.
+// CuLogicalEndpointAddDevice adds a device to the team of a multicast endpoint, for the endpoint's
+// life.
 //
 //	CUresult cuLogicalEndpointAddDevice(CUlogicalEndpointId leId, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Parameters:
+//   - leId: the endpoint, of the multicast kind
+//   - dev: the device
+//
+// From Go: unlike with multicast objects nothing blocks; poll with [CuLogicalEndpointQuery].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_DEVICE]: it is in another clique than the devices added before
+//   - [CUDA_ERROR_INVALID_VALUE]: not a multicast endpoint, or the team is complete
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
 // [CuLogicalEndpointDestroy], [CuLogicalEndpointBindAddr], [CuLogicalEndpointBindMem],
@@ -112,13 +158,24 @@ func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuLogicalEndpointDestroy calls cuLogicalEndpointDestroy.
+// CuLogicalEndpointDestroy ends this process's use of a logical endpoint and unbinds what it has
+// bound.
 //
 //	CUresult cuLogicalEndpointDestroy(CUlogicalEndpointId leId)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// The endpoint itself goes with the last process that created or imported it. The number stays
+// reserved and can be used again.
+//
+// Parameters:
+//   - leId: the endpoint
+//
+// From Go: wait for copies that use it first.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: there is no endpoint under that number
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
 // [CuLogicalEndpointAddDevice], [CuLogicalEndpointBindAddr], [CuLogicalEndpointBindMem],
@@ -138,14 +195,34 @@ func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 	return status(args.ret)
 }
 
-// CuLogicalEndpointBindAddr calls cuLogicalEndpointBindAddr.
+// CuLogicalEndpointBindAddr binds memory, named by its address, to a place in a logical endpoint.
 //
 //	CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset, void *ptr, cuuint64_t size, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY], [CUDA_ERROR_ILLEGAL_STATE], or the
-// error of earlier work.
+// Address, offset and size are multiples of the alignment that [CuLogicalEndpointGetLimits] tells.
+// The memory is physical memory of [CuMemCreate] or of a pool, on the device itself or on the
+// host's NUMA node nearest to it. Exported endpoints accept only memory that can be exported,
+// imported unicast endpoints none.
+//
+// Parameters:
+//   - leId: the endpoint
+//   - dev: the device for which it is bound: the owner, or one of the team
+//   - offset: bytes into the endpoint
+//   - ptr: the memory's address
+//   - size: bytes
+//   - flags: 0
+//
+// From Go: keep the memory until it is unbound; the address is a device address in an
+// unsafe.Pointer.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the endpoint was not seen ready by [CuLogicalEndpointQuery], or
+//     something is not aligned
+//   - [CUDA_ERROR_SYSTEM_NOT_READY]: the fabric's daemons do not run
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the fabric is wrongly configured
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
 // [CuLogicalEndpointAddDevice], [CuLogicalEndpointDestroy], [CuLogicalEndpointBindMem],
@@ -170,14 +247,29 @@ func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset ui
 	return status(args.ret)
 }
 
-// CuLogicalEndpointBindMem calls cuLogicalEndpointBindMem.
+// CuLogicalEndpointBindMem binds physical memory, named by its handle, to a place in a logical
+// endpoint.
 //
 //	CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset, CUmemGenericAllocationHandle memHandle, cuuint64_t memOffset, cuuint64_t size, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY], [CUDA_ERROR_ILLEGAL_STATE], or the
-// error of earlier work.
+// Parameters:
+//   - leId: the endpoint
+//   - dev: the device for which it is bound
+//   - offset: bytes into the endpoint
+//   - memHandle: memory of [CuMemCreate], which needs no address
+//   - memOffset: bytes into that memory, aligned like the offset
+//   - size: bytes
+//   - flags: 0
+//
+// From Go: the handle may not be released while it is bound, unless a mapping keeps the memory.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not aligned, too long, or the endpoint is not known to be ready
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the fabric has no room for the binding
+//   - [CUDA_ERROR_SYSTEM_NOT_READY]: necessary services are not up
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_ILLEGAL_STATE], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
 // [CuLogicalEndpointAddDevice], [CuLogicalEndpointDestroy], [CuLogicalEndpointBindAddr],
@@ -203,14 +295,25 @@ func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uin
 	return status(args.ret)
 }
 
-// CuLogicalEndpointUnbind calls cuLogicalEndpointUnbind.
+// CuLogicalEndpointUnbind ends bindings in a part of a logical endpoint for one device.
 //
 //	CUresult cuLogicalEndpointUnbind(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset, cuuint64_t size)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY], [CUDA_ERROR_ILLEGAL_STATE], or the
-// error of earlier work.
+// Parameters:
+//   - leId: the endpoint
+//   - dev: the device for which the memory was bound
+//   - offset: an offset that was bound
+//   - size: the bytes bound there, or those of several bindings that follow each other; none may be
+//     cut in two
+//
+// From Go: other nodes may be writing: agree with them first.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the range does not consist of whole bindings
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY],
+// [CUDA_ERROR_ILLEGAL_STATE], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
 // [CuLogicalEndpointAddDevice], [CuLogicalEndpointDestroy], [CuLogicalEndpointBindAddr],
@@ -233,13 +336,23 @@ func CuLogicalEndpointUnbind(leId CUlogicalEndpointId, dev CUdevice, offset uint
 	return status(args.ret)
 }
 
-// CuLogicalEndpointExport calls cuLogicalEndpointExport.
+// CuLogicalEndpointExport makes a handle by which another process, on any node of the fabric, can
+// import an endpoint.
 //
 //	CUresult cuLogicalEndpointExport(void *handle, CUlogicalEndpointId leId, CUlogicalEndpointIpcHandleType handleType)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// Parameters:
+//   - handle: receives it; for the fabric type a [CUlogicalEndpointFabricHandle]
+//   - leId: the endpoint, created with this handle type
+//   - handleType: the type
+//
+// From Go: 64 bytes without pointers: send them in any message.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the endpoint was not made for export
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
 // [CuLogicalEndpointAddDevice], [CuLogicalEndpointDestroy], [CuLogicalEndpointBindAddr],
@@ -261,12 +374,24 @@ func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, ha
 	return status(args.ret)
 }
 
-// CuLogicalEndpointImport calls cuLogicalEndpointImport.
+// CuLogicalEndpointImport makes an endpoint of another process usable here, under a reserved
+// number.
 //
 //	CUresult cuLogicalEndpointImport(CUlogicalEndpointId leId, const void *handle, CUlogicalEndpointIpcHandleType handleType)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
+// Parameters:
+//   - leId: the number, which need not be the other process's
+//   - handle: what the other process exported
+//   - handleType: its type
+//
+// From Go: handle is read during the call. Wait for [CuLogicalEndpointQuery] before using the
+// number.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_PERMITTED]: this process has no rights on the fabric's channel
+//   - [CUDA_ERROR_NOT_SUPPORTED]: no device here can reach the endpoint
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
 // [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
@@ -289,14 +414,24 @@ func CuLogicalEndpointImport(leId CUlogicalEndpointId, handle unsafe.Pointer, ha
 	return status(args.ret)
 }
 
-// CuLogicalEndpointGetLimits calls cuLogicalEndpointGetLimits.
+// CuLogicalEndpointGetLimits tells how bindings in an endpoint have to be aligned, and how large
+// one can be.
 //
 //	CUresult cuLogicalEndpointGetLimits(cuuint64_t *bindAlignment, cuuint64_t *maxSize, const CUlogicalEndpointProp *prop)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY], [CUDA_ERROR_ILLEGAL_STATE], or the
-// error of earlier work.
+// Parameters:
+//   - bindAlignment: receives bytes, of which offsets and sizes are multiples
+//   - maxSize: receives bytes; it may be less than the properties ask for
+//   - prop: the properties that the endpoint will have
+//
+// From Go: ask once for each set of properties and round your sizes up.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: logical endpoints do not exist here
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY],
+// [CUDA_ERROR_ILLEGAL_STATE], or the error of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
 // [CuLogicalEndpointAddDevice], [CuLogicalEndpointDestroy], [CuLogicalEndpointBindAddr],
@@ -318,14 +453,28 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 	return status(args.ret)
 }
 
-// CuLogicalEndpointQuery calls cuLogicalEndpointQuery.
+// CuLogicalEndpointQuery tells whether all endpoints of a run of numbers are ready for use.
 //
 //	CUresult cuLogicalEndpointQuery(CUlogicalEndpointId leId, cuuint32_t count, int *queryStatus)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY], [CUDA_ERROR_ILLEGAL_STATE], or the
-// error of earlier work.
+// It does not wait. Only after it has said yes may memory be bound or the numbers be used by
+// kernels.
+//
+// Parameters:
+//   - leId: the first number
+//   - count: how many
+//   - queryStatus: receives 0 while one is not ready, something else when all are
+//
+// From Go: poll it with a pause between; a team that another node never completes stays at 0, so
+// give up by a deadline.
+//
+// Errors:
+//   - [CUDA_ERROR_ILLEGAL_STATE]: no device can reach the endpoint
+//   - [CUDA_ERROR_SYSTEM_NOT_READY]: the fabric's software is not running
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the error
+// of earlier work.
 //
 // See also [CuLogicalEndpointCreate], [CuLogicalEndpointIdReserve], [CuLogicalEndpointIdRelease],
 // [CuLogicalEndpointAddDevice], [CuLogicalEndpointDestroy], [CuLogicalEndpointBindAddr],

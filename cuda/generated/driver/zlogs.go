@@ -4,9 +4,29 @@ package driver
 
 import "unsafe"
 
-// CuLogsRegisterCallback calls cuLogsRegisterCallback.
+// CuLogsRegisterCallback has a C function called with each message that CUDA logs: mostly that a
+// call returns an error, at times with a line before it that says what is wrong.
 //
 //	CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out)
+//
+// Measured, the message for a bad free is "Returning 1 (CUDA_ERROR_INVALID_VALUE) from
+// cuMemFree_v2". It carries no time and no newline, ends in a NUL that its length does not count,
+// and may be used only until the function returns. All functions that are registered get all
+// messages, of all threads and contexts. Without code, CUDA_LOG_FILE=stderr in the environment
+// shows the same lines.
+//
+// Parameters:
+//   - callbackFunc: the C function
+//   - userData: handed to it as it is
+//   - callback_out: receives the handle for [CuLogsUnregisterCallback]; may be nil
+//
+// Ordering: the call that fails has not returned when the function runs, so the function sees the
+// message before the caller sees the code.
+//
+// From Go: measured, it runs on the thread of the failing call. Copy the message in C into a queue
+// that Go empties, and call nothing of CUDA there. What userData points to must be C memory that
+// stays until after the unregistration; for anything kept in Go pass a runtime/cgo.Handle. To read
+// messages without a callback, use [CuLogsCurrent] and [CuLogsDumpToMemory].
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the thread whose call failed,
 // inside that call: it must not be a Go function exported to C, and must not call one, or the
@@ -29,9 +49,17 @@ func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callb
 	return status(args.ret)
 }
 
-// CuLogsUnregisterCallback calls cuLogsUnregisterCallback.
+// CuLogsUnregisterCallback ends the calls that [CuLogsRegisterCallback] asked for.
 //
 //	CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
+//
+// Measured, a second time for the same handle crashes the process.
+//
+// Parameters:
+//   - callback: the handle, of no use afterwards
+//
+// From Go: a call on another thread may be inside the function at this moment: leave its data alone
+// for a while.
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
@@ -48,9 +76,18 @@ func CuLogsUnregisterCallback(callback CUlogsCallbackHandle) error {
 	return status(args.ret)
 }
 
-// CuLogsCurrent calls cuLogsCurrent.
+// CuLogsCurrent notes the present end of the log, so that only later messages are read.
 //
 //	CUresult cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
+//
+// The usual way to explain an error: note the end before a call, dump from there if it fails. It
+// works before [CuInit] (measured).
+//
+// Parameters:
+//   - iterator_out: receives the place
+//   - flags: must be 0; measured, others are not noticed
+//
+// From Go: the log is the process's, so messages of other goroutines are among those that follow.
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
@@ -68,11 +105,21 @@ func CuLogsCurrent(iterator_out *CUlogIterator, flags uint32) error {
 	return status(args.ret)
 }
 
-// CuLogsDumpToFile calls cuLogsDumpToFile.
+// CuLogsDumpToFile writes the log, or what follows a noted place, to a file.
 //
 //	CUresult cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Measured: an existing file is replaced, and each line has time, thread, component and level in
+// brackets before the message. CUDA keeps a limited number of messages; if some were lost, a line
+// says so.
+//
+// Parameters:
+//   - iterator: the place to start from, which is moved to the end; nil for everything there is
+//   - pathToFile: the path, NUL-terminated
+//   - flags: must be 0
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: measured for a path that cannot be opened
 //
 // Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.
@@ -89,11 +136,29 @@ func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) e
 	return status(args.ret)
 }
 
-// CuLogsDumpToMemory calls cuLogsDumpToMemory.
+// CuLogsDumpToMemory copies the log, or what follows a noted place, into a buffer as lines of text
+// with a NUL at the end.
 //
 //	CUresult cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The whole log never exceeds 25600 bytes. Into a smaller buffer go the newest messages that fit,
+// under a line that says that some are missing.
+//
+// Measured with driver 580.159: when messages had to be left out, it wrote up to a hundred bytes
+// more than *size. A buffer and a size of 25600 avoid that.
+//
+// Parameters:
+//   - iterator: the place to start from, which is moved to the end; nil for everything there is
+//   - buffer: receives the text
+//   - size: the size of buffer in bytes; receives the length of the text without the NUL, 0 if
+//     there is nothing new
+//   - flags: must be 0
+//
+// From Go: buffer is the address of the first element of a []byte; for the defect named above a Go
+// slice that is too short means overwritten memory of others.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not even one message fits
 //
 // Since CUDA 12.9. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LOGS.html.

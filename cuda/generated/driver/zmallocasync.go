@@ -4,7 +4,7 @@ package driver
 
 import "unsafe"
 
-// CuMemFreeAsync_ptsz calls cuMemFreeAsync_ptsz.
+// CuMemFreeAsync_ptsz frees memory as an operation of a stream: when the stream gets there.
 //
 //	CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 //
@@ -25,7 +25,8 @@ func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemAllocAsync_ptsz calls cuMemAllocAsync_ptsz.
+// CuMemAllocAsync_ptsz allocates memory from the current pool of the stream's device, as an
+// operation of the stream.
 //
 //	CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 //
@@ -47,12 +48,31 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 	return status(args.ret)
 }
 
-// CuMemPoolTrimTo calls cuMemPoolTrimTo.
+// CuMemPoolTrimTo gives reserved memory of a pool back to the system, down to an amount.
 //
 //	CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
-// work.
+// Only what no allocation uses can go, in whole pieces, so more than the amount may remain. Memory
+// whose free has not been noticed by a synchronization counts as used. For a program that goes from
+// one phase to another, and for making room for libraries that do not use pools; the driver's own
+// allocations do it by themselves when memory is short (measured for [CuMemAlloc]).
+//
+// Parameters:
+//   - pool: the pool
+//   - minBytesToKeep: bytes of reserve to keep; 0 gives back all that can be
+//
+// Ordering: synchronous, but it does not wait for work that is enqueued (measured): synchronize
+// first.
+//
+// Capture: fails beside a capture in GLOBAL mode and destroys that.
+//
+// From Go: no current context is needed. How much is left tells
+// [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such pool
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
@@ -71,11 +91,27 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 	return status(args.ret)
 }
 
-// CuMemPoolSetAttribute calls cuMemPoolSetAttribute.
+// CuMemPoolSetAttribute changes a pool's release threshold, its rules of reuse, or resets a
+// high-water mark.
 //
 //	CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - pool: the pool; the default one may be changed as well, for everybody in the process
+//   - attr: what to set
+//   - value: address of an int32 for the rules of reuse, 0 or 1, and of a uint64 for all else; the
+//     marks can be set to 0 only
+//
+// Ordering: takes effect at once, for allocations made later.
+//
+// Capture: not while others capture in GLOBAL mode: it ends their capture (measured).
+//
+// From Go: value is untyped, and a variable of the wrong size is read past its end: use exactly
+// int32 or uint64.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an attribute that cannot be set, or a mark with another value
+//     than 0 (measured)
 //
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
@@ -95,12 +131,28 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 	return status(args.ret)
 }
 
-// CuMemPoolGetAttribute calls cuMemPoolGetAttribute.
+// CuMemPoolGetAttribute tells a property or a statistic of a pool.
 //
 //	CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
-// work.
+// Parameters:
+//   - pool: the pool
+//   - attr: what to tell
+//   - value: receives it: a uint64 for sizes, an int32 for the rest
+//
+// Ordering: none; a moment's view. Used memory is what was asked for and not freed yet as seen by
+// the host, reserved memory what the system has given.
+//
+// Capture: harmless.
+//
+// From Go: pass the address of a variable of the right size; for a 32-bit answer a uint64 must be
+// cleared first.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the driver does not know the attribute yet: one of CUDA 13.0
+//     refuses all above [CU_MEMPOOL_ATTR_USED_MEM_HIGH] (measured)
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
@@ -120,12 +172,30 @@ func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 	return status(args.ret)
 }
 
-// CuMemPoolSetAccess calls cuMemPoolSetAccess.
+// CuMemPoolSetAccess lets other devices read and write a pool's memory, or stops them.
 //
 //	CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// It holds for all memory of the pool, what is allocated already included. Unlike peer access
+// between contexts it concerns this pool only and needs no enabling elsewhere.
+//
+// Parameters:
+//   - pool: the pool
+//   - map_: location and rights, an entry for each device
+//   - count: number of entries
+//
+// Ordering: at once. Taking rights away while work of that device still runs makes it fault.
+//
+// Capture: not recorded, and graph allocations keep the access that they were captured with.
+//
+// From Go: the array is read during the call. A []CUmemAccessDesc may be passed by its first
+// element.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: taking the own device's access away, or an unknown location
+//   - [CUDA_ERROR_INVALID_DEVICE]: the devices cannot be peers; ask [CuDeviceCanAccessPeer]
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
@@ -145,9 +215,23 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 	return status(args.ret)
 }
 
-// CuMemPoolGetAccess calls cuMemPoolGetAccess.
+// CuMemPoolGetAccess tells whether a device, or the host, may use a pool's memory.
 //
 //	CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+//
+// Parameters:
+//   - flags: receives none, or read and write
+//   - memPool: the pool
+//   - location: who would use it
+//
+// Ordering: none.
+//
+// Capture: harmless.
+//
+// From Go: both variables may be ordinary Go ones, used only during the call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a location that is neither a device nor the host
 //
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
@@ -167,13 +251,33 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 	return status(args.ret)
 }
 
-// CuMemPoolCreate calls cuMemPoolCreate.
+// CuMemPoolCreate creates a memory pool of a program's own.
 //
 //	CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 //
-// Returns nil, [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Own pools separate parts of a program: each with its threshold, limit, access rights, and, if
+// handle types are asked for, its memory can be shared with other processes. For most programs the
+// device's default pool with a higher release threshold is enough. Pools of host memory and of
+// managed memory exist too, where the driver knows them (13.0 does).
+//
+// Parameters:
+//   - pool: receives the pool
+//   - poolProps: what it is to be; clear it first, unused bytes must be 0
+//
+// Ordering: none; synchronous. Nothing is allocated yet.
+//
+// Capture: refused during another thread's capture in GLOBAL mode, which it ends (measured).
+//
+// From Go: needs no current context (measured) and may be used from every goroutine. It lives until
+// [CuMemPoolDestroy].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a location or a handle type that such a pool cannot have, such as
+//     a host pool with handle types, or a NUMA node "of the current thread"
+//   - [CUDA_ERROR_NOT_SUPPORTED]: no pools of this kind on this system
+//   - [CUDA_ERROR_NOT_PERMITTED]: fabric handles were asked for without access to an IMEX channel
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuDeviceSetMemPool], [CuDeviceGetMemPool], [CuDeviceGetDefaultMemPool],
 // [CuMemAllocFromPoolAsync], [CuMemPoolExportToShareableHandle].
@@ -192,11 +296,26 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 	return status(args.ret)
 }
 
-// CuMemPoolDestroy calls cuMemPoolDestroy.
+// CuMemPoolDestroy destroys a pool as soon as its last memory is freed.
 //
 //	CUresult cuMemPoolDestroy(CUmemoryPool pool)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It returns at once. Memory that was allocated stays valid; when the last of it is freed the rest
+// goes. If the pool was current for its device, the default pool becomes current again.
+//
+// Parameters:
+//   - pool: the pool, not a default one
+//
+// Ordering: with no stream; allocations and frees that are enqueued are not disturbed.
+//
+// Capture: nothing of it is recorded. Graphs keep nothing of the pool, whose properties were
+// copied.
+//
+// From Go: the handle is dead afterwards, for all goroutines; nothing checks that none still
+// allocates.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a device's default pool (measured), or no pool
 //
 // See also [CuMemFreeAsync], [CuDeviceSetMemPool], [CuDeviceGetMemPool],
 // [CuDeviceGetDefaultMemPool], [CuMemPoolCreate].
@@ -214,13 +333,32 @@ func CuMemPoolDestroy(pool CUmemoryPool) error {
 	return status(args.ret)
 }
 
-// CuMemGetDefaultMemPool calls cuMemGetDefaultMemPool.
+// CuMemGetDefaultMemPool gives the default pool of a location and kind of memory.
 //
 //	CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Default pools exist by themselves and are shared by all code of the process. For a device's own
+// memory it is the pool of [CuDeviceGetDefaultMemPool]; the host, NUMA nodes and managed memory
+// have theirs.
+//
+// Parameters:
+//   - pool_out: receives the pool, which cannot be destroyed
+//   - location: where the memory is; for managed memory "none" means no preference
+//   - type_: pinned, which is all memory that stays where it is, or managed
+//
+// Ordering: none; nothing is allocated.
+//
+// Capture: harmless.
+//
+// From Go: libraries in the same process may have changed its attributes; make an own pool to be
+// sure.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: kind and location do not go together
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this system has no such pool
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuMemAllocAsync], [CuMemPoolTrimTo], [CuMemPoolGetAttribute], [CuMemPoolSetAttribute],
 // [CuMemPoolSetAccess], [CuMemGetMemPool], [CuMemPoolCreate].
@@ -240,12 +378,27 @@ func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, typ
 	return status(args.ret)
 }
 
-// CuMemGetMemPool calls cuMemGetMemPool.
+// CuMemGetMemPool gives the pool that is current for a location and kind of memory.
 //
 //	CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is the default pool until [CuMemSetMemPool] or [CuDeviceSetMemPool] names another.
+//
+// Parameters:
+//   - pool: receives the pool
+//   - location: where the memory is
+//   - type_: pinned or managed
+//
+// Ordering: none.
+//
+// Capture: harmless: the pool is looked up, not used.
+//
+// From Go: current for the process, not for the thread: goroutines need no care, but share it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no pool can exist for that pair
+//
+// Also [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuDeviceGetDefaultMemPool], [CuMemPoolCreate], [CuDeviceSetMemPool], [CuMemSetMemPool].
 //
@@ -264,12 +417,29 @@ func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAll
 	return status(args.ret)
 }
 
-// CuMemSetMemPool calls cuMemSetMemPool.
+// CuMemSetMemPool makes a pool current for a location and kind of memory.
 //
 //	CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// Later [CuMemAllocAsync] calls for that device draw from it; memory already allocated is freed to
+// the pool that it came from.
+//
+// Parameters:
+//   - location: where; must be the pool's own location
+//   - type_: must be the pool's kind
+//   - pool: the pool
+//
+// Ordering: at once, for calls that are made afterwards; nothing enqueued changes.
+//
+// Capture: graph allocations made later copy the properties of the new pool.
+//
+// From Go: it changes the whole process, libraries included. [CuMemAllocFromPoolAsync] needs no
+// such global change.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: pool, location and kind do not match, or the pool is imported
+//
+// Also [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemGetMemPool], [CuMemPoolCreate],
 // [CuMemPoolDestroy], [CuMemAllocFromPoolAsync].
@@ -289,7 +459,7 @@ func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CU
 	return status(args.ret)
 }
 
-// CuMemAllocFromPoolAsync_ptsz calls cuMemAllocFromPoolAsync_ptsz.
+// CuMemAllocFromPoolAsync_ptsz allocates memory from a given pool, as an operation of a stream.
 //
 //	CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 //
@@ -312,12 +482,31 @@ func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmem
 	return status(args.ret)
 }
 
-// CuMemPoolExportToShareableHandle calls cuMemPoolExportToShareableHandle.
+// CuMemPoolExportToShareableHandle makes a handle by which another process can import a pool.
 //
 //	CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// The importer gets no memory by that, only the right to import single allocations, whose
+// descriptions [CuMemPoolExportPointer] makes.
+//
+// Parameters:
+//   - handle_out: receives the handle: an int32 file descriptor, or the 64 bytes of a fabric
+//     handle, as the type says
+//   - pool: the pool, created with that handle type
+//   - handleType: exactly one type
+//   - flags: 0
+//
+// Ordering: none.
+//
+// Capture: not recorded.
+//
+// From Go: a file descriptor is sent over a Unix socket (syscall.UnixRights) and closed by the
+// program once sent; it is not known to os.File.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the pool was not created for sharing, or not with this type
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuMemPoolImportFromShareableHandle], [CuMemPoolExportPointer],
 // [CuMemPoolImportPointer], [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool],
@@ -339,12 +528,33 @@ func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPo
 	return status(args.ret)
 }
 
-// CuMemPoolImportFromShareableHandle calls cuMemPoolImportFromShareableHandle.
+// CuMemPoolImportFromShareableHandle imports a pool of another process.
 //
 //	CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// Nothing can be allocated from it here, and it cannot be made current; it is the place where
+// [CuMemPoolImportPointer] finds what the exporter allocated.
+//
+// Parameters:
+//   - pool_out: receives the pool
+//   - handle: the file descriptor itself as a pointer-sized number, not its address; or the address
+//     of a fabric handle
+//   - handleType: the type it was exported with
+//   - flags: 0
+//
+// Ordering: none.
+//
+// Capture: not recorded.
+//
+// From Go: unsafe.Pointer(uintptr(fd)) is what is asked for, which go vet dislikes and which works.
+// The descriptor may be closed afterwards.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such handle
+//   - [CUDA_ERROR_NOT_PERMITTED]: a fabric handle, and this process has no access to the exporter's
+//     IMEX channel
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolExportPointer], [CuMemPoolImportPointer].
 //
@@ -364,12 +574,25 @@ func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Po
 	return status(args.ret)
 }
 
-// CuMemPoolExportPointer calls cuMemPoolExportPointer.
+// CuMemPoolExportPointer describes one allocation of a shared pool in 64 bytes for another process.
 //
 //	CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// Parameters:
+//   - shareData_out: receives the description, which is plain data and may be sent anyhow
+//   - ptr: the address that the allocation gave
+//
+// Ordering: the allocation need not have been reached by its stream; the importer must not use the
+// memory before it has, so send an interprocess event along.
+//
+// Capture: not for memory that belongs to a graph.
+//
+// From Go: the description is worth something only in processes that have imported the pool.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: memory of a pool that is not shared, or of no pool
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolImportFromShareableHandle],
 // [CuMemPoolImportPointer].
@@ -388,12 +611,29 @@ func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdevicep
 	return status(args.ret)
 }
 
-// CuMemPoolImportPointer calls cuMemPoolImportPointer.
+// CuMemPoolImportPointer makes an allocation of another process's pool addressable here.
 //
 //	CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// Parameters:
+//   - ptr_out: receives the address in this process
+//   - pool: the imported pool
+//   - shareData: the description from the exporter
+//
+// Ordering: the memory must not be used before the exporter's allocation is done. It is freed here
+// first, by [CuMemFree] or [CuMemFreeAsync], and after that, ordered by an event or a message, by
+// the exporter.
+//
+// Capture: not recorded.
+//
+// From Go: freeing here frees only this process's share; forgetting it keeps the exporter's memory
+// alive.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: pool and description do not belong together, or the memory was
+//     freed
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolImportFromShareableHandle],
 // [CuMemPoolExportPointer].
@@ -413,12 +653,36 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 	return status(args.ret)
 }
 
-// CuMemFreeAsync calls cuMemFreeAsync.
+// CuMemFreeAsync frees memory as an operation of a stream: when the stream gets there.
 //
 //	CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// From the call on the address must not be given to new work. Uses in other streams have to be
+// ordered before it by events, or the memory is handed out while they still run, and nothing
+// reports it. Memory of [CuMemAlloc] is taken as well, and is given back when the stream gets there
+// (measured), managed memory is not. The memory goes to its pool, not to the system.
+//
+// Parameters:
+//   - dptr: the address that the allocation gave; 0 does nothing
+//   - hStream: any stream, not necessarily the one of the allocation
+//
+// Ordering: behind the stream's earlier work. Later work of the stream does not wait for anything
+// on its account.
+//
+// Capture: becomes a free node and takes only memory that a captured allocation of a graph gave;
+// anything else is [CUDA_ERROR_INVALID_VALUE] and makes no node (measured). While another thread
+// captures in GLOBAL mode it fails on other streams too, and that capture with it.
+//
+// From Go: works without a current context on a real stream. It never blocks, so it is the right
+// call for releasing memory from Go, but not from a finalizer: by then the stream may be gone.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a beginning of an allocation, or freed before: two frees are
+//     told apart only by luck, and were seen to crash the process when [CuMemFree] was one of them
+//   - [CUDA_ERROR_NOT_SUPPORTED]: managed memory (measured)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: stream 0 without a current context
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
@@ -434,13 +698,46 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemAllocAsync calls cuMemAllocAsync.
+// CuMemAllocAsync allocates memory from the current pool of the stream's device, as an operation of
+// the stream.
 //
 //	CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the
-// error of earlier work.
+// The address is there at once; the memory may be used by whatever is ordered behind the
+// allocation: later work of the same stream, other streams after an event, the host after a
+// synchronization. Allocation and release together cost less than a microsecond when the pool has
+// room, the first ones some milliseconds. The pool takes memory in large pieces (32 MiB for the
+// first 1000 bytes) and returns them at the next synchronization unless its release threshold is
+// raised: set [CU_MEMPOOL_ATTR_RELEASE_THRESHOLD] once, or every synchronization makes the next
+// allocation slow.
+//
+// Parameters:
+//   - dptr: receives the address
+//   - bytesize: bytes; 0 succeeds and gives 0
+//   - hStream: the stream; 0 is the default stream
+//
+// Ordering: behind the stream's earlier work. Memory that was freed in another stream may be reused
+// where an order between the two exists, or the pool makes one by letting this stream wait, see the
+// pool's attributes. On the default stream it is ordered as all work there.
+//
+// Capture: becomes an allocation node: the memory belongs to the graph, has the same address at
+// each replay, and exists from that node to its free. If nothing in the graph frees it, it has to
+// be freed before the next replay, which else fails with [CUDA_ERROR_INVALID_VALUE] (measured). On
+// a stream that does not capture, it ends a capture in GLOBAL mode, and in the capturing thread one
+// in THREAD_LOCAL mode.
+//
+// From Go: needs no current context unless the stream is 0 (measured). Free it by [CuMemFreeAsync],
+// in an order behind its last use; several goroutines may allocate in one stream, and each free
+// then is ordered behind everything enqueued until then.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no room; the stream itself stays good (measured). Frees that are
+//     enqueued but not reached yet do not help: wait for the stream and try again
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no pools
+//     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuMemAllocFromPoolAsync], [CuMemFreeAsync], [CuDeviceSetMemPool],
 // [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemPoolCreate], [CuMemPoolSetAccess],
@@ -461,13 +758,33 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 	return status(args.ret)
 }
 
-// CuMemAllocFromPoolAsync calls cuMemAllocFromPoolAsync.
+// CuMemAllocFromPoolAsync allocates memory from a given pool, as an operation of a stream.
 //
 //	CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], or the
-// error of earlier work.
+// The pool may be of another device than the stream, or of the host. The stream's device can use
+// the memory only if the pool gives it access ([CuMemPoolSetAccess]); otherwise kernels fault.
+//
+// Parameters:
+//   - dptr: receives the address
+//   - bytesize: bytes
+//   - pool: the pool; an imported one cannot allocate
+//   - hStream: the stream
+//
+// Ordering: as [CuMemAllocAsync]: usable by what is ordered behind it, on the default stream too.
+//
+// Capture: makes an allocation node with the pool's properties; the memory is the graph's, not the
+// pool's.
+//
+// From Go: nothing is kept from Go. The pool must outlive the call only: memory that was taken
+// survives [CuMemPoolDestroy].
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no memory left, or the pool's greatest size is reached
+//   - [CUDA_ERROR_INVALID_VALUE]: the pool is imported or was destroyed
+//   - [CUDA_ERROR_INVALID_CONTEXT]: stream 0 and no current context (measured)
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate], [CuMemPoolSetAccess], [CuMemPoolSetAttribute].

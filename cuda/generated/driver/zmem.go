@@ -154,8 +154,8 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 //
 //	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 //
-// The driver rounds the width up to a pitch, which is the distance of two rows in bytes and has to
-// be used in every address: row y begins at y times the pitch. On an H200 the pitch is a multiple
+// The driver rounds the width up to a pitch, the distance from one row's beginning to the next. All
+// address arithmetic uses it: row y begins at y times the pitch. On an H200 the pitch is a multiple
 // of 512 bytes. It makes each row start aligned for coalesced loads and fit as linear memory behind
 // a 2D texture. For data without a row structure it only costs memory.
 //
@@ -357,12 +357,35 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 	return status(args.ret)
 }
 
-// CuMemAllocHost calls cuMemAllocHost_v2.
+// CuMemAllocHost allocates pinned host memory: pages that stay in RAM and that copy engines read
+// and write on their own.
 //
 //	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
+// It is what asynchronous copies need to be asynchronous. All contexts of the process can use it,
+// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are taken
+// from everybody on the machine; gigabytes are fine on a server, but allocate once and reuse, since
+// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU.
+//
+// Parameters:
+//   - pp: receives the address, at a page's beginning; nil where the size is 0
+//   - bytesize: bytes; 0 succeeds (measured)
+//
+// Ordering: done when it returns, without waiting for the device.
+//
+// Capture: refused in the thread that captures, RELAXED mode excepted, and in every thread of
+// default mode while any capture in GLOBAL mode is open, which then is lost.
+//
+// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, which Go neither moves nor
+// frees nor scans. Store no Go pointers in it. A slice that is used after [CuMemFreeHost] is a use
+// after free, and nothing detects it. Lock the goroutine for the context.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system has no such amount of pinnable memory; in a container
+//     its memory limit counts
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current; this function wants one
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
 // [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
@@ -382,7 +405,8 @@ func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
 	return CuMemAllocHost_v2(pp, bytesize)
 }
 
-// CuMemAllocHost_v2 calls cuMemAllocHost_v2.
+// CuMemAllocHost_v2 allocates pinned host memory: pages that stay in RAM and that copy engines read
+// and write on their own.
 //
 //	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 //
@@ -402,12 +426,33 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 	return status(args.ret)
 }
 
-// CuMemFreeHost calls cuMemFreeHost.
+// CuMemFreeHost frees pinned host memory of cuMemAllocHost or cuMemHostAlloc.
 //
 //	CUresult cuMemFreeHost(void *p)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It waits until the device has finished everything that is enqueued (measured), so copies from or
+// to the memory are over before it goes. Memory that was registered is not freed by it; for that
+// there is [CuMemHostUnregister].
+//
+// Parameters:
+//   - p: the address that the allocation gave; nil does nothing
+//
+// Ordering: after all work of the context, streams without the default stream's order included.
+//
+// Capture: breaks captures in GLOBAL mode of other threads. A graph that uses the memory keeps the
+// address and will fault, or write into whatever is there then.
+//
+// From Go: works without a current context (measured). Let no slice on the memory survive, and do
+// not run it in a finalizer: it may block for long, and Go runs those one by one.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an address inside the block, registered memory, or something
+//     freed before
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: not this call's fault: earlier work crashed. The memory is not
+//     freed then
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -433,13 +478,35 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemHostAlloc calls cuMemHostAlloc.
+// CuMemHostAlloc allocates pinned host memory with properties of choice.
 //
 //	CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
+// With unique addresses, as on every 64-bit system, memory is portable and mapped whether asked for
+// or not, so of the flags only write-combining still changes something: such memory is not cached,
+// which spares the bus a snoop when the GPU reads, and makes every read by the CPU extremely slow.
+// Write to it front to back and never read it, not even to compare.
+//
+// Parameters:
+//   - pp: receives the address; its device address is the same (measured, also write-combined)
+//   - bytesize: bytes
+//   - Flags: any of [CU_MEMHOSTALLOC_PORTABLE], [CU_MEMHOSTALLOC_DEVICEMAP] and
+//     [CU_MEMHOSTALLOC_WRITECOMBINED], or 0
+//
+// Ordering: synchronous, independent of streams.
+//
+// Capture: like [CuMemAllocHost] it is unsafe beside captures, and ends a capture in GLOBAL mode.
+//
+// From Go: of write-combined memory make a slice to write through only; copy(dst, thatSlice) is the
+// slow case. The rest is as for all C memory: no Go pointers inside, freed by hand.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no more memory can be pinned
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown flag
+//   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_EXTERNAL_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -467,12 +534,30 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuMemHostGetDevicePointer calls cuMemHostGetDevicePointer_v2.
+// CuMemHostGetDevicePointer gives the address under which kernels reach pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// On 64-bit Linux it is the host address itself, for allocated and for registered memory (measured;
+// older texts tell of different addresses for write-combined memory).
+// [CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] says whether that holds for
+// registered memory here.
+//
+// Parameters:
+//   - pdptr: receives the device address
+//   - p: a host address inside pinned memory, its beginning or further on
+//   - Flags: 0
+//
+// Capture: allowed during captures of any mode (measured).
+//
+// From Go: what kernels write there reaches Go only after a synchronization, and ordinary loads in
+// Go may be used then. Lock the goroutine, as the context is the thread's.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the memory is not pinned
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current: the address is that of the current one
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -491,7 +576,7 @@ func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint3
 	return CuMemHostGetDevicePointer_v2(pdptr, p, Flags)
 }
 
-// CuMemHostGetDevicePointer_v2 calls cuMemHostGetDevicePointer_v2.
+// CuMemHostGetDevicePointer_v2 gives the address under which kernels reach pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 //
@@ -512,12 +597,24 @@ func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags ui
 	return status(args.ret)
 }
 
-// CuMemHostGetFlags calls cuMemHostGetFlags.
+// CuMemHostGetFlags tells with which properties pinned memory is equipped.
 //
 //	CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The answer shows what is in force, not what was asked for: memory that was allocated or
+// registered without flags reports the device mapping (measured).
+//
+// Parameters:
+//   - pFlags: receives the flags
+//   - p: an address inside pinned memory
+//
+// From Go: a cheap test whether a pointer from another library is pinned: success means yes.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the address is not pinned memory
+//   - [CUDA_ERROR_INVALID_CONTEXT]: without a current context it says only this
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuMemAllocHost], [CuMemHostAlloc]; in the runtime API [cudaHostGetFlags].
 //
@@ -537,13 +634,45 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemAllocManaged calls cuMemAllocManaged.
+// CuMemAllocManaged allocates managed memory: one address that the CPU and every GPU can use, with
+// pages that move to where they are needed.
 //
 //	CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_VALUE],
-// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
+// On Linux and GPUs since Pascal ([CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]) pages come into
+// being at the first touch, are fetched by page faults, and the sum of all allocations may exceed
+// the device's memory. Faults are slow, tens of microseconds each; [CuMemPrefetchAsync] brings
+// whole ranges before they are needed, [CuMemAdvise] keeps them from moving. Where that attribute
+// is 0 (Windows, some others), the CPU must not touch any managed memory that streams can reach
+// while the GPU has work: it is a crash.
+//
+// Parameters:
+//   - dptr: receives the address, the same on both sides
+//   - bytesize: bytes; 0 is refused
+//   - flags: [CU_MEM_ATTACH_GLOBAL]: all streams, or [CU_MEM_ATTACH_HOST]: none, until
+//     [CuStreamAttachMemAsync] says otherwise. There is no default: 0 and the single-stream flag
+//     are refused (measured)
+//
+// Ordering: usable by every stream when it returns; it does not wait for the device. What the host
+// writes before a launch the kernel sees; what a kernel wrote the host may read after a
+// synchronization with it.
+//
+// Capture: not recorded, and like other allocations unsafe: it ends captures in GLOBAL mode
+// (measured).
+//
+// From Go: unsafe.Slice over the address gives a slice to work with, which is C memory for Go: no
+// Go pointers in it. A Go access may fault and move pages, and then blocks the OS thread in the
+// kernel, not in the scheduler. Stream memory operations do not work on it. [CuMemFree] frees it,
+// and waits for the device.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: size 0, or flags as above
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no managed memory
+//     ([CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY])
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: neither device nor host can back it
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
@@ -734,12 +863,23 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuIpcGetEventHandle calls cuIpcGetEventHandle.
+// CuIpcGetEventHandle makes a handle by which another process can wait for an event of this one,
+// and record it.
 //
 //	CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 //
-// Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_MAP_FAILED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - pHandle: receives the 64 bytes
+//   - event: an event that was created for it, with [CU_EVENT_INTERPROCESS] and
+//     [CU_EVENT_DISABLE_TIMING]
+//
+// From Go: the event must be alive while others use it; destroying it leaves them with a dead one.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: the event was created without those flags
+//   - [CUDA_ERROR_MAP_FAILED]: the event cannot be shared on this system
+//
+// Also [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuEventCreate], [CuEventDestroy], [CuEventSynchronize], [CuEventQuery],
 // [CuStreamWaitEvent], [CuIpcOpenEventHandle], [CuIpcGetMemHandle], [CuIpcOpenMemHandle],
@@ -761,13 +901,26 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 	return status(args.ret)
 }
 
-// CuIpcOpenEventHandle calls cuIpcOpenEventHandle.
+// CuIpcOpenEventHandle makes an event here of another process's event.
 //
 //	CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 //
-// Returns nil, [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_MAP_FAILED],
-// [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or
-// the error of earlier work.
+// Both sides then record, wait for and query the same state. Record before the other side waits:
+// tell it by message that the record was enqueued, or it waits for an earlier record, or for none.
+//
+// Parameters:
+//   - phEvent: receives the event; it has no timing, and is destroyed here by [CuEventDestroy]
+//   - handle: the bytes from the other process, by value
+//
+// From Go: opened on the context that is current on the OS thread: lock the goroutine. Send only
+// the 64 bytes of the handle; the event's own value means nothing elsewhere.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle is of this process, or there is no current context
+//   - [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED]: this device cannot reach the other one's memory
+//
+// Also [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuEventCreate], [CuEventDestroy], [CuEventSynchronize], [CuEventQuery],
 // [CuStreamWaitEvent], [CuIpcGetEventHandle], [CuIpcGetMemHandle], [CuIpcOpenMemHandle],
@@ -789,13 +942,31 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 	return status(args.ret)
 }
 
-// CuIpcGetMemHandle calls cuIpcGetMemHandle.
+// CuIpcGetMemHandle makes a handle by which another process on this machine can reach device memory
+// of this one.
 //
 //	CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 //
-// Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_VALUE], or the error of
-// earlier work.
+// The handle is 64 bytes without pointers; send them by any channel. It stands for the whole
+// allocation, also if the address is inside it, and nothing says where inside: tell the offset
+// beside it. Possible for memory of [CuMemAlloc], but not for pool, managed or host memory
+// (measured; pools and [CuMemCreate] have ways of their own). Small allocations share pages, so the
+// other process may get to see neighbours: give what is shared at least 2 MiB.
+//
+// Parameters:
+//   - pHandle: receives the handle
+//   - dptr: an address in the allocation
+//
+// From Go: keep the memory allocated until the others have closed it. Making a handle again for the
+// same memory gives the same one.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: memory of another kind;
+//     [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE] tells beforehand
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context, which the call insists on (measured)
+//
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_MAP_FAILED], or the
+// error of earlier work.
 //
 // See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
 // [CuIpcOpenMemHandle], [CuIpcCloseMemHandle]; in the runtime API [cudaIpcGetMemHandle].
@@ -816,12 +987,30 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuIpcOpenMemHandle calls cuIpcOpenMemHandle_v2.
+// CuIpcOpenMemHandle maps device memory of another process into this one.
 //
 //	CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_TOO_MANY_PEERS], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The address differs from the other process's. Opening needs access from the current device to the
+// one with the memory; the flag enables it. A handle is opened once in a context; to open it again
+// counts, and needs as many closes. Both processes must run under the same user and see the device,
+// in containers with a common IPC namespace.
+//
+// Parameters:
+//   - pdptr: receives the address of the allocation's beginning
+//   - handle: what the other process got, passed by value
+//   - Flags: [CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS], which is not optional
+//
+// From Go: test it with two processes. The other one's streams order nothing here: use an event of
+// [CuIpcOpenEventHandle], or a message after a synchronization.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle is of this very process (measured), or no context is
+//     current
+//   - [CUDA_ERROR_MAP_FAILED]: this device cannot reach the memory
+//   - [CUDA_ERROR_INVALID_HANDLE]: the memory was freed
+//
+// Also [CUDA_ERROR_TOO_MANY_PEERS], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
 // [CuIpcGetMemHandle], [CuIpcCloseMemHandle], [CuCtxEnablePeerAccess], [CuDeviceCanAccessPeer]; in
@@ -835,7 +1024,7 @@ func CuIpcOpenMemHandle(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32)
 	return CuIpcOpenMemHandle_v2(pdptr, handle, Flags)
 }
 
-// CuIpcOpenMemHandle_v2 calls cuIpcOpenMemHandle_v2.
+// CuIpcOpenMemHandle_v2 maps device memory of another process into this one.
 //
 //	CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 //
@@ -856,12 +1045,24 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 	return status(args.ret)
 }
 
-// CuIpcCloseMemHandle calls cuIpcCloseMemHandle.
+// CuIpcCloseMemHandle unmaps device memory of another process.
 //
 //	CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 //
-// Returns nil, [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It does not free the memory, which belongs to the process that allocated it; that one should free
+// it only after everybody has closed.
+//
+// Parameters:
+//   - dptr: the address that opening gave
+//
+// From Go: synchronize with the work that uses it first. [CuMemFree] is the wrong call for such an
+// address.
+//
+// Errors:
+//   - [CUDA_ERROR_MAP_FAILED]: the driver could not unmap it
+//   - [CUDA_ERROR_INVALID_VALUE]: not an address that was opened
+//
+// Also [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
 // [CuIpcGetMemHandle], [CuIpcOpenMemHandle]; in the runtime API [cudaIpcCloseMemHandle].
@@ -881,14 +1082,45 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuMemHostRegister calls cuMemHostRegister_v2.
+// CuMemHostRegister pins memory that the program has already, so that copies from and to it are
+// asynchronous.
 //
 //	CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
+// The pages of the range are locked and become known to the GPU, byte by byte in the bookkeeping:
+// two ranges in one page may be registered separately, overlapping ones may not (measured). A copy
+// that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
+// used once, staging is cheaper.
+//
+// Memory that this process may only read can be registered with the read-only flag. The I/O memory
+// of another device, mapped into the process, needs the I/O flag.
+//
+// Parameters:
+//   - p: the beginning; no alignment is required
+//   - bytesize: bytes, more than 0
+//   - Flags: any of [CU_MEMHOSTREGISTER_PORTABLE], [CU_MEMHOSTREGISTER_DEVICEMAP],
+//     [CU_MEMHOSTREGISTER_IOMEMORY] and [CU_MEMHOSTREGISTER_READ_ONLY], or 0. The first two are
+//     always in force with unique addresses
+//
+// Ordering: synchronous; takes effect for copies that are enqueued afterwards.
+//
+// Capture: one of the calls that a capture in GLOBAL mode does not survive.
+//
+// From Go: best for memory that is not Go's: mmap, C, another library. Go heap memory can be
+// registered, since the collector does not move it, but it must stay reachable until it is
+// unregistered, or the pages get a new use while the GPU still writes to them; a goroutine's stack
+// does move, so make sure that it is on the heap (a runtime.Pinner does both). Many small
+// registrations are slow.
+//
+// Errors:
+//   - [CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED]: a part of it is registered already
+//   - [CUDA_ERROR_INVALID_VALUE]: size 0, pinned memory of CUDA's own, or memory without write
+//     permission and no read-only flag (all measured)
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this machine cannot do it for such memory
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the limit of pinnable memory is reached
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
 //
 // See also [CuMemHostUnregister], [CuMemHostGetFlags], [CuMemHostGetDevicePointer]; in the runtime
 // API [cudaHostRegister].
@@ -901,7 +1133,8 @@ func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return CuMemHostRegister_v2(p, bytesize, Flags)
 }
 
-// CuMemHostRegister_v2 calls cuMemHostRegister_v2.
+// CuMemHostRegister_v2 pins memory that the program has already, so that copies from and to it are
+// asynchronous.
 //
 //	CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 //
@@ -922,13 +1155,29 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 	return status(args.ret)
 }
 
-// CuMemHostUnregister calls cuMemHostUnregister.
+// CuMemHostUnregister ends a registration: the pages may be swapped again, and CUDA forgets them.
 //
 //	CUresult cuMemHostUnregister(void *p)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED], or the error of earlier work.
+// It waits for all work that is enqueued (measured), so no copy loses its memory halfway.
+//
+// Parameters:
+//   - p: the address that was registered, exactly
+//
+// Ordering: behind everything that the context has to do.
+//
+// Capture: refused with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] while another thread captures in
+// GLOBAL mode, whose capture is lost as well.
+//
+// From Go: call it before the memory is unmapped, freed or dropped; afterwards is too late, since
+// what comes to lie there next would still count as registered. Needs no particular thread.
+//
+// Errors:
+//   - [CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED]: nothing is registered around that address
+//   - [CUDA_ERROR_INVALID_VALUE]: an address inside a registered range (measured)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
 // See also [CuMemHostRegister]; in the runtime API [cudaHostUnregister].
 //
@@ -1591,7 +1840,7 @@ func CuMemcpy3DWithAttributesAsync_ptsz(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64
 	return status(args.ret)
 }
 
-// CuMemsetD8_v2_ptds calls cuMemsetD8_v2_ptds.
+// CuMemsetD8_v2_ptds sets bytes of device memory to one value.
 //
 //	CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 //
@@ -1613,7 +1862,7 @@ func CuMemsetD8_v2_ptds(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD16_v2_ptds calls cuMemsetD16_v2_ptds.
+// CuMemsetD16_v2_ptds sets elements of 16 bits in device memory to one value.
 //
 //	CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N)
 //
@@ -1635,7 +1884,7 @@ func CuMemsetD16_v2_ptds(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD32_v2_ptds calls cuMemsetD32_v2_ptds.
+// CuMemsetD32_v2_ptds sets elements of 32 bits in device memory to one value.
 //
 //	CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 //
@@ -1657,7 +1906,8 @@ func CuMemsetD32_v2_ptds(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD2D8_v2_ptds calls cuMemsetD2D8_v2_ptds.
+// CuMemsetD2D8_v2_ptds sets a rectangle of bytes in device memory to one value, skipping the
+// padding between rows.
 //
 //	CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 //
@@ -1681,7 +1931,7 @@ func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Widt
 	return status(args.ret)
 }
 
-// CuMemsetD2D16_v2_ptds calls cuMemsetD2D16_v2_ptds.
+// CuMemsetD2D16_v2_ptds sets a rectangle of 16-bit elements to one value.
 //
 //	CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 //
@@ -1705,7 +1955,7 @@ func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Wi
 	return status(args.ret)
 }
 
-// CuMemsetD2D32_v2_ptds calls cuMemsetD2D32_v2_ptds.
+// CuMemsetD2D32_v2_ptds sets a rectangle of 32-bit elements to one value.
 //
 //	CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 //
@@ -1729,7 +1979,7 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 	return status(args.ret)
 }
 
-// CuMemsetD8Async_ptsz calls cuMemsetD8Async_ptsz.
+// CuMemsetD8Async_ptsz enqueues a fill of bytes in a stream.
 //
 //	CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 //
@@ -1752,7 +2002,7 @@ func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUs
 	return status(args.ret)
 }
 
-// CuMemsetD16Async_ptsz calls cuMemsetD16Async_ptsz.
+// CuMemsetD16Async_ptsz enqueues a fill of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 //
@@ -1775,7 +2025,7 @@ func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemsetD32Async_ptsz calls cuMemsetD32Async_ptsz.
+// CuMemsetD32Async_ptsz enqueues a fill of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 //
@@ -1798,7 +2048,7 @@ func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemsetD2D8Async_ptsz calls cuMemsetD2D8Async_ptsz.
+// CuMemsetD2D8Async_ptsz enqueues a fill of a rectangle of bytes in a stream.
 //
 //	CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 //
@@ -1823,7 +2073,7 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 	return status(args.ret)
 }
 
-// CuMemsetD2D16Async_ptsz calls cuMemsetD2D16Async_ptsz.
+// CuMemsetD2D16Async_ptsz enqueues a fill of a rectangle of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 //
@@ -1848,7 +2098,7 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 	return status(args.ret)
 }
 
-// CuMemsetD2D32Async_ptsz calls cuMemsetD2D32Async_ptsz.
+// CuMemsetD2D32Async_ptsz enqueues a fill of a rectangle of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 //
@@ -1873,13 +2123,32 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 	return status(args.ret)
 }
 
-// CuArrayCreate calls cuArrayCreate_v2.
+// CuArrayCreate creates an array of one or two dimensions: memory for textures, in a layout that
+// only the device knows.
 //
 //	CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_UNKNOWN], or the error of earlier work.
+// Elements near each other in both directions lie near each other in memory, which is what texture
+// fetches are fast for. An array has no address: it is filled and read by copies, and by kernels
+// through texture and surface objects. For layers, cube maps, volumes and surfaces use
+// [CuArray3DCreate].
+//
+// Parameters:
+//   - pHandle: receives the array
+//   - pAllocateArray: format, 1, 2 or 4 channels, width, and a height of 0 for one dimension, in
+//     elements
+//
+// Capture: ends captures in GLOBAL mode of other threads (measured), as other allocations do.
+//
+// From Go: lock the goroutine, with the context current. The descriptor is read during the call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: 3 channels, or sizes above the device's limits for textures
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured: it needs one)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_UNKNOWN], or the error
+// of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayDestroy], [CuArrayGetDescriptor],
 // [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
@@ -1898,7 +2167,8 @@ func CuArrayCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) erro
 	return CuArrayCreate_v2(pHandle, pAllocateArray)
 }
 
-// CuArrayCreate_v2 calls cuArrayCreate_v2.
+// CuArrayCreate_v2 creates an array of one or two dimensions: memory for textures, in a layout that
+// only the device knows.
 //
 //	CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 //
@@ -1918,13 +2188,23 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 	return status(args.ret)
 }
 
-// CuArrayGetDescriptor calls cuArrayGetDescriptor_v2.
+// CuArrayGetDescriptor tells format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// Parameters:
+//   - pArrayDescriptor: receives the description
+//   - hArray: the array
+//
+// From Go: for arrays made elsewhere, by an import for example; of own ones the description is
+// known.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array
+//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: the array's context is gone, and the array with it
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
@@ -1943,7 +2223,7 @@ func CuArrayGetDescriptor(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarra
 	return CuArrayGetDescriptor_v2(pArrayDescriptor, hArray)
 }
 
-// CuArrayGetDescriptor_v2 calls cuArrayGetDescriptor_v2.
+// CuArrayGetDescriptor_v2 tells format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -1963,11 +2243,20 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 	return status(args.ret)
 }
 
-// CuArrayGetSparseProperties calls cuArrayGetSparseProperties.
+// CuArrayGetSparseProperties tells the tile size and the tail of a sparse array.
 //
 //	CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Mappings of [CuMemMapArrayAsync] are made in these tiles.
+//
+// Parameters:
+//   - sparseProperties: receives the answer
+//   - array: an array created as sparse
+//
+// From Go: clear nothing beforehand; all members are written.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the array is not sparse (measured)
 //
 // See also [CuMipmappedArrayGetSparseProperties], [CuMemMapArrayAsync].
 //
@@ -1985,11 +2274,21 @@ func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, 
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetSparseProperties calls cuMipmappedArrayGetSparseProperties.
+// CuMipmappedArrayGetSparseProperties tells the tile size of a sparse mipmapped array and from
+// which level on the tail begins.
 //
 //	CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Levels smaller than a tile share the tail, which is mapped in one piece.
+//
+// Parameters:
+//   - sparseProperties: receives the answer
+//   - mipmap: a mipmapped array created as sparse
+//
+// From Go: the tail is one for all layers if the flag says so, else there is one for each layer.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it is not sparse
 //
 // See also [CuArrayGetSparseProperties], [CuMemMapArrayAsync].
 //
@@ -2007,11 +2306,22 @@ func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PRO
 	return status(args.ret)
 }
 
-// CuArrayGetMemoryRequirements calls cuArrayGetMemoryRequirements.
+// CuArrayGetMemoryRequirements tells how much memory an array needs that was created without any.
 //
 //	CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// For arrays with deferred mapping: allocate that much with [CuMemCreate] as a tile pool, and map
+// it.
+//
+// Parameters:
+//   - memoryRequirements: receives bytes and alignment
+//   - array: an array created with [CUDA_ARRAY3D_DEFERRED_MAPPING]
+//   - device: the device that will hold the memory
+//
+// From Go: the size differs among devices: ask for the one that is meant.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an ordinary array (measured)
 //
 // See also [CuMipmappedArrayGetMemoryRequirements], [CuMemMapArrayAsync].
 //
@@ -2030,11 +2340,20 @@ func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREM
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetMemoryRequirements calls cuMipmappedArrayGetMemoryRequirements.
+// CuMipmappedArrayGetMemoryRequirements tells how much memory a mipmapped array needs that was
+// created without any.
 //
 //	CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - memoryRequirements: receives bytes, for all levels together, and alignment
+//   - mipmap: a mipmapped array created with deferred mapping
+//   - device: the device for the memory
+//
+// From Go: round up to the granularity of [CuMemCreate] as well.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it has memory of its own
 //
 // See also [CuArrayGetMemoryRequirements], [CuMemMapArrayAsync].
 //
@@ -2053,13 +2372,27 @@ func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY
 	return status(args.ret)
 }
 
-// CuArrayGetPlane calls cuArrayGetPlane.
+// CuArrayGetPlane gives one plane of an array of a planar video format as an array, such as the
+// chroma of NV12.
 //
 //	CUresult cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// The plane shares the memory and must not be freed.
+//
+// Parameters:
+//   - pPlaneArray: receives the plane
+//   - hArray: an array of a format with several planes
+//   - planeIdx: from 0, luma; then chroma, one plane or two as the format has it
+//
+// From Go: textures are made of planes, not of the whole: ask for each.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the format has one plane only (measured), or no plane of that
+//     number
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArrayCreate]; in the runtime API [cudaArrayGetPlane].
 //
@@ -2080,12 +2413,25 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 	return status(args.ret)
 }
 
-// CuArrayDestroy calls cuArrayDestroy.
+// CuArrayDestroy frees an array.
 //
 //	CUresult cuArrayDestroy(CUarray hArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_ARRAY_IS_MAPPED],
+// It waits for the work of the context (measured). Texture and surface objects made of it are dead
+// afterwards, though not destroyed.
+//
+// Parameters:
+//   - hArray: the array, not a level of a mipmapped array; 0 is refused
+//
+// Capture: makes captures in GLOBAL mode fail, also those of other threads (measured).
+//
+// From Go: the OS thread is blocked while the device works.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: not an array, or freed before
+//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: it belongs to a mapped graphics resource
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayGetDescriptor],
@@ -2112,12 +2458,27 @@ func CuArrayDestroy(hArray CUarray) error {
 	return status(args.ret)
 }
 
-// CuArray3DCreate calls cuArray3DCreate_v2.
+// CuArray3DCreate creates an array of any shape: one to three dimensions, layered, cube map, sparse
+// or fit for surfaces.
 //
 //	CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
+// What it becomes follows from the sizes that are not 0 and the flags: depth counts slices, or
+// layers with the layered flag; a cube map has depth 6, or a multiple with layers. Surfaces need
+// [CUDA_ARRAY3D_SURFACE_LDST], gathering fetches [CUDA_ARRAY3D_TEXTURE_GATHER].
+//
+// Parameters:
+//   - pHandle: receives the array
+//   - pAllocateArray: sizes in elements, format, 1, 2 or 4 channels, flags
+//
+// From Go: unused sizes are 0, not 1: a depth of 1 is a volume of one slice.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a combination that does not exist, 3 channels (measured), or
+//     sizes above the limits
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy], [CuArrayGetDescriptor],
@@ -2137,7 +2498,8 @@ func CuArray3DCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) 
 	return CuArray3DCreate_v2(pHandle, pAllocateArray)
 }
 
-// CuArray3DCreate_v2 calls cuArray3DCreate_v2.
+// CuArray3DCreate_v2 creates an array of any shape: one to three dimensions, layered, cube map,
+// sparse or fit for surfaces.
 //
 //	CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 //
@@ -2157,13 +2519,22 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	return status(args.ret)
 }
 
-// CuArray3DGetDescriptor calls cuArray3DGetDescriptor_v2.
+// CuArray3DGetDescriptor tells sizes, format and flags of any array, those of a mipmapped array's
+// level too.
 //
 //	CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE],
-// [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
+// Parameters:
+//   - pArrayDescriptor: receives the description; unused sizes are 0
+//   - hArray: the array
+//
+// From Go: compare its Flags bit by bit; drivers may set ones that were not asked for.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: it was destroyed
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArrayCreate], [CuArrayDestroy], [CuArrayGetDescriptor],
 // [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D], [CuMemcpy2DAsync],
@@ -2182,7 +2553,8 @@ func CuArray3DGetDescriptor(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CU
 	return CuArray3DGetDescriptor_v2(pArrayDescriptor, hArray)
 }
 
-// CuArray3DGetDescriptor_v2 calls cuArray3DGetDescriptor_v2.
+// CuArray3DGetDescriptor_v2 tells sizes, format and flags of any array, those of a mipmapped
+// array's level too.
 //
 //	CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2202,12 +2574,24 @@ func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray
 	return status(args.ret)
 }
 
-// CuMipmappedArrayCreate calls cuMipmappedArrayCreate.
+// CuMipmappedArrayCreate creates an image with its smaller versions: each level has half the width,
+// height and depth of the one before.
 //
 //	CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
+// Parameters:
+//   - pHandle: receives the mipmapped array
+//   - pMipmappedArrayDesc: description of level 0
+//   - numMipmapLevels: levels, at most 1 plus the binary logarithm of the largest size; more are
+//     cut off
+//
+// From Go: the levels' contents are the program's business: CUDA computes none of them.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: sizes, format or flags do not go together
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory for all levels
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
 //
 // See also [CuMipmappedArrayDestroy], [CuMipmappedArrayGetLevel], [CuArrayCreate]; in the runtime
@@ -2230,13 +2614,25 @@ func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetLevel calls cuMipmappedArrayGetLevel.
+// CuMipmappedArrayGetLevel gives one level of a mipmapped array as an array.
 //
 //	CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the
-// error of earlier work.
+// It belongs to the mipmapped array: copies and surfaces may use it, but it must not be freed, and
+// is gone when the whole is.
+//
+// Parameters:
+//   - pLevelArray: receives the array
+//   - hMipmappedArray: the mipmapped array
+//   - level: from 0, the largest
+//
+// From Go: asking again gives the same level; nothing has to be released.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it has no such level
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
 // See also [CuMipmappedArrayCreate], [CuMipmappedArrayDestroy], [CuArrayCreate]; in the runtime API
 // [cudaGetMipmappedArrayLevel].
@@ -2258,12 +2654,21 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 	return status(args.ret)
 }
 
-// CuMipmappedArrayDestroy calls cuMipmappedArrayDestroy.
+// CuMipmappedArrayDestroy frees a mipmapped array with all its levels.
 //
 //	CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_ARRAY_IS_MAPPED],
+// Parameters:
+//   - hMipmappedArray: the mipmapped array
+//
+// From Go: level handles that are still held are dangling then. Like all such frees it may block
+// until the device is idle.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_HANDLE]: not alive
+//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: it is mapped by a graphics API at present
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
 //
 // See also [CuMipmappedArrayCreate], [CuMipmappedArrayGetLevel], [CuArrayCreate]; in the runtime
@@ -2284,12 +2689,31 @@ func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 	return status(args.ret)
 }
 
-// CuMemGetHandleForAddressRange calls cuMemGetHandleForAddressRange.
+// CuMemGetHandleForAddressRange gives a range of CUDA memory as a dma-buf file descriptor, for
+// drivers of other devices.
 //
 //	CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// Network cards and cameras read and write GPU memory that way. Of reserved address space the whole
+// range has to be mapped to memory of one device with equal properties; if the mapping changes, get
+// a new descriptor. Where [CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED] is set, device memory can be
+// given to mmap through the descriptor.
+//
+// Parameters:
+//   - handle: address of an int32 that receives the descriptor
+//   - dptr: beginning of the range, at a multiple of the host's page size
+//   - size: bytes, a multiple of it as well
+//   - handleType: [CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD]
+//   - flags: 0, or [CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE] to go by way of PCI even if the
+//     memory has a faster one
+//
+// From Go: the descriptor is the program's: close it with syscall.Close. It keeps the memory from
+// nothing; free that after the other device is done with it.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: [CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED] is 0, or for pinned host
+//     memory [CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED]
+//   - [CUDA_ERROR_INVALID_VALUE]: not aligned, or not one allocation
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -2333,7 +2757,8 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 	return status(args.ret)
 }
 
-// CuMemHostRegister_v1 calls cuMemHostRegister.
+// CuMemHostRegister_v1 pins memory that the program has already, so that copies from and to it are
+// asynchronous.
 //
 //	CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 //
@@ -2461,7 +2886,8 @@ func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdevice
 	return status(args.ret)
 }
 
-// CuMemAllocHost_v1 calls cuMemAllocHost.
+// CuMemAllocHost_v1 allocates pinned host memory: pages that stay in RAM and that copy engines read
+// and write on their own.
 //
 //	CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
 //
@@ -2481,7 +2907,7 @@ func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 	return status(args.ret)
 }
 
-// CuMemHostGetDevicePointer_v1 calls cuMemHostGetDevicePointer.
+// CuMemHostGetDevicePointer_v1 gives the address under which kernels reach pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
 //
@@ -2892,7 +3318,7 @@ func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemsetD8_v1 calls cuMemsetD8.
+// CuMemsetD8_v1 sets bytes of device memory to one value.
 //
 //	CUresult cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
 //
@@ -2913,7 +3339,7 @@ func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 	return status(args.ret)
 }
 
-// CuMemsetD16_v1 calls cuMemsetD16.
+// CuMemsetD16_v1 sets elements of 16 bits in device memory to one value.
 //
 //	CUresult cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
 //
@@ -2934,7 +3360,7 @@ func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 	return status(args.ret)
 }
 
-// CuMemsetD32_v1 calls cuMemsetD32.
+// CuMemsetD32_v1 sets elements of 32 bits in device memory to one value.
 //
 //	CUresult cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
 //
@@ -2955,7 +3381,8 @@ func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 	return status(args.ret)
 }
 
-// CuMemsetD2D8_v1 calls cuMemsetD2D8.
+// CuMemsetD2D8_v1 sets a rectangle of bytes in device memory to one value, skipping the padding
+// between rows.
 //
 //	CUresult cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
 //
@@ -2978,7 +3405,7 @@ func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width 
 	return status(args.ret)
 }
 
-// CuMemsetD2D16_v1 calls cuMemsetD2D16.
+// CuMemsetD2D16_v1 sets a rectangle of 16-bit elements to one value.
 //
 //	CUresult cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
 //
@@ -3001,7 +3428,7 @@ func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Widt
 	return status(args.ret)
 }
 
-// CuMemsetD2D32_v1 calls cuMemsetD2D32.
+// CuMemsetD2D32_v1 sets a rectangle of 32-bit elements to one value.
 //
 //	CUresult cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
 //
@@ -3024,7 +3451,8 @@ func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Widt
 	return status(args.ret)
 }
 
-// CuArrayCreate_v1 calls cuArrayCreate.
+// CuArrayCreate_v1 creates an array of one or two dimensions: memory for textures, in a layout that
+// only the device knows.
 //
 //	CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 //
@@ -3044,7 +3472,7 @@ func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 	return status(args.ret)
 }
 
-// CuArrayGetDescriptor_v1 calls cuArrayGetDescriptor.
+// CuArrayGetDescriptor_v1 tells format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 //
@@ -3064,7 +3492,8 @@ func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray 
 	return status(args.ret)
 }
 
-// CuArray3DCreate_v1 calls cuArray3DCreate.
+// CuArray3DCreate_v1 creates an array of any shape: one to three dimensions, layered, cube map,
+// sparse or fit for surfaces.
 //
 //	CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 //
@@ -3084,7 +3513,8 @@ func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	return status(args.ret)
 }
 
-// CuArray3DGetDescriptor_v1 calls cuArray3DGetDescriptor.
+// CuArray3DGetDescriptor_v1 tells sizes, format and flags of any array, those of a mipmapped
+// array's level too.
 //
 //	CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 //
@@ -4339,12 +4769,33 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemsetD8 calls cuMemsetD8_v2.
+// CuMemsetD8 sets bytes of device memory to one value.
 //
 //	CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Despite the missing Async it returns at once for device memory, before anything is written, and
+// waits only if the memory is pinned host memory or managed (both measured).
+//
+// Parameters:
+//   - dstDevice: the first byte
+//   - uc: the value
+//   - N: number of bytes; 0 does nothing
+//
+// Ordering: work of the legacy default stream: after what blocking streams got before, before what
+// they get later. Non-blocking streams are not ordered with it; use [CuMemsetD8Async] on them, or
+// synchronize.
+//
+// Capture: never recorded; it invalidates a capture of a blocking stream and leaves others alone.
+//
+// From Go: the thread needs a current context, so lock the goroutine. The last error of the fill
+// itself shows up in a later call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves its allocation, or is no memory of CUDA's
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context is capturing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -4365,7 +4816,7 @@ func CuMemsetD8(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	return CuMemsetD8_v2(dstDevice, uc, N)
 }
 
-// CuMemsetD8_v2 calls cuMemsetD8_v2.
+// CuMemsetD8_v2 sets bytes of device memory to one value.
 //
 //	CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 //
@@ -4386,12 +4837,30 @@ func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD16 calls cuMemsetD16_v2.
+// CuMemsetD16 sets elements of 16 bits in device memory to one value.
 //
 //	CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It fills fp16 and bfloat16 arrays with any constant, given as its bits. For zeros any width does.
+//
+// Parameters:
+//   - dstDevice: the first element; must be a multiple of 2
+//   - us: the value's bits
+//   - N: number of elements, not bytes
+//
+// Ordering: on the legacy default stream, without waiting for the fill to happen.
+//
+// Capture: fails with [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] while a blocking stream captures; makes
+// no node.
+//
+// From Go: a count of elements is easily mistaken for a length in bytes; len of the []uint16 is
+// right.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address (measured), or more than the allocation has
+//   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -4412,7 +4881,7 @@ func CuMemsetD16(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	return CuMemsetD16_v2(dstDevice, us, N)
 }
 
-// CuMemsetD16_v2 calls cuMemsetD16_v2.
+// CuMemsetD16_v2 sets elements of 16 bits in device memory to one value.
 //
 //	CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 //
@@ -4433,12 +4902,29 @@ func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD32 calls cuMemsetD32_v2.
+// CuMemsetD32 sets elements of 32 bits in device memory to one value.
 //
 //	CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The widest fill that there is. A float32 is given by math.Float32bits.
+//
+// Parameters:
+//   - dstDevice: the first element; must be a multiple of 4
+//   - ui: the value's bits
+//   - N: number of elements of 4 bytes
+//
+// Ordering: as for [CuMemsetD8]: default stream, and asynchronous for device memory.
+//
+// Capture: takes place outside of every graph, or breaks the capture of a blocking stream.
+//
+// From Go: call it on a locked goroutine with the context set; arguments are numbers only.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an address that is no multiple of 4 (measured), or a range too
+//     long
+//   - [CUDA_ERROR_INVALID_CONTEXT]: nothing is current
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -4459,7 +4945,7 @@ func CuMemsetD32(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	return CuMemsetD32_v2(dstDevice, ui, N)
 }
 
-// CuMemsetD32_v2 calls cuMemsetD32_v2.
+// CuMemsetD32_v2 sets elements of 32 bits in device memory to one value.
 //
 //	CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 //
@@ -4480,12 +4966,29 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	return status(args.ret)
 }
 
-// CuMemsetD2D8 calls cuMemsetD2D8_v2.
+// CuMemsetD2D8 sets a rectangle of bytes in device memory to one value, skipping the padding
+// between rows.
 //
 //	CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - dstDevice: first byte of the first row
+//   - dstPitch: bytes from row to row; smaller than Width is refused (measured)
+//   - uc: the value
+//   - Width: bytes of each row to fill
+//   - Height: rows; with 0 nothing happens and nil is returned
+//
+// Ordering: enqueued on the legacy default stream, or on the thread's own in the _ptds function.
+//
+// Capture: not for use while a blocking stream of this context captures.
+//
+// From Go: rows that are Width apart can be filled by one [CuMemsetD8] instead, which is faster.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: pitch and width do not fit, or the last row leaves the allocation
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -4506,7 +5009,8 @@ func CuMemsetD2D8(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64
 	return CuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height)
 }
 
-// CuMemsetD2D8_v2 calls cuMemsetD2D8_v2.
+// CuMemsetD2D8_v2 sets a rectangle of bytes in device memory to one value, skipping the padding
+// between rows.
 //
 //	CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 //
@@ -4529,12 +5033,32 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 	return status(args.ret)
 }
 
-// CuMemsetD2D16 calls cuMemsetD2D16_v2.
+// CuMemsetD2D16 sets a rectangle of 16-bit elements to one value.
 //
 //	CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// For a part of a matrix of half floats: the pitch is the matrix's, the width the part's.
+//
+// Parameters:
+//   - dstDevice: first element of the first row, a multiple of 2
+//   - dstPitch: bytes from row to row, a multiple of 2
+//   - us: the value's bits
+//   - Width: elements of each row
+//   - Height: rows
+//
+// Ordering: as work of the default stream. Wait for it before a non-blocking stream uses the
+// memory.
+//
+// Capture: it is no part of any graph, and ends a capture of a blocking stream.
+//
+// From Go: pitch in bytes, width in elements: check the units twice, since a fill too wide within
+// the allocation is not noticed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are odd, or the pitch is less than a row
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no context
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -4555,7 +5079,7 @@ func CuMemsetD2D16(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint
 	return CuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height)
 }
 
-// CuMemsetD2D16_v2 calls cuMemsetD2D16_v2.
+// CuMemsetD2D16_v2 sets a rectangle of 16-bit elements to one value.
 //
 //	CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 //
@@ -4578,12 +5102,31 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 	return status(args.ret)
 }
 
-// CuMemsetD2D32 calls cuMemsetD2D32_v2.
+// CuMemsetD2D32 sets a rectangle of 32-bit elements to one value.
 //
 //	CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The corners are given by address and sizes alone: there is no offset argument, so add row times
+// pitch and column times 4 to the address yourself.
+//
+// Parameters:
+//   - dstDevice: first element of the first row, a multiple of 4
+//   - dstPitch: bytes from row to row, a multiple of 4
+//   - ui: the value's bits
+//   - Width: elements of each row
+//   - Height: rows
+//
+// Ordering: behind and before the work of blocking streams; the host goes on.
+//
+// Capture: see [CuMemsetD2D32Async] for the form that a graph can hold.
+//
+// From Go: a nil result says that it was accepted. To know that it has happened, synchronize.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are no multiple of 4, or rows overlap
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is set on this thread
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -4604,7 +5147,7 @@ func CuMemsetD2D32(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint
 	return CuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height)
 }
 
-// CuMemsetD2D32_v2 calls cuMemsetD2D32_v2.
+// CuMemsetD2D32_v2 sets a rectangle of 32-bit elements to one value.
 //
 //	CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 //
@@ -5265,12 +5808,34 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 	return status(args.ret)
 }
 
-// CuMemsetD8Async calls cuMemsetD8Async.
+// CuMemsetD8Async enqueues a fill of bytes in a stream.
 //
 //	CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It returns at once, for managed memory too (measured). Small fills cost about as much as a kernel
+// launch; clearing several small buffers is cheaper if they lie in one allocation.
+//
+// Parameters:
+//   - dstDevice: the first byte; device, managed or pinned memory
+//   - uc: the value
+//   - N: number of bytes; 0 enqueues nothing
+//   - hStream: the stream; 0 is the default stream
+//
+// Ordering: after the stream's earlier work and before its later work. Streams 0 and 1 are ordered
+// with all blocking streams; 0 means the thread's own stream in the _ptsz function, as 2 does
+// everywhere.
+//
+// Capture: becomes a memset node; a fill of 0 bytes leaves no node (measured).
+//
+// From Go: with a stream other than 0 no current context is needed (measured with 13.0). Only the
+// memory has to live until the stream has passed.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -5301,12 +5866,29 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 	return status(args.ret)
 }
 
-// CuMemsetD16Async calls cuMemsetD16Async.
+// CuMemsetD16Async enqueues a fill of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - dstDevice: the first element, a multiple of 2
+//   - us: the bits to store
+//   - N: number of elements
+//   - hStream: the stream
+//
+// Ordering: stream order. Kernels of other streams need an event before they rely on it.
+//
+// Capture: a memset node of element size 2, which [CuGraphExecMemsetNodeSetParams] can change
+// afterwards.
+//
+// From Go: takes numbers only; free the memory in the same stream, or after waiting for it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address, or a range beyond the end
+//   - [CUDA_ERROR_INVALID_HANDLE]: there is no such stream
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -5337,12 +5919,31 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 	return status(args.ret)
 }
 
-// CuMemsetD32Async calls cuMemsetD32Async.
+// CuMemsetD32Async enqueues a fill of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The usual way to clear accumulators before a kernel: same stream, no wait between.
+//
+// Parameters:
+//   - dstDevice: the first element, a multiple of 4
+//   - ui: the bits to store, for a float32 those of math.Float32bits
+//   - N: number of elements
+//   - hStream: the stream
+//
+// Ordering: in the stream; on the default stream as any work there.
+//
+// Capture: becomes a memset node that repeats the fill at each replay.
+//
+// From Go: safe from every goroutine; two goroutines that feed one stream decide by chance which
+// fill is first.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not aligned to 4 bytes, or too many elements
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream does not exist
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -5373,12 +5974,31 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 	return status(args.ret)
 }
 
-// CuMemsetD2D8Async calls cuMemsetD2D8Async.
+// CuMemsetD2D8Async enqueues a fill of a rectangle of bytes in a stream.
 //
 //	CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - dstDevice: first byte of the first row
+//   - dstPitch: bytes from row to row
+//   - uc: the value
+//   - Width: bytes of each row
+//   - Height: rows
+//   - hStream: the stream
+//
+// Ordering: one operation of the stream, whatever the number of rows.
+//
+// Capture: one memset node of two dimensions (measured).
+//
+// From Go: the padding of [CuMemAllocPitch] stays as it is, so do not compare whole allocations in
+// tests.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than Width, or a rectangle that does not fit
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -5411,12 +6031,32 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 	return status(args.ret)
 }
 
-// CuMemsetD2D16Async calls cuMemsetD2D16Async.
+// CuMemsetD2D16Async enqueues a fill of a rectangle of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Rows may be as far apart as the device's largest pitch, 2 GiB on current ones.
+//
+// Parameters:
+//   - dstDevice: first element of the first row, a multiple of 2
+//   - dstPitch: bytes from row to row
+//   - us: the bits to store
+//   - Width: elements of each row
+//   - Height: rows
+//   - hStream: the stream
+//
+// Ordering: follows the stream; nothing else waits for it.
+//
+// Capture: recorded as a memset node with pitch.
+//
+// From Go: needs no pinning and, the default stream apart, no particular thread.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: odd address or pitch, or a pitch below the row's bytes
+//   - [CUDA_ERROR_INVALID_HANDLE]: a stream that was destroyed
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -5449,12 +6089,33 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 	return status(args.ret)
 }
 
-// CuMemsetD2D32Async calls cuMemsetD2D32Async.
+// CuMemsetD2D32Async enqueues a fill of a rectangle of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Clearing the border of a grid takes four of these; a kernel is one launch and may be quicker.
+//
+// Parameters:
+//   - dstDevice: first element of the first row, a multiple of 4
+//   - dstPitch: bytes from row to row
+//   - ui: the bits to store
+//   - Width: elements of each row
+//   - Height: rows
+//   - hStream: the stream
+//
+// Ordering: after what the stream had, before what it gets.
+//
+// Capture: recorded with its address and sizes, which stay those of the capture.
+//
+// From Go: Width counts elements and dstPitch bytes.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are not multiples of 4, or the rectangle is too
+//     large
+//   - [CUDA_ERROR_INVALID_HANDLE]: no live stream
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuArray3DCreate], [CuArray3DGetDescriptor], [CuArrayCreate], [CuArrayDestroy],
 // [CuArrayGetDescriptor], [CuMemAlloc], [CuMemAllocHost], [CuMemAllocPitch], [CuMemcpy2D],
@@ -5487,7 +6148,7 @@ func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width
 	return status(args.ret)
 }
 
-// CuIpcOpenMemHandle_v1 calls cuIpcOpenMemHandle.
+// CuIpcOpenMemHandle_v1 maps device memory of another process into this one.
 //
 //	CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 //

@@ -4,7 +4,8 @@ package driver
 
 import "unsafe"
 
-// CuStreamWaitValue32_v2_ptsz calls cuStreamWaitValue32_v2_ptsz.
+// CuStreamWaitValue32_v2_ptsz makes a stream wait until a 32-bit word in memory satisfies a
+// condition.
 //
 //	CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -27,7 +28,8 @@ func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32
 	return status(args.ret)
 }
 
-// CuStreamWaitValue64_v2_ptsz calls cuStreamWaitValue64_v2_ptsz.
+// CuStreamWaitValue64_v2_ptsz makes a stream wait until a 64-bit word in memory satisfies a
+// condition.
 //
 //	CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -50,7 +52,7 @@ func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32_v2_ptsz calls cuStreamWriteValue32_v2_ptsz.
+// CuStreamWriteValue32_v2_ptsz makes a stream write a 32-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -73,7 +75,7 @@ func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint3
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64_v2_ptsz calls cuStreamWriteValue64_v2_ptsz.
+// CuStreamWriteValue64_v2_ptsz makes a stream write a 64-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -96,7 +98,8 @@ func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint6
 	return status(args.ret)
 }
 
-// CuStreamBatchMemOp_v2_ptsz calls cuStreamBatchMemOp_v2_ptsz.
+// CuStreamBatchMemOp_v2_ptsz enqueues several memory operations in a stream with one call: waits,
+// writes, barriers, reductions, flushes.
 //
 //	CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
@@ -119,7 +122,7 @@ func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstr
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32_v1 calls cuStreamWriteValue32.
+// CuStreamWriteValue32_v1 makes a stream write a 32-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -141,7 +144,7 @@ func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fl
 	return status(args.ret)
 }
 
-// CuStreamWaitValue32_v1 calls cuStreamWaitValue32.
+// CuStreamWaitValue32_v1 makes a stream wait until a 32-bit word in memory satisfies a condition.
 //
 //	CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -163,7 +166,7 @@ func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fla
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64_v1 calls cuStreamWriteValue64.
+// CuStreamWriteValue64_v1 makes a stream write a 64-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -185,7 +188,7 @@ func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fl
 	return status(args.ret)
 }
 
-// CuStreamWaitValue64_v1 calls cuStreamWaitValue64.
+// CuStreamWaitValue64_v1 makes a stream wait until a 64-bit word in memory satisfies a condition.
 //
 //	CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -207,7 +210,8 @@ func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fla
 	return status(args.ret)
 }
 
-// CuStreamBatchMemOp_v1 calls cuStreamBatchMemOp.
+// CuStreamBatchMemOp_v1 enqueues several memory operations in a stream with one call: waits,
+// writes, barriers, reductions, flushes.
 //
 //	CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
@@ -229,7 +233,7 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32_ptsz calls cuStreamWriteValue32_ptsz.
+// CuStreamWriteValue32_ptsz makes a stream write a 32-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -252,7 +256,7 @@ func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, 
 	return status(args.ret)
 }
 
-// CuStreamWaitValue32_ptsz calls cuStreamWaitValue32_ptsz.
+// CuStreamWaitValue32_ptsz makes a stream wait until a 32-bit word in memory satisfies a condition.
 //
 //	CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -275,7 +279,7 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64_ptsz calls cuStreamWriteValue64_ptsz.
+// CuStreamWriteValue64_ptsz makes a stream write a 64-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -298,7 +302,7 @@ func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, 
 	return status(args.ret)
 }
 
-// CuStreamWaitValue64_ptsz calls cuStreamWaitValue64_ptsz.
+// CuStreamWaitValue64_ptsz makes a stream wait until a 64-bit word in memory satisfies a condition.
 //
 //	CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -321,7 +325,8 @@ func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, f
 	return status(args.ret)
 }
 
-// CuStreamBatchMemOp_ptsz calls cuStreamBatchMemOp_ptsz.
+// CuStreamBatchMemOp_ptsz enqueues several memory operations in a stream with one call: waits,
+// writes, barriers, reductions, flushes.
 //
 //	CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
@@ -344,12 +349,36 @@ func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstream
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32 calls cuStreamWriteValue32_v2.
+// CuStreamWriteValue32 makes a stream write a 32-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// It is the cheapest signal from a stream: to another stream that waits for the word
+// ([CuStreamWaitValue32]), to a kernel that polls it, or to a thread of the host. Everything the
+// stream wrote before is visible to the whole system before the word is.
+//
+// Parameters:
+//   - stream: the stream
+//   - addr: device address of the word, a multiple of 4; device memory, or pinned or registered
+//     host memory by its device address; not managed memory
+//   - value: what is written
+//   - flags: [CU_STREAM_WRITE_VALUE_DEFAULT]. [CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER], which lets
+//     the write overtake earlier ones, is for the first form of the function only: the present one
+//     refuses it (measured)
+//
+// Ordering: after all earlier work of the stream, before all later. It orders nothing in other
+// streams by itself, and after a fault it is never written.
+//
+// Capture: becomes a node that writes at each launch of the graph.
+//
+// From Go: a host thread that polls the word sees no errors and uses a processor; events, polled by
+// [CuEventQuery], show both. The memory must outlive the write.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a flag, a misaligned address, or memory it cannot write to
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device or driver cannot. The first form,
+//     CuStreamWriteValue32_v1, returns it where [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1] is
+//     0, as on a 13.0 driver
 //
 // See also [CuStreamWriteValue64], [CuStreamWaitValue32], [CuStreamWaitValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
@@ -360,7 +389,7 @@ func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags
 	return CuStreamWriteValue32_v2(stream, addr, value, flags)
 }
 
-// CuStreamWriteValue32_v2 calls cuStreamWriteValue32_v2.
+// CuStreamWriteValue32_v2 makes a stream write a 32-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -382,12 +411,44 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 	return status(args.ret)
 }
 
-// CuStreamWaitValue32 calls cuStreamWaitValue32_v2.
+// CuStreamWaitValue32 makes a stream wait until a 32-bit word in memory satisfies a condition.
 //
 //	CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// The device reads the word itself, again and again; no thread of the host is held. Whoever writes
+// it ends the wait: another stream ([CuStreamWriteValue32]), a kernel, another device, or the host
+// by way of pinned memory. A wait that nobody ends holds the stream for ever, and with it every
+// synchronization with the stream and at last the process.
+//
+// CUDA's scheduler does not see orders made in this way. Two streams may share a hardware queue,
+// and if the waiting one is first in it the writing one never gets its turn. Work that is ordered
+// by a word should be ordered by events too where that is possible.
+//
+// Parameters:
+//   - stream: the stream that waits; 0 is the legacy default stream
+//   - addr: the word's address on the device, a multiple of 4. For host memory that was registered
+//     take it from [CuMemHostGetDevicePointer]. Managed and ordinary host memory are refused
+//   - value: what the word is compared with
+//   - flags: [CU_STREAM_WAIT_VALUE_GEQ] (0: the word has reached the value, as a signed difference,
+//     so that counters may wrap), [CU_STREAM_WAIT_VALUE_EQ], [CU_STREAM_WAIT_VALUE_AND] or
+//     [CU_STREAM_WAIT_VALUE_NOR], perhaps with [CU_STREAM_WAIT_VALUE_FLUSH]
+//
+// Ordering: later work of the stream comes after the write that ended the wait; other streams are
+// not held back. In stream 0 all blocking streams are.
+//
+// Capture: becomes a node of its own kind (batch of memory operations), and waits at every launch
+// of the graph (measured). While other streams capture it is allowed in every mode.
+//
+// From Go: the word must stay allocated until the wait is over. The host side should write a word
+// in pinned memory by sync/atomic, never one in Go memory. Nothing can cancel a wait but the write
+// it waits for, so keep a way to write it on error paths.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot do it, or not with these flags: ask
+//     [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR] and
+//     [CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES]
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown flag, an address that is not a multiple of 4, managed
+//     or unregistered memory (measured)
 //
 // See also [CuStreamWaitValue64], [CuStreamWriteValue32], [CuStreamWriteValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
@@ -398,7 +459,7 @@ func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags 
 	return CuStreamWaitValue32_v2(stream, addr, value, flags)
 }
 
-// CuStreamWaitValue32_v2 calls cuStreamWaitValue32_v2.
+// CuStreamWaitValue32_v2 makes a stream wait until a 32-bit word in memory satisfies a condition.
 //
 //	CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -420,12 +481,30 @@ func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fla
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64 calls cuStreamWriteValue64_v2.
+// CuStreamWriteValue64 makes a stream write a 64-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// Eight bytes at once: a reader sees the old or the new word, never half of each. Otherwise as
+// [CuStreamWriteValue32].
+//
+// Parameters:
+//   - stream: the stream
+//   - addr: device address, a multiple of 8 (measured: other addresses are refused)
+//   - value: all 64 bits of what is written
+//   - flags: [CU_STREAM_WRITE_VALUE_DEFAULT]
+//
+// Ordering: the stream's earlier writes are visible before this one is.
+//
+// Capture: a node for each write; several in one [CuStreamBatchMemOp] share one.
+//
+// From Go: to be read on the host by atomic.LoadUint64, in memory that CUDA pinned; Go memory may
+// not be the target, as it is written after the call has returned.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: no 64-bit operations here:
+//     [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]
+//   - [CUDA_ERROR_INVALID_VALUE]: flags, alignment or kind of memory
 //
 // See also [CuStreamWriteValue32], [CuStreamWaitValue32], [CuStreamWaitValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
@@ -436,7 +515,7 @@ func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags
 	return CuStreamWriteValue64_v2(stream, addr, value, flags)
 }
 
-// CuStreamWriteValue64_v2 calls cuStreamWriteValue64_v2.
+// CuStreamWriteValue64_v2 makes a stream write a 64-bit word when its earlier work is done.
 //
 //	CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -458,12 +537,30 @@ func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fl
 	return status(args.ret)
 }
 
-// CuStreamWaitValue64 calls cuStreamWaitValue64_v2.
+// CuStreamWaitValue64 makes a stream wait until a 64-bit word in memory satisfies a condition.
 //
 //	CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// As [CuStreamWaitValue32], with words of 8 bytes: room for a counter that never wraps in practice,
+// or for a whole pointer. The same dangers of deadlock hold.
+//
+// Parameters:
+//   - stream: the stream that waits
+//   - addr: the device address of the word, a multiple of 8; not managed memory
+//   - value: what it is compared with, all 64 bits
+//   - flags: one of the comparisons of [CUstreamWaitValue_flags], with or without the flush
+//
+// Ordering: holds later work of this stream; what it has before runs on.
+//
+// Capture: captured as a node that waits anew at each launch; reset the word in between, or count
+// up.
+//
+// From Go: write the word from Go with atomic.StoreUint64 on pinned memory: a plain store may be
+// split or delayed by the compiler. Keep the memory until the stream has passed.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] is 0
+//   - [CUDA_ERROR_INVALID_VALUE]: misaligned address, unknown flag, memory the device may not poll
 //
 // See also [CuStreamWaitValue32], [CuStreamWriteValue32], [CuStreamWriteValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
@@ -474,7 +571,7 @@ func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags 
 	return CuStreamWaitValue64_v2(stream, addr, value, flags)
 }
 
-// CuStreamWaitValue64_v2 calls cuStreamWaitValue64_v2.
+// CuStreamWaitValue64_v2 makes a stream wait until a 64-bit word in memory satisfies a condition.
 //
 //	CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -496,12 +593,38 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 	return status(args.ret)
 }
 
-// CuStreamBatchMemOp calls cuStreamBatchMemOp_v2.
+// CuStreamBatchMemOp enqueues several memory operations in a stream with one call: waits, writes,
+// barriers, reductions, flushes.
 //
 //	CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// They are carried out in the order of the array. One call for many costs less than a call each, on
+// both sides. [CUstreamBatchMemOpType] lists what there is; barriers and atomic reductions exist
+// only here, and not in the first form of the function.
+//
+// An order made by waits and writes is invisible to CUDA's scheduler, which may put the writer
+// behind the waiter; have events say the same.
+//
+// Parameters:
+//   - stream: the stream
+//   - count: how many operations, 255 at most; 0 does nothing
+//   - paramArray: the operations. Read during the call. nil with a count above 0 crashes the
+//     process (measured)
+//   - flags: must be 0
+//
+// Ordering: after the stream's earlier work, before its later; among each other as they stand.
+//
+// Capture: becomes one node, whose operations can be changed later
+// ([CuGraphBatchMemOpNodeSetParams]).
+//
+// From Go: elements are unions: fill them through their methods. The array may be a Go slice, but
+// the words it points to must stay until the stream has passed them.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: 256 operations or more, an unknown operation, a bad address or
+//     flag in one of them; then none is enqueued
+//   - [CUDA_ERROR_NOT_SUPPORTED]: one of the operations is not for this device: flushes, on an
+//     H200, and 64-bit words on older ones
 //
 // See also [CuStreamWaitValue32], [CuStreamWaitValue64], [CuStreamWriteValue32],
 // [CuStreamWriteValue64], [CuMemHostRegister].
@@ -512,7 +635,8 @@ func CuStreamBatchMemOp(stream CUstream, count uint32, paramArray *CUstreamBatch
 	return CuStreamBatchMemOp_v2(stream, count, paramArray, flags)
 }
 
-// CuStreamBatchMemOp_v2 calls cuStreamBatchMemOp_v2.
+// CuStreamBatchMemOp_v2 enqueues several memory operations in a stream with one call: waits,
+// writes, barriers, reductions, flushes.
 //
 //	CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //

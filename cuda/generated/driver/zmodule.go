@@ -23,7 +23,7 @@ import "unsafe"
 //
 // Errors:
 //   - [CUDA_ERROR_FILE_NOT_FOUND]: measured for a path that does not exist
-//   - [CUDA_ERROR_INVALID_IMAGE]: the content is no device code
+//   - [CUDA_ERROR_INVALID_IMAGE]: measured for content that is no device code
 //   - [CUDA_ERROR_NO_BINARY_FOR_GPU]: no code for this device in it and no PTX to make it from
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
@@ -481,10 +481,11 @@ func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uin
 //   - optionValues: their values, a machine word each
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_IMAGE]: data is not of the kind that type says
-//   - [CUDA_ERROR_INVALID_PTX]: see the error log given to [CuLinkCreate]
+//   - [CUDA_ERROR_INVALID_IMAGE]: data is not of the kind that type says, or is PTX that does not
+//     compile (measured; [CuModuleLoadData] says [CUDA_ERROR_INVALID_PTX] there): see the error log
+//     given to [CuLinkCreate]
 //
-// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE],
+// Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_PTX],
 // [CUDA_ERROR_UNSUPPORTED_PTX_VERSION], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NO_BINARY_FOR_GPU],
 // or the error of earlier work.
 //
@@ -593,7 +594,7 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 // unsafe.Slice.
 //
 // Errors:
-//   - [CUDA_ERROR_UNKNOWN]: also a failed link; read the error log
+//   - [CUDA_ERROR_INVALID_SOURCE]: measured for a name that nothing defines; the error log names it
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //

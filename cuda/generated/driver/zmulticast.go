@@ -4,13 +4,29 @@ package driver
 
 import "unsafe"
 
-// CuMulticastCreate calls cuMulticastCreate.
+// CuMulticastCreate creates a multicast object: what is written through it arrives at every device
+// of a team.
 //
 //	CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// NVSwitch does the work, reductions included, so a multicast store replaces one store for each
+// device. The order of things is: create, add all devices, bind memory of each, map the object like
+// memory. Only where [CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED] is 1.
+//
+// Parameters:
+//   - mcHandle: receives the object; [CuMemRelease] gives it up
+//   - prop: number of devices, bytes for each, handle types for sharing
+//
+// From Go: with several processes one creates it and exports the handle, and each adds its own
+// devices. None of this needs a current context.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: no NVSwitch, or it does not do multicast
+//   - [CUDA_ERROR_INVALID_VALUE]: a size that is no multiple of the granularity
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the switches have no room for another object
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.
 //
 // See also [CuMulticastAddDevice], [CuMulticastBindMem], [CuMulticastBindAddr],
 // [CuMulticastUnbind], [CuMemCreate], [CuMemRelease], [CuMemExportToShareableHandle],
@@ -30,13 +46,26 @@ func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticast
 	return status(args.ret)
 }
 
-// CuMulticastAddDevice calls cuMulticastAddDevice.
+// CuMulticastAddDevice adds a device to the team of a multicast object, for good.
 //
 //	CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// Until the announced number of devices has been added, by whichever process, binding memory and
+// mapping block. A team that never gets complete therefore hangs everybody.
+//
+// Parameters:
+//   - mcHandle: the object
+//   - dev: the device; each is added once
+//
+// From Go: add the devices of all processes before any goroutine goes on to bind.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_DEVICE]: it cannot be in a team with the others, for example because
+//     another NVLink domain separates them
+//   - [CUDA_ERROR_INVALID_VALUE]: added already, or the team is full
+//
+// Also [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMulticastCreate], [CuMulticastBindMem], [CuMulticastBindAddr].
 //
@@ -54,14 +83,33 @@ func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) e
 	return status(args.ret)
 }
 
-// CuMulticastBindMem calls cuMulticastBindMem.
+// CuMulticastBindMem binds physical memory to a place in a multicast object.
 //
 //	CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_MULTICAST_RESOURCE_FULL], or the error of earlier work.
+// The memory's device must be in the team; each device binds its own memory at the same offset, and
+// that memory can be used by its own address too. The form with a device argument also takes memory
+// of the host's NUMA node that is nearest to the device.
+//
+// Parameters:
+//   - mcHandle: the object
+//   - mcOffset: place in the object, a multiple of the granularity
+//   - memHandle: memory of [CuMemCreate]
+//   - memOffset: bytes into that memory, a multiple as well (newest GPUs allow multiples of 256)
+//   - size: bytes
+//   - flags: 0
+//
+// From Go: it blocks the OS thread until the whole team has been added.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no resources for the binding
+//   - [CUDA_ERROR_SYSTEM_NOT_READY]: the fabric manager does not run, or is not done
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the fabric is set up wrongly
+//   - [CUDA_ERROR_MULTICAST_RESOURCE_FULL]: too many bindings at unaligned offsets
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED],
+// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
+// of earlier work.
 //
 // See also [CuMulticastCreate], [CuMulticastAddDevice], [CuMemCreate], [CuMulticastBindMem_v2].
 //
@@ -83,7 +131,7 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 	return status(args.ret)
 }
 
-// CuMulticastBindMem_v2 calls cuMulticastBindMem_v2.
+// CuMulticastBindMem_v2 binds physical memory to a place in a multicast object.
 //
 //	CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
 //
@@ -108,14 +156,30 @@ func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, 
 	return status(args.ret)
 }
 
-// CuMulticastBindAddr calls cuMulticastBindAddr.
+// CuMulticastBindAddr binds memory that is mapped at an address to a place in a multicast object.
 //
 //	CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_SYSTEM_NOT_READY],
-// [CUDA_ERROR_ILLEGAL_STATE], [CUDA_ERROR_MULTICAST_RESOURCE_FULL], or the error of earlier work.
+// It saves having the handle; the memory must come from [CuMemCreate] or a pool all the same, and
+// of [CuMemAlloc] it cannot be.
+//
+// Parameters:
+//   - mcHandle: the object
+//   - mcOffset: place in the object
+//   - memptr: first address of the memory
+//   - size: bytes
+//   - flags: 0
+//
+// From Go: blocks like the other form. Unmapping the memory later does not unbind it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not mapped memory, or not aligned to the granularity
+//   - [CUDA_ERROR_SYSTEM_NOT_READY]: the system's fabric software is not running
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the fabric cannot hold the binding
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_ILLEGAL_STATE],
+// [CUDA_ERROR_MULTICAST_RESOURCE_FULL], or the error of earlier work.
 //
 // See also [CuMulticastCreate], [CuMulticastAddDevice], [CuMemCreate], [CuMulticastBindAddr_v2].
 //
@@ -136,7 +200,8 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 	return status(args.ret)
 }
 
-// CuMulticastBindAddr_v2 calls cuMulticastBindAddr_v2.
+// CuMulticastBindAddr_v2 binds memory that is mapped at an address to a place in a multicast
+// object.
 //
 //	CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 //
@@ -160,13 +225,24 @@ func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice,
 	return status(args.ret)
 }
 
-// CuMulticastUnbind calls cuMulticastUnbind.
+// CuMulticastUnbind ends a binding of one device's memory to a multicast object.
 //
 //	CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// Parameters:
+//   - mcHandle: the object
+//   - dev: the device that the memory is on
+//   - mcOffset: exactly the offset that was bound
+//   - size: exactly the bytes that were bound; anything else is undefined
+//
+// From Go: be sure that no device writes through the object any more: there is no order with
+// streams.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not a multiple of the granularity, or out of the object
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMulticastBindMem], [CuMulticastBindAddr], [CuMulticastBindMem_v2],
 // [CuMulticastBindAddr_v2].
@@ -187,13 +263,23 @@ func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOf
 	return status(args.ret)
 }
 
-// CuMulticastGetGranularity calls cuMulticastGetGranularity.
+// CuMulticastGetGranularity tells of what sizes and offsets in a multicast object have to be
+// multiples.
 //
 //	CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Parameters:
+//   - granularity: receives bytes
+//   - prop: the properties that the object will have
+//   - option: the smallest that works, or the one that is fastest
+//
+// From Go: usually the recommended one is far larger; a program with much memory should take it.
+//
+// Errors:
+//   - [CUDA_ERROR_NOT_SUPPORTED]: there is no multicast on this system
+//
+// Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.
 //
 // See also [CuMulticastCreate], [CuMulticastBindMem], [CuMulticastBindAddr], [CuMulticastUnbind],
 // [CuMulticastBindMem_v2], [CuMulticastBindAddr_v2].

@@ -226,9 +226,9 @@ func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfu
 //
 //	CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
 //
-// Up to 8 is what every device with clusters can do; more (16 on an H100) only if the kernel has
-// been allowed a size that is not portable. A size that was fixed in the code is the answer as it
-// stands.
+// Up to 8 is what every device with clusters can do; more only if the kernel has been allowed a
+// size that is not portable: measured on an H200, 8 and then 16. A size that was fixed in the code
+// is the answer as it stands.
 //
 // Parameters:
 //   - clusterSize: receives the number of blocks in a cluster
@@ -278,7 +278,8 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 // From Go: the struct's pointer to its attributes must be C memory or pinned for the call.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_CLUSTER_SIZE]: the cluster is larger than the device or the kernel allows
+//   - [CUDA_ERROR_INVALID_CLUSTER_SIZE]: the cluster is larger than the device or the kernel
+//     allows: measured for 16 blocks without the allowance for sizes that are not portable
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of earlier work.

@@ -50,9 +50,9 @@ func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice)
 //	CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 //
 // It works in one direction; the other context needs a call of its own. All allocations of
-// [CuMemAlloc] and its kind in the peer context are mapped, which makes every later allocation on
-// both sides slower. Memory of [CuMemCreate] and of pools is opened one by one instead, by
-// [CuMemSetAccess] and [CuMemPoolSetAccess].
+// [CuMemAlloc] and its kind in the peer context are mapped, which makes later allocations there
+// slower. Memory of [CuMemCreate] and of pools is opened one by one instead, by [CuMemSetAccess]
+// and [CuMemPoolSetAccess].
 //
 // Parameters:
 //   - peerContext: the context whose memory is to be used

@@ -10,9 +10,9 @@ import "unsafe"
 //
 // Work that is put into one stream runs in the order in which it was enqueued; streams among each
 // other have no order but that which events, the legacy default stream and waits of the host give
-// them. Streams are cheap to keep and cost some microseconds to make: keep a few for as long as the
-// program runs rather than one for each job. There may be far more of them than the hardware has
-// queues; they then share queues, which can serialize work that has nothing to do with each other
+// them. Streams are cheaper to keep than to make: keep a few for as long as the program runs rather
+// than one for each job. There may be far more of them than the hardware has queues; they then
+// share queues, which can serialize work that has nothing to do with each other
 // (CUDA_DEVICE_MAX_CONNECTIONS, an environment variable, sets how many queues there are).
 //
 // Parameters:
@@ -37,9 +37,10 @@ import "unsafe"
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the calling thread has no current context; creating is one of
 //     the calls for which this always matters
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: the device has no room for the stream's queue
+//   - [CUDA_ERROR_NOT_INITIALIZED]: [CuInit] has not been called
+//   - [CUDA_ERROR_DEINITIALIZED]: the process is about to exit, and CUDA has shut down already
 //
-// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_EXTERNAL_DEVICE], or
-// the error of earlier work.
+// Also [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
 //
 // See also [CuStreamDestroy], [CuStreamCreateWithPriority], [CuGreenCtxStreamCreate],
 // [CuStreamGetPriority], [CuStreamGetFlags], [CuStreamGetDevice], [CuStreamWaitEvent],
@@ -81,7 +82,7 @@ func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 //
 // Parameters:
 //   - phStream: receives the handle; must not be nil
-//   - flags: [CU_STREAM_DEFAULT] or [CU_STREAM_NON_BLOCKING] as in [CuStreamCreate]
+//   - flags: [CU_STREAM_DEFAULT] or [CU_STREAM_NON_BLOCKING], as in [CuStreamCreate]
 //   - priority: from the greatest priority, a negative number, to the least, which is 0
 //
 // Ordering: synchronous, waits for nothing. Work that must come first has to be ordered by an
@@ -123,7 +124,8 @@ func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToCig_ptsz calls cuStreamBeginCaptureToCig_ptsz.
+// CuStreamBeginCaptureToCig_ptsz begins to record a stream's work into a command list of Direct3D
+// 12 or a command buffer of Vulkan.
 //
 //	CUresult cuStreamBeginCaptureToCig_ptsz(CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
 //
@@ -144,7 +146,8 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 	return status(args.ret)
 }
 
-// CuStreamEndCaptureToCig_ptsz calls cuStreamEndCaptureToCig_ptsz.
+// CuStreamEndCaptureToCig_ptsz ends the recording of a stream's work into a graphics command list,
+// and makes the stream an ordinary one again.
 //
 //	CUresult cuStreamEndCaptureToCig_ptsz(CUstream hStream)
 //
@@ -338,7 +341,8 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_v2_ptsz calls cuStreamBeginCapture_v2_ptsz.
+// CuStreamBeginCapture_v2_ptsz turns a stream from doing work into recording it: what is enqueued
+// from now on becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -359,7 +363,8 @@ func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) er
 	return status(args.ret)
 }
 
-// CuStreamBeginRecaptureToGraph_ptsz calls cuStreamBeginRecaptureToGraph_ptsz.
+// CuStreamBeginRecaptureToGraph_ptsz begins a capture that compares what is captured, node by node,
+// with a graph that exists, and updates the latter.
 //
 //	CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
 //
@@ -383,7 +388,8 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToGraph_ptsz calls cuStreamBeginCaptureToGraph_ptsz.
+// CuStreamBeginCaptureToGraph_ptsz begins a capture that adds its nodes to a graph which exists
+// already.
 //
 //	CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 //
@@ -408,12 +414,55 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 	return status(args.ret)
 }
 
-// CuThreadExchangeStreamCaptureMode calls cuThreadExchangeStreamCaptureMode.
+// CuThreadExchangeStreamCaptureMode sets which calls the calling thread may make while something
+// captures, and gives back the mode it had.
 //
 //	CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Some calls are unsafe in a capture: an allocation, for instance, takes place at once and not in a
+// stream, so the graph would not do it again at each launch, though the captured work might depend
+// on it. Such a call is refused where the modes say so, and by being made it spoils the capture
+// that forbade it, be that another thread's. The mode given to [CuStreamBeginCapture] says what one
+// capture forbids, the mode set here what this thread respects.
+//
+//   - Global, the default: refused while this thread has a capture that is not relaxed, or while
+//     any other thread has one that began as global.
+//   - Thread-local: refused while this thread has a capture that is not relaxed; other threads'
+//     captures are ignored.
+//   - Relaxed: never refused. What contradicts capture itself still fails: a query of the capturing
+//     stream, or of an event whose latest record lies in a capture.
+//
+// Measured on a 13.0 driver, the unsafe calls are, among others: query and synchronization of
+// streams and events, allocation and release of device and pinned memory (also in stream order),
+// registering host memory, unloading modules. Safe are: launches, records, waits, callbacks and
+// value writes in other streams, creating and destroying streams and events, loading modules.
+// [CuCtxSynchronize], [CuCtxRecordEvent] and [CuCtxWaitEvent] break captures of the context in
+// every mode.
+//
+// Use it as a pair, with one variable: what the first exchange gives back is what the second sets.
+//
+//	mode := relaxed // the constant of that name
+//	exchange(&mode)
+//	defer exchange(&mode)
+//
+// Parameters:
+//   - mode: the mode to set; receives the one before. It must not be nil: the driver does not check
+//     and the process crashes (measured)
+//
+// Ordering: takes effect at once for the calling thread, and costs some 15 ns there and back.
+//
+// Capture: may be called at any time, also by a thread that captures, and never disturbs anything
+// itself.
+//
+// From Go: the mode belongs to the OS thread, so lock it (runtime.LockOSThread) from the first
+// exchange to the second. Without that the goroutine may go on elsewhere and leave a thread of Go's
+// pool in the wrong mode. Code that polls or frees in the background should do it in relaxed mode,
+// so that it ruins no capture of the program.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: promised for unknown modes, but a 13.0 driver accepts any number
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamBeginCapture].
 //
@@ -430,7 +479,7 @@ func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CuStreamEndCapture_ptsz calls cuStreamEndCapture_ptsz.
+// CuStreamEndCapture_ptsz ends the capture that began in a stream and hands out the graph.
 //
 //	CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 //
@@ -451,7 +500,8 @@ func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuStreamIsCapturing_ptsz calls cuStreamIsCapturing_ptsz.
+// CuStreamIsCapturing_ptsz tells whether a stream records instead of works, and whether that
+// recording is still good.
 //
 //	CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 //
@@ -472,7 +522,8 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v3_ptsz calls cuStreamGetCaptureInfo_v3_ptsz.
+// CuStreamGetCaptureInfo_v3_ptsz tells all about the capture a stream is in: state, number, graph,
+// and the nodes on which the next one will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -498,7 +549,8 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_v2_ptsz calls cuStreamUpdateCaptureDependencies_v2_ptsz.
+// CuStreamUpdateCaptureDependencies_v2_ptsz changes which nodes the next node captured in a stream
+// will depend on.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -591,7 +643,7 @@ func CuStreamSynchronize_ptsz(hStream CUstream) error {
 //
 //	CUresult cuStreamDestroy_v2(CUstream hStream)
 //
-// The call does not wait: it returned at once with a 100 ms kernel pending (measured), and the
+// The call does not wait: it returned at once with a kernel of 100 ms pending (measured), and the
 // resources are released when the last work is done. Pending work is not cancelled, a pending host
 // function runs later. So what pending work reads and writes must stay alive even though the stream
 // is gone; synchronize first, or keep an event, if you need to know when that ends.
@@ -1040,8 +1092,8 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 // Capture: an event recorded in a capture draws the waiting stream into that capture: that is how a
 // capture forks and joins. Every stream drawn in must be joined back into the first one before the
 // end. Waiting in the legacy stream while a blocking stream captures returns
-// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and breaks that capture. All errors named above but the
-// first three break it too.
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and breaks that capture. So do a merge, both captures, and a
+// wait out of isolation (all measured).
 //
 // From Go: nothing to keep alive and nothing that blocks: the cheapest way to order the work of
 // goroutines that have a stream each. Record in one and wait in the other must happen in this
@@ -1091,10 +1143,11 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 // refused. NVIDIA means to remove it some day and it cannot be captured; [CuLaunchHostFunc] is the
 // replacement where the status is not needed.
 //
-// A callback must not call CUDA: it gets [CUDA_ERROR_NOT_PERMITTED] or hangs. It must not wait for
-// device work, nor for another callback that need not run before it. Callbacks of different streams
-// have no order and run one after the other: on the driver measured all of a process share one
-// thread, so a slow one delays every other.
+// A callback must not call CUDA. Calls that need a context return [CUDA_ERROR_NOT_PERMITTED]; that
+// others work (measured: queries) is not promised. It must not wait for device work, nor for
+// another callback that need not run before it. Callbacks of different streams have no order and
+// run one after the other: on the driver measured all of a process share one thread, so a slow one
+// delays every other.
 //
 // For managed memory the stream counts as idle while the callback runs, so memory attached to it
 // may be used. The beginning of a callback is as good as having synchronized with an event recorded
@@ -1180,7 +1233,7 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 // Parameters:
 //   - hStream: the stream that the operation is put into, and the one that gets the memory with the
 //     flag for a single stream. Then it must not be the NULL stream, which is no particular stream
-//   - dptr: the beginning of the managed block (a `__managed__` variable too), or host memory
+//   - dptr: the beginning of the managed block (a __managed__ variable too), or host memory
 //   - length: bytes; for managed memory 0 or the size of the whole block, since a part cannot be
 //     attached; for host memory not 0
 //   - flags: exactly one of [CUmemAttach_flags]; 0 is none of them
@@ -1188,7 +1241,7 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 // Ordering: takes effect when the stream's earlier work is done; kernels after it, in order, see
 // the new association. Ordering it with other streams' use is the program's task, by events. When
 // the stream is destroyed the association falls back, after its last work, to the flag the block
-// was allocated with; for `__managed__` variables that is always the global one.
+// was allocated with; for __managed__ variables that is always the global one.
 //
 // Capture: cannot be captured: on a capturing stream it returns
 // [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and the capture is lost (measured).
@@ -1233,8 +1286,8 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 // managed memory nil is as good as having synchronized.
 //
 // Work that others add meanwhile counts: on a stream that another thread kept full the answer was
-// never nil in two seconds (measured). To learn whether *your* work is done, record an event behind
-// it and ask [CuEventQuery].
+// never nil in two seconds (measured). To learn whether the work you gave is done, record an event
+// behind it and ask [CuEventQuery].
 //
 // Parameters:
 //   - hStream: the stream; 0 asks the legacy stream, which is done when all blocking streams are,
@@ -1243,9 +1296,9 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 // Ordering: enqueues nothing and gives the host no order but with what has completed.
 //
 // Capture: a capturing stream cannot be asked, and the attempt ends the capture. While any thread
-// captures in global mode, asking *any* stream from a thread in the default mode breaks that
-// capture; exchange the thread's mode first ([CuThreadExchangeStreamCaptureMode]). Stream 0 must
-// not be asked while a blocking stream captures.
+// captures in global mode, asking any stream from a thread in the default mode breaks that capture;
+// exchange the thread's mode first ([CuThreadExchangeStreamCaptureMode]). Stream 0 must not be
+// asked while a blocking stream captures.
 //
 // From Go: 0.2 µs when work is pending, up to 1.5 µs when it is not. Any goroutine may ask and no
 // context need be current, but for stream 0. Polling in a loop with runtime.Gosched keeps a
@@ -1332,7 +1385,8 @@ func CuStreamSynchronize(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_v1 calls cuStreamBeginCapture.
+// CuStreamBeginCapture_v1 turns a stream from doing work into recording it: what is enqueued from
+// now on becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture(CUstream hStream)
 //
@@ -1351,7 +1405,8 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_ptsz calls cuStreamBeginCapture_ptsz.
+// CuStreamBeginCapture_ptsz turns a stream from doing work into recording it: what is enqueued from
+// now on becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
 //
@@ -1371,12 +1426,50 @@ func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture calls cuStreamBeginCapture_v2.
+// CuStreamBeginCapture turns a stream from doing work into recording it: what is enqueued from now
+// on becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Nothing of it runs before [CuStreamEndCapture] has given the graph and that was instantiated and
+// launched. Arguments of kernels are copied into the node now; memory that copies and kernels refer
+// to is read at every replay. Other streams are drawn in when they wait for an event recorded here,
+// and must be joined again. [CuStreamIsCapturing] tells the state; [CuStreamGetCaptureInfo] a
+// number that names the capture.
+//
+// Kernels that use texture or surface references must not be captured: what they read or write is
+// undefined. Texture and surface objects are fine.
+//
+// Parameters:
+//   - hStream: the stream, which must not capture already. The legacy default stream, 0 or 1,
+//     cannot; the thread's own default stream, 2, can
+//   - mode: what other calls this capture forbids, of this thread and others:
+//     [CU_STREAM_CAPTURE_MODE_GLOBAL], [CU_STREAM_CAPTURE_MODE_THREAD_LOCAL] or
+//     [CU_STREAM_CAPTURE_MODE_RELAXED]; [CuThreadExchangeStreamCaptureMode] says which calls. The
+//     oldest form of the function has no mode and is global
+//
+// Ordering: work that was enqueued before runs as usual and is no part of the graph; it is not
+// ordered before the graph's launches either, unless these go into the same stream.
+//
+// Capture: several captures may run at once, in different streams; an event must not connect two of
+// them. While a blocking stream captures, the legacy stream is unusable: any use of it, a plain
+// synchronous copy of any thread included, returns [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and ends
+// the capture, even a relaxed one. Capture in non-blocking streams.
+//
+// From Go: unless the mode is relaxed, [CuStreamEndCapture] must come from the same OS thread:
+// runtime.LockOSThread before this call, unlock after the end. Always end, also on a panic: a
+// thread that exits leaves its global capture open, and with it everybody else's unsafe calls
+// forbidden. Other goroutines of the program, which allocate or query, are other threads: use the
+// thread-local mode. What captured nodes refer to must live as long as the graph and its
+// executables: keep buffers, and do not capture copies from Go memory, which are read again at
+// every replay.
+//
+// Errors:
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the legacy default stream
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream captures already, or was drawn into a capture
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown mode
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode].
@@ -1387,7 +1480,8 @@ func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
 	return CuStreamBeginCapture_v2(hStream, mode)
 }
 
-// CuStreamBeginCapture_v2 calls cuStreamBeginCapture_v2.
+// CuStreamBeginCapture_v2 turns a stream from doing work into recording it: what is enqueued from
+// now on becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -1407,12 +1501,42 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToGraph calls cuStreamBeginCaptureToGraph.
+// CuStreamBeginCaptureToGraph begins a capture that adds its nodes to a graph which exists already.
 //
 //	CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Several captures one after the other, with hand-made nodes in between, can so build one graph. It
+// cannot be instantiated meanwhile: the attempt returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and
+// breaks the capture (measured). Only one capture at a time may go into a graph.
+//
+// As in all captures, nothing runs, and kernels with texture or surface references have undefined
+// results.
+//
+// Parameters:
+//   - hStream: where to capture, any stream but the legacy one that does not capture yet
+//   - hGraph: the graph to add to. It stays the caller's
+//   - dependencies: the nodes of that graph on which the first captured node depends, nil for none
+//   - dependencyData: edge data for each of them, or nil
+//   - numDependencies: how many
+//   - mode: as in [CuStreamBeginCapture]
+//
+// Ordering: earlier work of the stream is left out; the order within the graph follows the
+// dependencies given here.
+//
+// Capture: if the capture is broken, CUDA destroys the graph with all that was in it before; the
+// handle, and every node, is dead then. Whoever cannot afford that clones the graph first
+// ([CuGraphClone]).
+//
+// From Go: [CuStreamEndCapture] hands out the same handle again: do not give it two owners, each
+// with a destroy. The arrays are read at once. Unless relaxed, stay on one locked OS thread until
+// the end; no other goroutine may touch the graph. Needs a 12.3 driver.
+//
+// Errors:
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream captures, or another capture into this graph is under
+//     way
+//   - [CUDA_ERROR_INVALID_VALUE]: no graph, a node of another one, an unknown mode
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamBeginCapture], [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode], [CuGraphAddNode].
@@ -1435,16 +1559,45 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 	return status(args.ret)
 }
 
-// CuStreamBeginRecaptureToGraph calls cuStreamBeginRecaptureToGraph.
+// CuStreamBeginRecaptureToGraph begins a capture that compares what is captured, node by node, with
+// a graph that exists, and updates the latter.
 //
 //	CUresult cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
+//
+// It serves programs that capture the same sequence again with other arguments. The nodes must come
+// in the same order and with the same topology as when the graph was made; otherwise, and when
+// parameters of an allocation or free node differ, the recapture fails at once. For any other
+// difference of parameters the callback is asked. The graph's user objects are released before it
+// begins. After a failure the state of the graph is undefined: destroy it.
+//
+// Parameters:
+//   - hStream: as in [CuStreamBeginCapture]
+//   - mode: as there
+//   - hGraph: the graph to compare with and to update
+//   - callbackFunc: a C function, called for each node that differs, with both sets of parameters
+//     (valid during the call only) and whether an executable could be updated; it returns 0 to go
+//     on and anything else to fail. 0 means no callback
+//   - userData: a number for the callback
+//
+// Ordering: like every capture: nothing runs.
+//
+// Capture: it is a capture, with the modes, threads and rules of one; it ends by
+// [CuStreamEndCapture].
+//
+// From Go: the callback is called inside the program's own calls, on their thread, and must not be
+// Go. Write it in C, or pass 0. Needs a 13.3 driver; how it behaves is taken from the header, not
+// measured.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the thread that ends the
 // capture, inside that call: it must not be a Go function exported to C, and must not call one, or
 // the process dies.
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such graph, or the stream cannot begin
+//   - [CUDA_ERROR_GRAPH_RECAPTURE_FAILURE]: from later calls: the sequence differs in a way that is
+//     not allowed
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode].
@@ -1466,13 +1619,44 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 	return status(args.ret)
 }
 
-// CuStreamEndCapture calls cuStreamEndCapture.
+// CuStreamEndCapture ends the capture that began in a stream and hands out the graph.
 //
 //	CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD], or the error of earlier
-// work.
+// The stream works normally again, as do the streams that were drawn in. Events that were recorded
+// in the capture have no state any more: a query, synchronization or wait on one returns
+// [CUDA_ERROR_INVALID_VALUE] until it is recorded anew (measured).
+//
+// Parameters:
+//   - hStream: the stream in which the capture began; one that was only drawn in will not do
+//   - phGraph: receives the graph, owned by the caller ([CuGraphDestroy]); of a capture into an
+//     existing graph that same handle, which then must not be owned twice; 0 if the call fails. Do
+//     not pass nil: the call succeeds and the graph is lost
+//
+// Ordering: synchronous; nothing has run, the graph is only described.
+//
+// Capture: with any error but [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED] and [CUDA_ERROR_ILLEGAL_STATE]
+// this capture is over and the graph gone. If the capture went into an existing graph and was
+// broken, CUDA destroys that graph: its handle dangles (calls on it return
+// [CUDA_ERROR_INVALID_VALUE]); drop it without destroying.
+//
+// From Go: same OS thread as the beginning, so same goroutine between LockOSThread and
+// UnlockOSThread; put it into a defer. Only a relaxed capture may be ended by another goroutine.
+//
+// Errors:
+//   - [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]: some call broke the capture before, and returned its
+//     own error then; there is no graph, and the stream is usable again
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNJOINED]: a stream that was drawn in has work which the first
+//     stream did not wait for: record an event there and wait for it here before ending
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED]: the capture began in another stream; it is broken now,
+//     but still has to be ended there
+//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another OS thread began it, not in relaxed mode.
+//     The capture is dropped all the same (measured): the right thread finds nothing to end any
+//     more
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream does not capture
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
+// error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamIsCapturing], [CuGraphDestroy].
 //
@@ -1490,12 +1674,35 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuStreamIsCapturing calls cuStreamIsCapturing.
+// CuStreamIsCapturing tells whether a stream records instead of works, and whether that recording
+// is still good.
 //
 //	CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT], or the error of earlier work.
+// The answer is one of three: none; active; or invalidated, which means that an error spoilt the
+// capture and that it must be ended, by [CuStreamEndCapture] in the stream where it began, before
+// any of its streams can be used again.
+//
+// Parameters:
+//   - hStream: any stream
+//   - captureStatus: receives [CU_STREAM_CAPTURE_STATUS_NONE], [CU_STREAM_CAPTURE_STATUS_ACTIVE] or
+//     [CU_STREAM_CAPTURE_STATUS_INVALIDATED]; must not be nil. After an error it says nothing
+//
+// Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
+//
+// Capture: the one question that is always allowed: it breaks nothing, not even with the error
+// above, in which it is unlike a real use of the legacy stream.
+//
+// From Go: the cheap guard before a query, synchronization or allocation in code that is handed
+// streams by others. Works in host functions too.
+//
+// Errors:
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: asked of the legacy stream while a blocking stream of
+//     the context captures. The legacy stream itself never captures, but its use would depend on
+//     that stream
+//   - [CUDA_ERROR_INVALID_VALUE]: nil
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamEndCapture].
 //
@@ -1513,7 +1720,8 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v1 calls cuStreamGetCaptureInfo.
+// CuStreamGetCaptureInfo_v1 tells all about the capture a stream is in: state, number, graph, and
+// the nodes on which the next one will depend.
 //
 //	CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
@@ -1534,7 +1742,8 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_ptsz calls cuStreamGetCaptureInfo_ptsz.
+// CuStreamGetCaptureInfo_ptsz tells all about the capture a stream is in: state, number, graph, and
+// the nodes on which the next one will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
@@ -1556,7 +1765,8 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v2 calls cuStreamGetCaptureInfo_v2.
+// CuStreamGetCaptureInfo_v2 tells all about the capture a stream is in: state, number, graph, and
+// the nodes on which the next one will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
@@ -1580,7 +1790,8 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v2_ptsz calls cuStreamGetCaptureInfo_v2_ptsz.
+// CuStreamGetCaptureInfo_v2_ptsz tells all about the capture a stream is in: state, number, graph,
+// and the nodes on which the next one will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
@@ -1605,12 +1816,50 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo calls cuStreamGetCaptureInfo_v3.
+// CuStreamGetCaptureInfo tells all about the capture a stream is in: state, number, graph, and the
+// nodes on which the next one will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT],
-// [CUDA_ERROR_LOSSY_QUERY], or the error of earlier work.
+// With it a program adds nodes of its own in the middle of a capture: read graph and dependencies,
+// add the node, and set it as the new dependency by [CuStreamUpdateCaptureDependencies]. Everything
+// but the state is written only if the call succeeds and the state is active (measured: else the
+// variables keep what was in them).
+//
+// Parameters:
+//   - hStream: the stream
+//   - captureStatus_out: receives the state; the only pointer that must not be nil
+//   - id_out: receives a number that no other capture of this process has; all streams drawn into
+//     one capture share it
+//   - graph_out: receives the graph being built, borrowed: [CuStreamEndCapture] hands it to the
+//     caller or destroys it. Nodes may be added; destroying it is refused with
+//     [CUDA_ERROR_ILLEGAL_STATE] (measured), and nodes must not be removed. Some errors make the
+//     handle invalid before the end. Nodes that become unreachable by what you do to the graph are
+//     not reported as unjoined
+//   - dependencies_out: receives the address of the driver's array of nodes, valid until the next
+//     call on this stream or the end of the capture. Copy the handles out to keep them: those live
+//     as long as their nodes. The array itself may be passed to functions that act on the graph
+//   - edgeData_out: receives the address of the matching array of edge data, valid as long; may be
+//     nil, and may be used only together with dependencies_out
+//   - numDependencies_out: receives the length of both arrays
+//
+// Ordering: reads the state of this moment. An event wait, a launch or an update changes the
+// dependencies.
+//
+// Capture: allowed and harmless on every stream, whatever the mode.
+//
+// From Go: the arrays are C memory: index them through unsafe.Slice and copy at once, with no other
+// goroutine working on the stream. Graphs are not safe for concurrent use, and this one changes
+// with each captured call. The older forms have fewer results: the first only state and number, the
+// second no edge data; a driver before 11.3 has the first alone.
+//
+// Errors:
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the legacy stream, while a stream that is not
+//     non-blocking captures; that capture goes on
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, as programmatic launches leave it, and you did
+//     not ask for it; the older forms of the function cannot ask
+//   - [CUDA_ERROR_INVALID_VALUE]: captureStatus_out is nil, or edge data is wanted without the
+//     nodes
 //
 // See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
 //
@@ -1620,7 +1869,8 @@ func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCapture
 	return CuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
 }
 
-// CuStreamGetCaptureInfo_v3 calls cuStreamGetCaptureInfo_v3.
+// CuStreamGetCaptureInfo_v3 tells all about the capture a stream is in: state, number, graph, and
+// the nodes on which the next one will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -1647,15 +1897,15 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 
 // CuStreamCopyAttributes gives one stream all attributes of another.
 //
-//	CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream)
+//	CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
 //
 // These are the ones that [CuStreamGetAttribute] knows: access policy window, synchronization
 // policy, priority and memory synchronization domains (measured: priority and policy arrive). Flags
 // are none: a blocking stream stays one.
 //
 // Parameters:
-//   - dstStream: the stream that changes; the default streams are accepted
-//   - srcStream: where the values come from; not changed
+//   - dst: the stream that changes; the default streams are accepted
+//   - src: where the values come from; not changed
 //
 // Ordering: concerns only work that is put into the destination later; pending work keeps what it
 // had. Synchronous, waits for nothing.
@@ -1671,12 +1921,12 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamCopyAttributes(dstStream CUstream, srcStream CUstream) error {
+func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 	args := &struct {
-		dstStream CUstream
-		srcStream CUstream
-		ret       CUresult
-	}{dstStream: dstStream, srcStream: srcStream}
+		dst CUstream
+		src CUstream
+		ret CUresult
+	}{dst: dst, src: src}
 	if err := call(symCuStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -1685,7 +1935,7 @@ func CuStreamCopyAttributes(dstStream CUstream, srcStream CUstream) error {
 
 // CuStreamGetAttribute reads one attribute of a stream.
 //
-//	CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value)
+//	CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 //
 // Streams have five of the attributes that launches know:
 // [CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW], [CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY],
@@ -1696,8 +1946,8 @@ func CuStreamCopyAttributes(dstStream CUstream, srcStream CUstream) error {
 // Parameters:
 //   - hStream: any stream, also a default one
 //   - attr: which one
-//   - value: receives the value in the member that belongs to attr; the rest of the union is left
-//     alone
+//   - value_out: receives the value in the member that belongs to attr; the rest of the union is
+//     left alone
 //
 // Ordering: what the latest setter wrote, not what the running kernel was launched with.
 //
@@ -1707,18 +1957,18 @@ func CuStreamCopyAttributes(dstStream CUstream, srcStream CUstream) error {
 // was asked for.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: streams have no such attribute, or value is nil
+//   - [CUDA_ERROR_INVALID_VALUE]: streams have no such attribute, or value_out is nil
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
+func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUstreamAttrValue) error {
 	args := &struct {
-		hStream CUstream
-		attr    CUstreamAttrID
-		value   *CUstreamAttrValue
-		ret     CUresult
-	}{hStream: hStream, attr: attr, value: value}
+		hStream   CUstream
+		attr      CUstreamAttrID
+		value_out *CUstreamAttrValue
+		ret       CUresult
+	}{hStream: hStream, attr: attr, value_out: value_out}
 	if err := call(symCuStreamGetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -1727,7 +1977,7 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 
 // CuStreamSetAttribute changes one attribute of a stream, for the work that comes later.
 //
-//		CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *param)
+//		CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 //
 //	  - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
 //	    aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]), else it does nothing; undo what it leaves
@@ -1742,7 +1992,7 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 // Parameters:
 //   - hStream: the stream to change, also a default one
 //   - attr: which attribute
-//   - param: the value, in the union's member for attr; read during the call
+//   - value: the value, in the union's member for attr; read during the call
 //
 // Ordering: work enqueued before is not affected. The call itself waits for nothing.
 //
@@ -1760,20 +2010,21 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, param *CUstreamAttrValue) error {
+func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
 	args := &struct {
 		hStream CUstream
 		attr    CUstreamAttrID
-		param   *CUstreamAttrValue
+		value   *CUstreamAttrValue
 		ret     CUresult
-	}{hStream: hStream, attr: attr, param: param}
+	}{hStream: hStream, attr: attr, value: value}
 	if err := call(symCuStreamSetAttribute, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_v1 calls cuStreamUpdateCaptureDependencies.
+// CuStreamUpdateCaptureDependencies_v1 changes which nodes the next node captured in a stream will
+// depend on.
 //
 //	CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
@@ -1795,7 +2046,8 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_ptsz calls cuStreamUpdateCaptureDependencies_ptsz.
+// CuStreamUpdateCaptureDependencies_ptsz changes which nodes the next node captured in a stream
+// will depend on.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
@@ -1818,12 +2070,35 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies calls cuStreamUpdateCaptureDependencies_v2.
+// CuStreamUpdateCaptureDependencies changes which nodes the next node captured in a stream will
+// depend on.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_ILLEGAL_STATE], or the error of earlier
-// work.
+// Nodes that the program added to the graph by hand come into the stream's order in this way.
+//
+// Parameters:
+//   - hStream: a stream that captures
+//   - dependencies: nodes of the graph being captured; nil only with a count of 0
+//   - dependencyData: one entry of edge data for each node, or nil for ordinary edges; the oldest
+//     form has no such parameter
+//   - numDependencies: how many nodes. 0 together with the flag for setting makes the next node
+//     depend on nothing
+//   - flags: [CU_STREAM_ADD_CAPTURE_DEPENDENCIES] (0) adds to the present set,
+//     [CU_STREAM_SET_CAPTURE_DEPENDENCIES] replaces it
+//
+// Ordering: only nodes captured later see it. Nodes that fell out of the set and that the stream no
+// longer reaches do not count as unjoined at [CuStreamEndCapture].
+//
+// Capture: meaningful in a capture alone; no mode forbids it.
+//
+// From Go: arrays are read during the call, so a Go slice will do. Serialize it with everything
+// else that touches the graph or its streams. Lacking in drivers before 11.3.
+//
+// Errors:
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream does not capture
+//   - [CUDA_ERROR_INVALID_VALUE]: a node of another graph, or unknown flags; the capture goes on
+//     undamaged (measured)
 //
 // See also [CuStreamBeginCapture], [CuStreamGetCaptureInfo].
 //
@@ -1833,7 +2108,8 @@ func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNo
 	return CuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags)
 }
 
-// CuStreamUpdateCaptureDependencies_v2 calls cuStreamUpdateCaptureDependencies_v2.
+// CuStreamUpdateCaptureDependencies_v2 changes which nodes the next node captured in a stream will
+// depend on.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -1856,13 +2132,42 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToCig calls cuStreamBeginCaptureToCig.
+// CuStreamBeginCaptureToCig begins to record a stream's work into a command list of Direct3D 12 or
+// a command buffer of Vulkan.
 //
 //	CUresult cuStreamBeginCaptureToCig(CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the
-// error of earlier work.
+// CIG is CUDA in graphics: the graphics API then executes the CUDA work among its own commands, in
+// the order of recording. The context must have been created for that, with [CUctxCigParam], and
+// the device must support it: [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED],
+// [CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED]. Launches, copies and memsets are recorded.
+// Not allowed, not even by way of a graph: host functions and callbacks, [CuStreamSynchronize],
+// waits for values and batches of memory operations, ordinary captures, allocation and release in
+// stream order.
+//
+// The command list must be recording while work is added, belong to the same device, and must not
+// be submitted before [CuStreamEndCaptureToCig], nor twice. Resources that the recorded work uses
+// need barriers of the graphics API before. How the recorded work is ordered with other CUDA work
+// of the context is the program's responsibility: a wrong order can hang the device.
+//
+// Parameters:
+//   - hStream: the stream, not the legacy one and not yet in such a capture
+//   - streamCigCaptureParams: which command list; for Direct3D 12 the ID3D12CommandList, for Vulkan
+//     the handle that vkGetCommandBufferInternalHandleNV gives, not the VkCommandBuffer itself
+//
+// Ordering: nothing runs until the graphics API executes the list; then in recorded order.
+//
+// Capture: like a capture in relaxed mode in what it forbids other calls, but it produces no graph.
+//
+// From Go: the struct is read during the call, what it points to is the graphics API's. Keep stream
+// and list alive until the GPU is done with the list. Needs 13.2; taken from the header, not tried.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the context was not created for CIG
+//   - [CUDA_ERROR_NOT_SUPPORTED]: device or driver cannot
+//   - [CUDA_ERROR_INVALID_VALUE]: parameters that name no usable command list
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamEndCaptureToCig], [CuStreamBeginCapture], [CuStreamWaitEvent], [CuStreamQuery],
 // [CuStreamSynchronize], [CuStreamAddCallback].
@@ -1881,13 +2186,30 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamEndCaptureToCig calls cuStreamEndCaptureToCig.
+// CuStreamEndCaptureToCig ends the recording of a stream's work into a graphics command list, and
+// makes the stream an ordinary one again.
 //
 //	CUresult cuStreamEndCaptureToCig(CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD], or the error of earlier
-// work.
+// From now on the graphics API may submit the list. The stream, and every stream that depends on it
+// through events, must not be destroyed before the GPU has executed the list.
+//
+// Parameters:
+//   - hStream: the stream in which [CuStreamBeginCaptureToCig] began
+//
+// Ordering: the recorded work is ordered by the graphics queue; CUDA cannot wait for it but through
+// what the two APIs share.
+//
+// Capture: ordinary captures are possible in the stream again.
+//
+// From Go: call it on the OS thread that began, which therefore stays locked in between, and also
+// on error paths: a list left open cannot be submitted. From 13.2 on.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the stream is not recording for CIG
+//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another thread began it
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuStreamBeginCaptureToCig].
 //

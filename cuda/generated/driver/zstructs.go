@@ -17,21 +17,28 @@ type CUuuid struct {
 	Bytes [16]byte
 }
 
-// CUmemFabricHandle is the struct CUmemFabricHandle_v1.
+// CUmemFabricHandle is 64 bytes that name memory to processes on any node of an NVLink fabric.
+//
+// Send it as it is. It works for those who may use the same IMEX channel.
 type CUmemFabricHandle struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// The bytes, which mean nothing to programs.
 	Data [64]uint8
 }
 
-// CUipcEventHandle is the struct CUipcEventHandle_v1.
+// CUipcEventHandle is 64 bytes that name an event to other processes of this machine.
 type CUipcEventHandle struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// The bytes; copy them, do not look into them.
 	Reserved [64]byte
 }
 
-// CUipcMemHandle is the struct CUipcMemHandle_v1.
+// CUipcMemHandle is 64 bytes that name a device allocation to other processes of this machine.
+//
+// It is valid as long as the memory is allocated in the process that made it.
 type CUipcMemHandle struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// The bytes to be sent.
 	Reserved [64]byte
 }
 
@@ -242,26 +249,40 @@ type CUstreamBatchMemOpParams_atomicReduction struct {
 	Alias CUdeviceptr
 }
 
-// CUDA_BATCH_MEM_OP_NODE_PARAMS is the struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1.
+// CUDA_BATCH_MEM_OP_NODE_PARAMS is a list of writes to and waits for words in memory that a node
+// carries out in order.
+//
+// Both forms have the same layout. The array is copied when the node is added or changed.
 type CUDA_BATCH_MEM_OP_NODE_PARAMS struct {
-	_          structs.HostLayout
-	Ctx        CUcontext
-	Count      uint32
-	_          [4]byte
+	_ structs.HostLayout
+	// The context to run in.
+	Ctx CUcontext
+	// Number of operations, at least 1, below 256.
+	Count uint32
+	_     [4]byte
+	// The operations, as for [CuStreamBatchMemOp].
 	ParamArray *CUstreamBatchMemOpParams
-	Flags      uint32
-	_          [4]byte
+	// Must be 0.
+	Flags uint32
+	_     [4]byte
 }
 
-// CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 is the struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v2.
+// CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 is a list of writes to and waits for words in memory that a node
+// carries out in order.
+//
+// Both forms have the same layout. The array is copied when the node is added or changed.
 type CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 struct {
-	_          structs.HostLayout
-	Ctx        CUcontext
-	Count      uint32
-	_          [4]byte
+	_ structs.HostLayout
+	// The context to run in.
+	Ctx CUcontext
+	// Number of operations, at least 1, below 256.
+	Count uint32
+	_     [4]byte
+	// The operations, as for [CuStreamBatchMemOp].
 	ParamArray *CUstreamBatchMemOpParams
-	Flags      uint32
-	_          [4]byte
+	// Must be 0.
+	Flags uint32
+	_     [4]byte
 }
 
 // CUasyncNotificationInfo is what a notification callback is told; it is valid until the callback
@@ -349,104 +370,202 @@ type CUaccessPolicyWindow struct {
 	_        [4]byte
 }
 
-// CUDA_KERNEL_NODE_PARAMS_v1 is the struct CUDA_KERNEL_NODE_PARAMS_v1.
+// CUDA_KERNEL_NODE_PARAMS_v1 is what a kernel node launches: the kernel, its launch shape and its
+// arguments.
+//
+// The first form (_v1) ends before kern and ctx; the second and third have the same layout.
+// Arguments are given by kernelParams or by extra, never by both; they are copied when the node is
+// added or changed. Read back, they point into memory of the node.
+//
+// From Go: to pass Go memory, pin the array and the values until the call returns.
 type CUDA_KERNEL_NODE_PARAMS_v1 struct {
-	_              structs.HostLayout
-	Func           CUfunction
-	GridDimX       uint32
-	GridDimY       uint32
-	GridDimZ       uint32
-	BlockDimX      uint32
-	BlockDimY      uint32
-	BlockDimZ      uint32
+	_ structs.HostLayout
+	// The kernel as a function of a loaded module, which also decides the context; 0 if kern is given.
+	Func CUfunction
+	// Blocks in x, at least 1.
+	GridDimX uint32
+	// Blocks in y, at least 1.
+	GridDimY uint32
+	// Blocks in z, at least 1.
+	GridDimZ uint32
+	// Threads of a block in x, at least 1.
+	BlockDimX uint32
+	// Threads of a block in y, at least 1.
+	BlockDimY uint32
+	// Threads of a block in z, at least 1.
+	BlockDimZ uint32
+	// Dynamic shared memory of a block in bytes; above 48 KiB the function's attribute must allow it.
 	SharedMemBytes uint32
 	_              [4]byte
-	KernelParams   *unsafe.Pointer
-	Extra          *uintptr
+	// Array of pointers, one for each parameter of the kernel, to its value.
+	KernelParams *unsafe.Pointer
+	// Or a list with one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
+	// [CU_LAUNCH_PARAM_BUFFER_SIZE], the address of its size, [CU_LAUNCH_PARAM_END]. Not for
+	// cooperative kernels.
+	Extra *uintptr
 }
 
-// CUDA_KERNEL_NODE_PARAMS is the struct CUDA_KERNEL_NODE_PARAMS_v2.
+// CUDA_KERNEL_NODE_PARAMS is what a kernel node launches: the kernel, its launch shape and its
+// arguments.
+//
+// The first form (_v1) ends before kern and ctx; the second and third have the same layout.
+// Arguments are given by kernelParams or by extra, never by both; they are copied when the node is
+// added or changed. Read back, they point into memory of the node.
+//
+// From Go: to pass Go memory, pin the array and the values until the call returns.
 type CUDA_KERNEL_NODE_PARAMS struct {
-	_              structs.HostLayout
-	Func           CUfunction
-	GridDimX       uint32
-	GridDimY       uint32
-	GridDimZ       uint32
-	BlockDimX      uint32
-	BlockDimY      uint32
-	BlockDimZ      uint32
+	_ structs.HostLayout
+	// The kernel as a function of a loaded module, which also decides the context; 0 if kern is given.
+	Func CUfunction
+	// Blocks in x, at least 1.
+	GridDimX uint32
+	// Blocks in y, at least 1.
+	GridDimY uint32
+	// Blocks in z, at least 1.
+	GridDimZ uint32
+	// Threads of a block in x, at least 1.
+	BlockDimX uint32
+	// Threads of a block in y, at least 1.
+	BlockDimY uint32
+	// Threads of a block in z, at least 1.
+	BlockDimZ uint32
+	// Dynamic shared memory of a block in bytes; above 48 KiB the function's attribute must allow it.
 	SharedMemBytes uint32
 	_              [4]byte
-	KernelParams   *unsafe.Pointer
-	Extra          *uintptr
-	Kern           CUkernel
-	Ctx            CUcontext
+	// Array of pointers, one for each parameter of the kernel, to its value.
+	KernelParams *unsafe.Pointer
+	// Or a list with one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
+	// [CU_LAUNCH_PARAM_BUFFER_SIZE], the address of its size, [CU_LAUNCH_PARAM_END]. Not for
+	// cooperative kernels.
+	Extra *uintptr
+	// The kernel without a context, from a library; counts if func is 0.
+	Kern CUkernel
+	// The context for kern; 0 is the current one. Up to [CuGraphAddNode_v2] not looked at if func is
+	// given; [CuGraphAddNode_v3] refuses one that does not fit.
+	Ctx CUcontext
 }
 
-// CUDA_KERNEL_NODE_PARAMS_v3 is the struct CUDA_KERNEL_NODE_PARAMS_v3.
+// CUDA_KERNEL_NODE_PARAMS_v3 is what a kernel node launches: the kernel, its launch shape and its
+// arguments.
+//
+// The first form (_v1) ends before kern and ctx; the second and third have the same layout.
+// Arguments are given by kernelParams or by extra, never by both; they are copied when the node is
+// added or changed. Read back, they point into memory of the node.
+//
+// From Go: to pass Go memory, pin the array and the values until the call returns.
 type CUDA_KERNEL_NODE_PARAMS_v3 struct {
-	_              structs.HostLayout
-	Func           CUfunction
-	GridDimX       uint32
-	GridDimY       uint32
-	GridDimZ       uint32
-	BlockDimX      uint32
-	BlockDimY      uint32
-	BlockDimZ      uint32
+	_ structs.HostLayout
+	// The kernel as a function of a loaded module, which also decides the context; 0 if kern is given.
+	Func CUfunction
+	// Blocks in x, at least 1.
+	GridDimX uint32
+	// Blocks in y, at least 1.
+	GridDimY uint32
+	// Blocks in z, at least 1.
+	GridDimZ uint32
+	// Threads of a block in x, at least 1.
+	BlockDimX uint32
+	// Threads of a block in y, at least 1.
+	BlockDimY uint32
+	// Threads of a block in z, at least 1.
+	BlockDimZ uint32
+	// Dynamic shared memory of a block in bytes; above 48 KiB the function's attribute must allow it.
 	SharedMemBytes uint32
 	_              [4]byte
-	KernelParams   *unsafe.Pointer
-	Extra          *uintptr
-	Kern           CUkernel
-	Ctx            CUcontext
+	// Array of pointers, one for each parameter of the kernel, to its value.
+	KernelParams *unsafe.Pointer
+	// Or a list with one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
+	// [CU_LAUNCH_PARAM_BUFFER_SIZE], the address of its size, [CU_LAUNCH_PARAM_END]. Not for
+	// cooperative kernels.
+	Extra *uintptr
+	// The kernel without a context, from a library; counts if func is 0.
+	Kern CUkernel
+	// The context for kern; 0 is the current one. Up to [CuGraphAddNode_v2] not looked at if func is
+	// given; [CuGraphAddNode_v3] refuses one that does not fit.
+	Ctx CUcontext
 }
 
-// CUDA_MEMSET_NODE_PARAMS is the struct CUDA_MEMSET_NODE_PARAMS_v1.
+// CUDA_MEMSET_NODE_PARAMS is what a memset node fills: rows of equal elements.
+//
+// The first form (_v1), which the older functions take, has no ctx: they take it as a parameter.
 type CUDA_MEMSET_NODE_PARAMS struct {
-	_           structs.HostLayout
-	Dst         CUdeviceptr
-	Pitch       uint64
-	Value       uint32
+	_ structs.HostLayout
+	// Device address of the first element.
+	Dst CUdeviceptr
+	// Bytes from one row to the next; not looked at if there is one row.
+	Pitch uint64
+	// The value; only the low elementSize bytes count.
+	Value uint32
+	// 1, 2 or 4 bytes.
 	ElementSize uint32
-	Width       uint64
-	Height      uint64
+	// Elements in a row, at least 1.
+	Width uint64
+	// Rows, at least 1.
+	Height uint64
 }
 
-// CUDA_MEMSET_NODE_PARAMS_v2 is the struct CUDA_MEMSET_NODE_PARAMS_v2.
+// CUDA_MEMSET_NODE_PARAMS_v2 is what a memset node fills: rows of equal elements.
+//
+// The first form (_v1), which the older functions take, has no ctx: they take it as a parameter.
 type CUDA_MEMSET_NODE_PARAMS_v2 struct {
-	_           structs.HostLayout
-	Dst         CUdeviceptr
-	Pitch       uint64
-	Value       uint32
+	_ structs.HostLayout
+	// Device address of the first element.
+	Dst CUdeviceptr
+	// Bytes from one row to the next; not looked at if there is one row.
+	Pitch uint64
+	// The value; only the low elementSize bytes count.
+	Value uint32
+	// 1, 2 or 4 bytes.
 	ElementSize uint32
-	Width       uint64
-	Height      uint64
-	Ctx         CUcontext
+	// Elements in a row, at least 1.
+	Width uint64
+	// Rows, at least 1.
+	Height uint64
+	// The context to run in.
+	Ctx CUcontext
 }
 
-// CUDA_HOST_NODE_PARAMS is the struct CUDA_HOST_NODE_PARAMS_v1.
+// CUDA_HOST_NODE_PARAMS is the host function that a node calls, with its argument.
+//
+// The first form (_v1) has function and argument only.
+//
+// From Go: fn may be the address of an exported Go function, userData a cgo.Handle.
 type CUDA_HOST_NODE_PARAMS struct {
-	_        structs.HostLayout
-	Fn       CUhostFn
+	_ structs.HostLayout
+	// The function; not nil.
+	Fn CUhostFn
+	// Its argument, stored as it is.
 	UserData uintptr
 }
 
-// CUDA_HOST_NODE_PARAMS_v2 is the struct CUDA_HOST_NODE_PARAMS_v2.
+// CUDA_HOST_NODE_PARAMS_v2 is the host function that a node calls, with its argument.
+//
+// The first form (_v1) has function and argument only.
+//
+// From Go: fn may be the address of an exported Go function, userData a cgo.Handle.
 type CUDA_HOST_NODE_PARAMS_v2 struct {
-	_        structs.HostLayout
-	Fn       CUhostFn
+	_ structs.HostLayout
+	// The function; not nil.
+	Fn CUhostFn
+	// Its argument, stored as it is.
 	UserData uintptr
+	// How the driver's thread waits for its turn, a value of [CUhostTaskSyncMode]: sleeping, or
+	// spinning at the cost of a core.
 	SyncMode uint32
 	_        [4]byte
 	anon3    CUDA_HOST_NODE_PARAMS_v2_anon3
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context that the node counts for.
 func (u *CUDA_HOST_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_HOST_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -460,42 +579,72 @@ type CUDA_HOST_NODE_PARAMS_v2_anon3 struct {
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context that the node counts for.
 func (u *CUDA_HOST_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_HOST_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_CONDITIONAL_NODE_PARAMS is the struct CUDA_CONDITIONAL_NODE_PARAMS.
+// CUDA_CONDITIONAL_NODE_PARAMS is a conditional node: its variable, its kind, and the body graphs
+// that it gets.
+//
+// The bodies are made empty when the node is added, belong to it and are filled by the program.
+// They may hold kernels, copies, memsets, empty, child and further conditional nodes, and all
+// kernels must be of one context.
+//
+// From Go: phGraph_out is C memory, valid for the node's life: read the handles with unsafe.Slice
+// and keep copies.
 type CUDA_CONDITIONAL_NODE_PARAMS struct {
-	_           structs.HostLayout
-	Handle      CUgraphConditionalHandle
-	Type        CUgraphConditionalNodeType
-	Size        uint32
+	_ structs.HostLayout
+	// The variable, from [CuGraphConditionalHandleCreate]; one node each.
+	Handle CUgraphConditionalHandle
+	// If, while or switch.
+	Type CUgraphConditionalNodeType
+	// Number of bodies: 1 or 2 for if, 1 for while, 1 or more for switch.
+	Size uint32
+	// Receives the address of an array with that many graphs, in memory of the node.
 	PhGraph_out *CUgraph
-	Ctx         CUcontext
+	// The context of the node; the same as for the handle and all kernels inside.
+	Ctx CUcontext
 }
 
-// CUgraphEdgeData is the struct CUgraphEdgeData.
+// CUgraphEdgeData is what an edge carries: when it is fulfilled, and how strict it is.
+//
+// All zero is an ordinary edge. Other values exist between kernel nodes only, for programmatic
+// dependent launch.
 type CUgraphEdgeData struct {
-	_         structs.HostLayout
+	_ structs.HostLayout
+	// What of the first node counts: [CU_GRAPH_KERNEL_NODE_PORT_DEFAULT] is its end, the other two
+	// ports of a kernel come earlier.
 	From_port uint8
-	To_port   uint8
-	Type      uint8
-	Reserved  [5]uint8
+	// What of the second node waits; must be 0, all of it.
+	To_port uint8
+	// A value of [CUgraphDependencyType].
+	Type uint8
+	// Must be 0.
+	Reserved [5]uint8
 }
 
-// CUDA_GRAPH_INSTANTIATE_PARAMS is the struct CUDA_GRAPH_INSTANTIATE_PARAMS.
+// CUDA_GRAPH_INSTANTIATE_PARAMS is what [CuGraphInstantiateWithParams] is to do, and what became of
+// it.
 type CUDA_GRAPH_INSTANTIATE_PARAMS struct {
-	_             structs.HostLayout
-	Flags         uint64
+	_ structs.HostLayout
+	// Values of [CUgraphInstantiate_flags] joined by |.
+	Flags uint64
+	// The stream for the upload; looked at with the upload flag only.
 	HUploadStream CUstream
-	HErrNode_out  CUgraphNode
-	Result_out    CUgraphInstantiateResult
-	_             [4]byte
+	// Receives the node at fault, 0 if none is to blame.
+	HErrNode_out CUgraphNode
+	// Receives success or the reason.
+	Result_out CUgraphInstantiateResult
+	_          [4]byte
 }
 
 // CUlaunchMemSyncDomainMap is the pair of hardware domains that the two logical memory domains mean
@@ -850,148 +999,259 @@ type CUlibraryHostUniversalFunctionAndDataTable struct {
 	DataWindowSize uint64
 }
 
-// CUDA_MEMCPY2D is the struct CUDA_MEMCPY2D_v2.
+// CUDA_MEMCPY2D is the copy of a rectangle: for each end its kind, its memory, where to begin and
+// how far rows are apart.
+//
+// Only the memory member that the kind names is used. The form _v1 has 32-bit sizes and addresses.
+//
+// From Go: pin Go memory that SrcHost or DstHost points to.
 type CUDA_MEMCPY2D struct {
-	_             structs.HostLayout
-	SrcXInBytes   uint64
-	SrcY          uint64
+	_ structs.HostLayout
+	// Where to begin in a row of the source, in bytes.
+	SrcXInBytes uint64
+	// First row of the source.
+	SrcY uint64
+	// Kind of the source.
 	SrcMemoryType CUmemorytype
 	_             [4]byte
-	SrcHost       unsafe.Pointer
-	SrcDevice     CUdeviceptr
-	SrcArray      CUarray
-	SrcPitch      uint64
-	DstXInBytes   uint64
-	DstY          uint64
+	// The source, if it is host memory.
+	SrcHost unsafe.Pointer
+	// The source, if it is device memory or the driver is to find out.
+	SrcDevice CUdeviceptr
+	// The source, if it is an array.
+	SrcArray CUarray
+	// Bytes from row to row of the source; ignored for arrays, and 0 means rows without a gap.
+	SrcPitch uint64
+	// Where to begin in a row of the destination, in bytes.
+	DstXInBytes uint64
+	// First row of the destination.
+	DstY uint64
+	// Kind of the destination.
 	DstMemoryType CUmemorytype
 	_             [4]byte
-	DstHost       unsafe.Pointer
-	DstDevice     CUdeviceptr
-	DstArray      CUarray
-	DstPitch      uint64
-	WidthInBytes  uint64
-	Height        uint64
+	// The destination, if it is host memory.
+	DstHost unsafe.Pointer
+	// The destination, if it is device memory or of unknown kind.
+	DstDevice CUdeviceptr
+	// The destination, if it is an array.
+	DstArray CUarray
+	// Bytes from row to row of the destination.
+	DstPitch uint64
+	// Bytes of each row to copy.
+	WidthInBytes uint64
+	// Rows to copy.
+	Height uint64
 }
 
-// CUDA_MEMCPY3D is the struct CUDA_MEMCPY3D_v2.
+// CUDA_MEMCPY3D is the copy of a box between memory and arrays inside one context.
+//
+// Linear memory consists of slices of srcHeight or dstHeight rows. The form _v1 has 32-bit sizes
+// and addresses.
+//
+// From Go: clear it first. Memory of Go in it has to be pinned, for asynchronous copies until the
+// stream is done.
 type CUDA_MEMCPY3D struct {
-	_             structs.HostLayout
-	SrcXInBytes   uint64
-	SrcY          uint64
-	SrcZ          uint64
-	SrcLOD        uint64
+	_ structs.HostLayout
+	// Offset in a row, in bytes.
+	SrcXInBytes uint64
+	// Offset in rows.
+	SrcY uint64
+	// Offset in slices or layers.
+	SrcZ uint64
+	// 0.
+	SrcLOD uint64
+	// Kind of the source.
 	SrcMemoryType CUmemorytype
 	_             [4]byte
-	SrcHost       unsafe.Pointer
-	SrcDevice     CUdeviceptr
-	SrcArray      CUarray
-	Reserved0     unsafe.Pointer
-	SrcPitch      uint64
-	SrcHeight     uint64
-	DstXInBytes   uint64
-	DstY          uint64
-	DstZ          uint64
-	DstLOD        uint64
+	// Address on the host.
+	SrcHost unsafe.Pointer
+	// Address on the device, or of unknown kind.
+	SrcDevice CUdeviceptr
+	// The array.
+	SrcArray CUarray
+	// Nil.
+	Reserved0 unsafe.Pointer
+	// Bytes from row to row.
+	SrcPitch uint64
+	// Rows from slice to slice; may be 0 where depth is 1.
+	SrcHeight uint64
+	// The destination's offset in a row, in bytes.
+	DstXInBytes uint64
+	// The destination's first row.
+	DstY uint64
+	// The destination's first slice or layer.
+	DstZ uint64
+	// 0.
+	DstLOD uint64
+	// Kind of the destination.
 	DstMemoryType CUmemorytype
 	_             [4]byte
-	DstHost       unsafe.Pointer
-	DstDevice     CUdeviceptr
-	DstArray      CUarray
-	Reserved1     unsafe.Pointer
-	DstPitch      uint64
-	DstHeight     uint64
-	WidthInBytes  uint64
-	Height        uint64
-	Depth         uint64
+	// Its address on the host.
+	DstHost unsafe.Pointer
+	// Its address on the device, or of unknown kind.
+	DstDevice CUdeviceptr
+	// The array to write.
+	DstArray CUarray
+	// Nil.
+	Reserved1 unsafe.Pointer
+	// The destination's bytes from row to row.
+	DstPitch uint64
+	// The destination's rows from slice to slice.
+	DstHeight uint64
+	// Bytes of each row to copy, also for arrays.
+	WidthInBytes uint64
+	// Rows to copy.
+	Height uint64
+	// Slices to copy.
+	Depth uint64
 }
 
-// CUDA_MEMCPY3D_PEER is the struct CUDA_MEMCPY3D_PEER_v1.
+// CUDA_MEMCPY3D_PEER is the copy of a box whose two ends may belong to different contexts.
 type CUDA_MEMCPY3D_PEER struct {
-	_             structs.HostLayout
-	SrcXInBytes   uint64
-	SrcY          uint64
-	SrcZ          uint64
-	SrcLOD        uint64
+	_ structs.HostLayout
+	// Offset in a row of the source, in bytes.
+	SrcXInBytes uint64
+	// First row of the source.
+	SrcY uint64
+	// First slice of the source.
+	SrcZ uint64
+	// 0.
+	SrcLOD uint64
+	// What the source is.
 	SrcMemoryType CUmemorytype
 	_             [4]byte
-	SrcHost       unsafe.Pointer
-	SrcDevice     CUdeviceptr
-	SrcArray      CUarray
-	SrcContext    CUcontext
-	SrcPitch      uint64
-	SrcHeight     uint64
-	DstXInBytes   uint64
-	DstY          uint64
-	DstZ          uint64
-	DstLOD        uint64
+	// The source on the host.
+	SrcHost unsafe.Pointer
+	// The source on a device.
+	SrcDevice CUdeviceptr
+	// The source, an array.
+	SrcArray CUarray
+	// Whose it is; ignored where the kind is to be found out.
+	SrcContext CUcontext
+	// Bytes between rows of the source.
+	SrcPitch uint64
+	// Rows between slices of the source.
+	SrcHeight uint64
+	// Offset in a row of the destination, in bytes.
+	DstXInBytes uint64
+	// First row to write.
+	DstY uint64
+	// First slice to write.
+	DstZ uint64
+	// 0.
+	DstLOD uint64
+	// What the destination is.
 	DstMemoryType CUmemorytype
 	_             [4]byte
-	DstHost       unsafe.Pointer
-	DstDevice     CUdeviceptr
-	DstArray      CUarray
-	DstContext    CUcontext
-	DstPitch      uint64
-	DstHeight     uint64
-	WidthInBytes  uint64
-	Height        uint64
-	Depth         uint64
+	// The destination on the host.
+	DstHost unsafe.Pointer
+	// The destination on a device.
+	DstDevice CUdeviceptr
+	// The destination, an array.
+	DstArray CUarray
+	// Whose that is.
+	DstContext CUcontext
+	// Bytes between rows of the destination.
+	DstPitch uint64
+	// Rows between slices of the destination.
+	DstHeight uint64
+	// Bytes of a row.
+	WidthInBytes uint64
+	// Rows.
+	Height uint64
+	// Slices.
+	Depth uint64
 }
 
-// CUDA_MEMCPY_NODE_PARAMS is the struct CUDA_MEMCPY_NODE_PARAMS.
+// CUDA_MEMCPY_NODE_PARAMS is what a copy node does, in the params of [CuGraphAddNode].
+//
+// Only the description is copied; host memory is read and written by each launch, so it must not be
+// Go memory.
 type CUDA_MEMCPY_NODE_PARAMS struct {
-	_          structs.HostLayout
-	Flags      int32
-	Reserved   int32
-	CopyCtx    CUcontext
+	_ structs.HostLayout
+	// Must be 0.
+	Flags int32
+	// Must be 0.
+	Reserved int32
+	// The context to run in.
+	CopyCtx CUcontext
+	// Both ends, offsets and extent.
 	CopyParams CUDA_MEMCPY3D
 }
 
-// CUDA_ARRAY_DESCRIPTOR is the struct CUDA_ARRAY_DESCRIPTOR_v2.
+// CUDA_ARRAY_DESCRIPTOR is what an array of one or two dimensions is like.
+//
+// The form _v1 has 32-bit sizes.
 type CUDA_ARRAY_DESCRIPTOR struct {
-	_           structs.HostLayout
-	Width       uint64
-	Height      uint64
-	Format      CUarray_format
+	_ structs.HostLayout
+	// Elements in a row.
+	Width uint64
+	// Rows, or 0 for one dimension.
+	Height uint64
+	// What a channel is.
+	Format CUarray_format
+	// 1, 2 or 4.
 	NumChannels uint32
 }
 
-// CUDA_ARRAY3D_DESCRIPTOR is the struct CUDA_ARRAY3D_DESCRIPTOR_v2.
+// CUDA_ARRAY3D_DESCRIPTOR is what an array of any shape is like.
+//
+// Which sizes are 0 and which flags are set decides what it is. The form _v1 has 32-bit sizes.
 type CUDA_ARRAY3D_DESCRIPTOR struct {
-	_           structs.HostLayout
-	Width       uint64
-	Height      uint64
-	Depth       uint64
-	Format      CUarray_format
+	_ structs.HostLayout
+	// Elements in a row.
+	Width uint64
+	// Rows; 0 for one dimension.
+	Height uint64
+	// Slices, layers or faces; 0 where there is only one.
+	Depth uint64
+	// What a channel is.
+	Format CUarray_format
+	// 1, 2 or 4.
 	NumChannels uint32
-	Flags       uint32
-	_           [4]byte
+	// Any of [CUDA_ARRAY3D_LAYERED], [CUDA_ARRAY3D_CUBEMAP], [CUDA_ARRAY3D_SURFACE_LDST],
+	// [CUDA_ARRAY3D_TEXTURE_GATHER], [CUDA_ARRAY3D_DEPTH_TEXTURE], [CUDA_ARRAY3D_COLOR_ATTACHMENT],
+	// [CUDA_ARRAY3D_SPARSE] and [CUDA_ARRAY3D_DEFERRED_MAPPING].
+	Flags uint32
+	_     [4]byte
 }
 
-// CUDA_ARRAY_SPARSE_PROPERTIES is the struct CUDA_ARRAY_SPARSE_PROPERTIES_v1.
+// CUDA_ARRAY_SPARSE_PROPERTIES is how a sparse array is cut into tiles and where its tail begins.
 type CUDA_ARRAY_SPARSE_PROPERTIES struct {
-	_                 structs.HostLayout
-	TileExtent        CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent
+	_ structs.HostLayout
+	// Size of a tile in elements.
+	TileExtent CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent
+	// First level that is part of the tail, being smaller than a tile.
 	MiptailFirstLevel uint32
-	MiptailSize       uint64
-	Flags             uint32
-	Reserved          [4]uint32
-	_                 [4]byte
+	// Bytes of the tail.
+	MiptailSize uint64
+	// [CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL] if all layers have one tail in common.
+	Flags uint32
+	// 0.
+	Reserved [4]uint32
+	_        [4]byte
 }
 
 // CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent is a struct inside [CUDA_ARRAY_SPARSE_PROPERTIES].
 type CUDA_ARRAY_SPARSE_PROPERTIES_tileExtent struct {
-	_      structs.HostLayout
-	Width  uint32
+	_ structs.HostLayout
+	// Along a row.
+	Width uint32
+	// In rows.
 	Height uint32
-	Depth  uint32
+	// In slices.
+	Depth uint32
 }
 
-// CUDA_ARRAY_MEMORY_REQUIREMENTS is the struct CUDA_ARRAY_MEMORY_REQUIREMENTS_v1.
+// CUDA_ARRAY_MEMORY_REQUIREMENTS is how much memory an array without memory needs.
 type CUDA_ARRAY_MEMORY_REQUIREMENTS struct {
-	_         structs.HostLayout
-	Size      uint64
+	_ structs.HostLayout
+	// Bytes.
+	Size uint64
+	// Of what the offset into the memory has to be a multiple.
 	Alignment uint64
-	Reserved  [4]uint32
+	// 0.
+	Reserved [4]uint32
 }
 
 // CUDA_RESOURCE_DESC is which memory a texture or surface object reads: an array, a mipmapped array
@@ -1189,10 +1449,16 @@ func NewCUtensorMap() *CUtensorMap {
 	return (*CUtensorMap)(unsafe.Pointer(&mem[gap]))
 }
 
-// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS is the struct CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1.
+// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS is the pair of tokens by which a kernel driver of another
+// device may map GPU memory.
+//
+// Valid while the allocation lives. Newer systems share memory by dma-buf instead, see
+// [CuMemGetHandleForAddressRange].
 type CUDA_POINTER_ATTRIBUTE_P2P_TOKENS struct {
-	_            structs.HostLayout
-	P2pToken     uint64
+	_ structs.HostLayout
+	// The first argument that nvidia_p2p_get_pages wants.
+	P2pToken uint64
+	// The second.
 	VaSpaceToken uint32
 	_            [4]byte
 }
@@ -1228,14 +1494,19 @@ type CUDA_LAUNCH_PARAMS struct {
 	KernelParams *unsafe.Pointer
 }
 
-// CUDA_EXTERNAL_MEMORY_HANDLE_DESC is the struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1.
+// CUDA_EXTERNAL_MEMORY_HANDLE_DESC is memory of another API that is to be imported.
 type CUDA_EXTERNAL_MEMORY_HANDLE_DESC struct {
-	_        structs.HostLayout
-	Type     CUexternalMemoryHandleType
-	_        [4]byte
-	Handle   CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle
-	Size     uint64
-	Flags    uint32
+	_ structs.HostLayout
+	// Which API and form.
+	Type CUexternalMemoryHandleType
+	_    [4]byte
+	// The handle.
+	Handle CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle
+	// Bytes of the other API's allocation.
+	Size uint64
+	// 0, or [CUDA_EXTERNAL_MEMORY_DEDICATED] if it was allocated for one image or buffer.
+	Flags uint32
+	// 0.
 	Reserved [16]uint32
 	_        [4]byte
 }
@@ -1249,16 +1520,22 @@ type CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle struct {
 }
 
 // Fd is the member fd of the union, where it lies in u.
+//
+// The file descriptor, CUDA's after a successful import.
 func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) Fd() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
 // Win32 is the member win32 of the union, where it lies in u.
+//
+// On Windows, a handle or a name.
 func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) Win32() *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 {
 	return (*CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32)(unsafe.Pointer(u))
 }
 
 // NvSciBufObject is the member nvSciBufObject of the union, where it lies in u.
+//
+// The buffer object.
 func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) NvSciBufObject() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
@@ -1266,39 +1543,52 @@ func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) NvSciBufObject() *unsafe.Point
 // CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 is a struct inside
 // CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle.
 type CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// The handle; stays the program's.
 	Handle unsafe.Pointer
-	Name   unsafe.Pointer
+	// The object's name in UTF-16.
+	Name unsafe.Pointer
 }
 
-// CUDA_EXTERNAL_MEMORY_BUFFER_DESC is the struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1.
+// CUDA_EXTERNAL_MEMORY_BUFFER_DESC is a piece of imported memory that is to be linear memory.
 type CUDA_EXTERNAL_MEMORY_BUFFER_DESC struct {
-	_        structs.HostLayout
-	Offset   uint64
-	Size     uint64
-	Flags    uint32
+	_ structs.HostLayout
+	// Where it begins, in bytes.
+	Offset uint64
+	// Bytes.
+	Size uint64
+	// 0.
+	Flags uint32
+	// 0.
 	Reserved [16]uint32
 	_        [4]byte
 }
 
-// CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC is the struct
-// CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1.
+// CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC is a piece of imported memory that is an image.
 type CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC struct {
-	_         structs.HostLayout
-	Offset    uint64
+	_ structs.HostLayout
+	// Where level 0 begins, in bytes.
+	Offset uint64
+	// Format, size and flags of level 0.
 	ArrayDesc CUDA_ARRAY3D_DESCRIPTOR
+	// Number of levels.
 	NumLevels uint32
-	Reserved  [16]uint32
-	_         [4]byte
+	// 0.
+	Reserved [16]uint32
+	_        [4]byte
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC is the struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1.
+// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC is a semaphore of another API that is to be imported.
 type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC struct {
-	_        structs.HostLayout
-	Type     CUexternalSemaphoreHandleType
-	_        [4]byte
-	Handle   CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle
-	Flags    uint32
+	_ structs.HostLayout
+	// Which API and form.
+	Type CUexternalSemaphoreHandleType
+	_    [4]byte
+	// The handle.
+	Handle CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle
+	// 0.
+	Flags uint32
+	// 0.
 	Reserved [16]uint32
 	_        [4]byte
 }
@@ -1313,16 +1603,22 @@ type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle struct {
 }
 
 // Fd is the member fd of the union, where it lies in u.
+//
+// The file descriptor, which CUDA takes over on success.
 func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) Fd() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
 // Win32 is the member win32 of the union, where it lies in u.
+//
+// On Windows, a handle or a name.
 func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) Win32() *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 {
 	return (*CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32)(unsafe.Pointer(u))
 }
 
 // NvSciSyncObj is the member nvSciSyncObj of the union, where it lies in u.
+//
+// The sync object, which must stay alive as long as the import.
 func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) NvSciSyncObj() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
@@ -1330,16 +1626,23 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) NvSciSyncObj() *unsafe.Poin
 // CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle.
 type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// The handle.
 	Handle unsafe.Pointer
-	Name   unsafe.Pointer
+	// The name in UTF-16.
+	Name unsafe.Pointer
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS is the struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1.
+// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS is what a stream does to one semaphore when it signals.
+//
+// Binary semaphores need nothing of it.
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS struct {
-	_        structs.HostLayout
-	Params   CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params
-	Flags    uint32
+	_ structs.HostLayout
+	// What the semaphore's type needs.
+	Params CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params
+	// 0, or for NvSci [CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC].
+	Flags uint32
+	// 0.
 	Reserved [16]uint32
 	_        [4]byte
 }
@@ -1347,17 +1650,22 @@ type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS struct {
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params is a struct inside
 // [CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS].
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params struct {
-	_          structs.HostLayout
-	Fence      CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence
-	NvSciSync  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync
+	_ structs.HostLayout
+	// For fences and timelines.
+	Fence CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence
+	// For NvSci.
+	NvSciSync CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync
+	// For a keyed mutex.
 	KeyedMutex CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_keyedMutex
-	Reserved   [12]uint32
+	// 0.
+	Reserved [12]uint32
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params.
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The value it gets, greater than before.
 	Value uint64
 }
 
@@ -1371,11 +1679,15 @@ type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync struct {
 }
 
 // Fence is the member fence of the union, where it lies in u.
+//
+// A fence object that is filled in.
 func (u *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
 // Reserved is the member reserved of the union, where it lies in u.
+//
+// Keeps the width.
 func (u *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1383,15 +1695,21 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync) Reserved() *uin
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_keyedMutex is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params.
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_keyedMutex struct {
-	_   structs.HostLayout
+	_ structs.HostLayout
+	// The key to release it with.
 	Key uint64
 }
 
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS is the struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1.
+// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS is what a stream waits for at one semaphore.
+//
+// Binary semaphores need nothing of it, and are reset by the wait.
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS struct {
-	_        structs.HostLayout
-	Params   CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params
-	Flags    uint32
+	_ structs.HostLayout
+	// What the semaphore's type needs.
+	Params CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params
+	// 0, or for NvSci [CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC].
+	Flags uint32
+	// 0.
 	Reserved [16]uint32
 	_        [4]byte
 }
@@ -1399,17 +1717,22 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS struct {
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params is a struct inside
 // [CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS].
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params struct {
-	_          structs.HostLayout
-	Fence      CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence
-	NvSciSync  CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync
+	_ structs.HostLayout
+	// For fences and timelines.
+	Fence CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence
+	// For NvSci.
+	NvSciSync CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync
+	// For a keyed mutex.
 	KeyedMutex CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex
-	Reserved   [10]uint32
+	// 0.
+	Reserved [10]uint32
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params.
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The least value that ends the wait.
 	Value uint64
 }
 
@@ -1423,11 +1746,15 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync struct {
 }
 
 // Fence is the member fence of the union, where it lies in u.
+//
+// The fence object to wait for.
 func (u *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync) Fence() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
 // Reserved is the member reserved of the union, where it lies in u.
+//
+// Keeps the width.
 func (u *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync) Reserved() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -1435,37 +1762,57 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync) Reserved() *uint6
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex is a struct inside
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params.
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex struct {
-	_         structs.HostLayout
-	Key       uint64
+	_ structs.HostLayout
+	// The key to acquire it with.
+	Key uint64
+	// Milliseconds after which to give up.
 	TimeoutMs uint32
 	_         [4]byte
 }
 
-// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS is the struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1.
+// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS is what a signal node signals: a list of imported semaphores and
+// what each one gets.
+//
+// The first form (_v1) has no context. The arrays are copied when the node is added or changed;
+// read back, they belong to the node.
 type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// The semaphores.
 	ExtSemArray *CUexternalSemaphore
+	// What to signal, at the same indices.
 	ParamsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
-	NumExtSems  uint32
-	_           [4]byte
+	// Length of both arrays; fixed in an executable.
+	NumExtSems uint32
+	_          [4]byte
 }
 
-// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 is the struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2.
+// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 is what a signal node signals: a list of imported semaphores
+// and what each one gets.
+//
+// The first form (_v1) has no context. The arrays are copied when the node is added or changed;
+// read back, they belong to the node.
 type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// The semaphores.
 	ExtSemArray *CUexternalSemaphore
+	// What to signal, at the same indices.
 	ParamsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
-	NumExtSems  uint32
-	_           [4]byte
-	anon3       CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3
+	// Length of both arrays; fixed in an executable.
+	NumExtSems uint32
+	_          [4]byte
+	anon3      CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context to run in; fixed in an executable.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -1479,40 +1826,60 @@ type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3 struct {
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context to run in; fixed in an executable.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_EXT_SEM_WAIT_NODE_PARAMS is the struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1.
+// CUDA_EXT_SEM_WAIT_NODE_PARAMS is what a semaphore wait node waits for: all semaphores of a list,
+// each with its value.
+//
+// The first form (_v1) has no context. Copied and owned as for signal nodes.
 type CUDA_EXT_SEM_WAIT_NODE_PARAMS struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// The semaphores.
 	ExtSemArray *CUexternalSemaphore
+	// What to wait for, at the same indices.
 	ParamsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
-	NumExtSems  uint32
-	_           [4]byte
+	// Length of both arrays; fixed in an executable.
+	NumExtSems uint32
+	_          [4]byte
 }
 
-// CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 is the struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2.
+// CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 is what a semaphore wait node waits for: all semaphores of a
+// list, each with its value.
+//
+// The first form (_v1) has no context. Copied and owned as for signal nodes.
 type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// The semaphores.
 	ExtSemArray *CUexternalSemaphore
+	// What to wait for, at the same indices.
 	ParamsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
-	NumExtSems  uint32
-	_           [4]byte
-	anon3       CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3
+	// Length of both arrays; fixed in an executable.
+	NumExtSems uint32
+	_          [4]byte
+	anon3      CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context to run in; fixed in an executable.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -1526,31 +1893,48 @@ type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3 struct {
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context to run in; fixed in an executable.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUarrayMapInfo is the struct CUarrayMapInfo_v1.
+// CUarrayMapInfo is one mapping of a part of a sparse array, or the end of one.
+//
+// From Go: set the unions through their accessors, and begin with the zero value.
 type CUarrayMapInfo struct {
-	_                structs.HostLayout
-	ResourceType     CUresourcetype
-	_                [4]byte
-	Resource         CUarrayMapInfo_resource
-	SubresourceType  CUarraySparseSubresourceType
-	_                [4]byte
-	Subresource      CUarrayMapInfo_subresource
+	_ structs.HostLayout
+	// Array or mipmapped array.
+	ResourceType CUresourcetype
+	_            [4]byte
+	// Which one.
+	Resource CUarrayMapInfo_resource
+	// Tiles or tail; ignored for deferred mapping.
+	SubresourceType CUarraySparseSubresourceType
+	_               [4]byte
+	// Which part.
+	Subresource CUarrayMapInfo_subresource
+	// Map or unmap.
 	MemOperationType CUmemOperationType
-	MemHandleType    CUmemHandleType
-	MemHandle        CUarrayMapInfo_memHandle
-	Offset           uint64
-	DeviceBitMask    uint32
-	Flags            uint32
-	Reserved         [2]uint32
+	// How the memory is given.
+	MemHandleType CUmemHandleType
+	// The memory; 0 to unmap.
+	MemHandle CUarrayMapInfo_memHandle
+	// Bytes into the memory.
+	Offset uint64
+	// One bit, that of the stream's device.
+	DeviceBitMask uint32
+	// 0.
+	Flags uint32
+	// 0.
+	Reserved [2]uint32
 }
 
 // CUarrayMapInfo_resource is a union inside [CUarrayMapInfo].
@@ -1562,11 +1946,15 @@ type CUarrayMapInfo_resource struct {
 }
 
 // Mipmap is the member mipmap of the union, where it lies in u.
+//
+// If mipmapped.
 func (u *CUarrayMapInfo_resource) Mipmap() *CUmipmappedArray {
 	return (*CUmipmappedArray)(unsafe.Pointer(u))
 }
 
 // Array is the member array of the union, where it lies in u.
+//
+// If not.
 func (u *CUarrayMapInfo_resource) Array() *CUarray {
 	return (*CUarray)(unsafe.Pointer(u))
 }
@@ -1580,35 +1968,50 @@ type CUarrayMapInfo_subresource struct {
 }
 
 // SparseLevel is the member sparseLevel of the union, where it lies in u.
+//
+// Tiles.
 func (u *CUarrayMapInfo_subresource) SparseLevel() *CUarrayMapInfo_subresource_sparseLevel {
 	return (*CUarrayMapInfo_subresource_sparseLevel)(unsafe.Pointer(u))
 }
 
 // Miptail is the member miptail of the union, where it lies in u.
+//
+// The tail.
 func (u *CUarrayMapInfo_subresource) Miptail() *CUarrayMapInfo_subresource_miptail {
 	return (*CUarrayMapInfo_subresource_miptail)(unsafe.Pointer(u))
 }
 
 // CUarrayMapInfo_subresource_sparseLevel is a struct inside CUarrayMapInfo_subresource.
 type CUarrayMapInfo_subresource_sparseLevel struct {
-	_            structs.HostLayout
-	Level        uint32
-	Layer        uint32
-	OffsetX      uint32
-	OffsetY      uint32
-	OffsetZ      uint32
-	ExtentWidth  uint32
+	_ structs.HostLayout
+	// Level, 0 without levels.
+	Level uint32
+	// Layer, 0 without layers.
+	Layer uint32
+	// First element in a row, whole tiles.
+	OffsetX uint32
+	// First row, whole tiles.
+	OffsetY uint32
+	// First slice, 0 in two dimensions.
+	OffsetZ uint32
+	// Elements.
+	ExtentWidth uint32
+	// Rows.
 	ExtentHeight uint32
-	ExtentDepth  uint32
+	// Slices, 1 in two dimensions.
+	ExtentDepth uint32
 }
 
 // CUarrayMapInfo_subresource_miptail is a struct inside CUarrayMapInfo_subresource.
 type CUarrayMapInfo_subresource_miptail struct {
-	_      structs.HostLayout
-	Layer  uint32
-	_      [4]byte
+	_ structs.HostLayout
+	// Its layer, or 0 where all layers share one.
+	Layer uint32
+	_     [4]byte
+	// Bytes into the tail, a multiple of the tile's bytes.
 	Offset uint64
-	Size   uint64
+	// Bytes, likewise.
+	Size uint64
 }
 
 // CUarrayMapInfo_memHandle is a union inside [CUarrayMapInfo].
@@ -1620,23 +2023,30 @@ type CUarrayMapInfo_memHandle struct {
 }
 
 // MemHandle is the member memHandle of the union, where it lies in u.
+//
+// Created as a tile pool.
 func (u *CUarrayMapInfo_memHandle) MemHandle() *CUmemGenericAllocationHandle {
 	return (*CUmemGenericAllocationHandle)(unsafe.Pointer(u))
 }
 
-// CUmemLocation is the struct CUmemLocation_v1.
+// CUmemLocation is a place for memory: a device, the host, a NUMA node, or a part of a device.
 type CUmemLocation struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The sort of place.
 	Type  CUmemLocationType
 	anon1 CUmemLocation_anon1
 }
 
 // Id is the member id of the union, where it lies in u.
+//
+// Device ordinal or node number; ignored for the other sorts.
 func (u *CUmemLocation) Id() *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(u), 4))
 }
 
 // Localized is the member localized of the union, where it lies in u.
+//
+// For a part of a device.
 func (u *CUmemLocation) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Add(unsafe.Pointer(u), 4))
 }
@@ -1650,117 +2060,173 @@ type CUmemLocation_anon1 struct {
 }
 
 // Id is the member id of the union, where it lies in u.
+//
+// Device ordinal or node number; ignored for the other sorts.
 func (u *CUmemLocation_anon1) Id() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
 // Localized is the member localized of the union, where it lies in u.
+//
+// For a part of a device.
 func (u *CUmemLocation_anon1) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Pointer(u))
 }
 
 // CUmemLocation_anon1_localized is a struct inside CUmemLocation_anon1.
 type CUmemLocation_anon1_localized struct {
-	_                structs.HostLayout
-	DeviceId         uint8
+	_ structs.HostLayout
+	// The device.
+	DeviceId uint8
+	// The part.
 	LocalityDomainId uint8
 }
 
-// CUmemAllocationProp is the struct CUmemAllocationProp_v1.
+// CUmemAllocationProp is what physical memory is to be like.
 type CUmemAllocationProp struct {
-	_                    structs.HostLayout
-	Type                 CUmemAllocationType
+	_ structs.HostLayout
+	// Pinned.
+	Type CUmemAllocationType
+	// The handle types it may be exported as, combined.
 	RequestedHandleTypes CUmemAllocationHandleType
-	Location             CUmemLocation
-	Win32HandleMetaData  unsafe.Pointer
-	AllocFlags           CUmemAllocationProp_allocFlags
+	// Where it is to be.
+	Location CUmemLocation
+	// Security attributes on Windows; nil elsewhere.
+	Win32HandleMetaData unsafe.Pointer
+	// Hints.
+	AllocFlags CUmemAllocationProp_allocFlags
 }
 
 // CUmemAllocationProp_allocFlags is a struct inside [CUmemAllocationProp].
 type CUmemAllocationProp_allocFlags struct {
-	_                    structs.HostLayout
-	CompressionType      uint8
+	_ structs.HostLayout
+	// 1 asks for compressible memory.
+	CompressionType uint8
+	// 1 for memory that network cards are to reach; ask
+	// [CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED] first.
 	GpuDirectRDMACapable uint8
-	Usage                uint16
-	Reserved             [4]uint8
+	// Any of [CU_MEM_CREATE_USAGE_TILE_POOL], [CU_MEM_CREATE_USAGE_HW_DECOMPRESS] and
+	// [CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE].
+	Usage uint16
+	// 0.
+	Reserved [4]uint8
 }
 
-// CUmulticastObjectProp is the struct CUmulticastObjectProp_v1.
+// CUmulticastObjectProp is what a multicast object is to be like.
 type CUmulticastObjectProp struct {
-	_           structs.HostLayout
-	NumDevices  uint32
-	_           [4]byte
-	Size        uint64
+	_ structs.HostLayout
+	// Devices in the team.
+	NumDevices uint32
+	_          [4]byte
+	// Bytes for each device, a multiple of the granularity.
+	Size uint64
+	// Bits of [CUmemAllocationHandleType] by which other processes may get it.
 	HandleTypes uint64
-	Flags       uint64
+	// 0.
+	Flags uint64
 }
 
-// CUmemAccessDesc is the struct CUmemAccessDesc_v1.
+// CUmemAccessDesc is a right on memory: who, and what.
 type CUmemAccessDesc struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// Who: a device, or the host.
 	Location CUmemLocation
-	Flags    CUmemAccess_flags
+	// What.
+	Flags CUmemAccess_flags
 }
 
-// CUgraphExecUpdateResultInfo is the struct CUgraphExecUpdateResultInfo_v1.
+// CUgraphExecUpdateResultInfo is what [CuGraphExecUpdate] reports: the reason, and where the graphs
+// differ.
 type CUgraphExecUpdateResultInfo struct {
-	_             structs.HostLayout
-	Result        CUgraphExecUpdateResult
-	_             [4]byte
-	ErrorNode     CUgraphNode
+	_ structs.HostLayout
+	// Success or the reason.
+	Result CUgraphExecUpdateResult
+	_      [4]byte
+	// The node of the new graph that differs; 0 if none is to blame, as with another number of nodes.
+	ErrorNode CUgraphNode
+	// If an edge differs, the node of the new graph that it comes from; else 0.
 	ErrorFromNode CUgraphNode
 }
 
-// CUmemPoolProps is the struct CUmemPoolProps_v1.
+// CUmemPoolProps is what a memory pool is to be like.
+//
+// From Go: start from the zero value; the reserved bytes have to be 0.
 type CUmemPoolProps struct {
-	_                       structs.HostLayout
-	AllocType               CUmemAllocationType
-	HandleTypes             CUmemAllocationHandleType
-	Location                CUmemLocation
+	_ structs.HostLayout
+	// Pinned, or managed where the driver has such pools.
+	AllocType CUmemAllocationType
+	// How it may be shared; none for host and managed pools.
+	HandleTypes CUmemAllocationHandleType
+	// Where its memory is to be; for managed memory where it prefers to be.
+	Location CUmemLocation
+	// Security attributes on Windows, nil elsewhere.
 	Win32SecurityAttributes unsafe.Pointer
-	MaxSize                 uint64
-	Usage                   uint16
-	GpuDirectRDMACapable    uint8
-	Reserved                [53]uint8
+	// Bytes that it may not exceed; 0 leaves that to the system, and is needed for managed pools.
+	MaxSize uint64
+	// 0, or [CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS].
+	Usage uint16
+	// 1 if network cards are to reach the memory.
+	GpuDirectRDMACapable uint8
+	// 0.
+	Reserved [53]uint8
 }
 
-// CUmemPoolPtrExportData is the struct CUmemPoolPtrExportData_v1.
+// CUmemPoolPtrExportData is 64 bytes that tell an importer of a pool which allocation is meant.
+//
+// Plain data, to be sent in any way.
 type CUmemPoolPtrExportData struct {
-	_        structs.HostLayout
+	_ structs.HostLayout
+	// The bytes.
 	Reserved [64]uint8
 }
 
-// CUmemcpyAttributes is the struct CUmemcpyAttributes_v1.
+// CUmemcpyAttributes is what copies of a batch have in common apart from addresses and sizes.
 type CUmemcpyAttributes struct {
-	_              structs.HostLayout
+	_ structs.HostLayout
+	// When the source may be read; has to be set.
 	SrcAccessOrder CUmemcpySrcAccessOrder
-	SrcLocHint     CUmemLocation
-	DstLocHint     CUmemLocation
-	Flags          uint32
+	// Where the source is likely to be, for managed memory and memory of malloc that the GPU can use;
+	// otherwise ignored.
+	SrcLocHint CUmemLocation
+	// The same for the destination.
+	DstLocHint CUmemLocation
+	// 0 or a wish of [CUmemcpyFlags].
+	Flags uint32
 }
 
-// CUoffset3D is the struct CUoffset3D_v1.
+// CUoffset3D is a place in an array, in elements.
 type CUoffset3D struct {
 	_ structs.HostLayout
+	// Along the row.
 	X uint64
+	// Row.
 	Y uint64
+	// Slice or layer.
 	Z uint64
 }
 
-// CUextent3D is the struct CUextent3D_v1.
+// CUextent3D is the size of a box copy in a batch, in elements; none may be 0.
 type CUextent3D struct {
-	_      structs.HostLayout
-	Width  uint64
+	_ structs.HostLayout
+	// Along the row.
+	Width uint64
+	// Rows.
 	Height uint64
-	Depth  uint64
+	// Slices or layers.
+	Depth uint64
 }
 
-// CUmemcpy3DOperand is the struct CUmemcpy3DOperand_v1.
+// CUmemcpy3DOperand is one end of a box copy in a batch.
+//
+// From Go: op is a union of plain words: a Go pointer written into it is unknown to the collector,
+// so pin its memory.
 type CUmemcpy3DOperand struct {
-	_    structs.HostLayout
+	_ structs.HostLayout
+	// Which member of op counts.
 	Type CUmemcpy3DOperandType
 	_    [4]byte
-	Op   CUmemcpy3DOperand_op
+	// The end.
+	Op CUmemcpy3DOperand_op
 }
 
 // CUmemcpy3DOperand_op is a union inside [CUmemcpy3DOperand].
@@ -1772,88 +2238,129 @@ type CUmemcpy3DOperand_op struct {
 }
 
 // Ptr is the member ptr of the union, where it lies in u.
+//
+// An address and how rows and layers follow each other there.
 func (u *CUmemcpy3DOperand_op) Ptr() *CUmemcpy3DOperand_op_ptr {
 	return (*CUmemcpy3DOperand_op_ptr)(unsafe.Pointer(u))
 }
 
 // Array is the member array of the union, where it lies in u.
+//
+// An array.
 func (u *CUmemcpy3DOperand_op) Array() *CUmemcpy3DOperand_op_array {
 	return (*CUmemcpy3DOperand_op_array)(unsafe.Pointer(u))
 }
 
 // CUmemcpy3DOperand_op_ptr is a struct inside CUmemcpy3DOperand_op.
 type CUmemcpy3DOperand_op_ptr struct {
-	_           structs.HostLayout
-	Ptr         CUdeviceptr
-	RowLength   uint64
+	_ structs.HostLayout
+	// Where the copy begins.
+	Ptr CUdeviceptr
+	// Elements from row to row; 0 means as wide as the copy.
+	RowLength uint64
+	// Rows from layer to layer; 0 means as high as the copy.
 	LayerHeight uint64
-	LocHint     CUmemLocation
+	// Where managed memory is likely to be.
+	LocHint CUmemLocation
 }
 
 // CUmemcpy3DOperand_op_array is a struct inside CUmemcpy3DOperand_op.
 type CUmemcpy3DOperand_op_array struct {
-	_      structs.HostLayout
-	Array  CUarray
+	_ structs.HostLayout
+	// The handle.
+	Array CUarray
+	// Where in it the copy begins.
 	Offset CUoffset3D
 }
 
-// CUDA_MEMCPY3D_BATCH_OP is the struct CUDA_MEMCPY3D_BATCH_OP_v1.
+// CUDA_MEMCPY3D_BATCH_OP is one copy of a box in a batch.
 type CUDA_MEMCPY3D_BATCH_OP struct {
-	_              structs.HostLayout
-	Src            CUmemcpy3DOperand
-	Dst            CUmemcpy3DOperand
-	Extent         CUextent3D
+	_ structs.HostLayout
+	// The source.
+	Src CUmemcpy3DOperand
+	// The destination.
+	Dst CUmemcpy3DOperand
+	// Size in elements: bytes between addresses, else the array's elements.
+	Extent CUextent3D
+	// When the source may be read; has to be set.
 	SrcAccessOrder CUmemcpySrcAccessOrder
-	Flags          uint32
+	// 0 or a wish of [CUmemcpyFlags].
+	Flags uint32
 }
 
-// CUDA_MEM_ALLOC_NODE_PARAMS is the struct CUDA_MEM_ALLOC_NODE_PARAMS_v1.
+// CUDA_MEM_ALLOC_NODE_PARAMS is what an allocation node allocates, and where it was told that the
+// memory will be.
+//
+// The forms differ in nothing that a program sees.
 type CUDA_MEM_ALLOC_NODE_PARAMS struct {
-	_               structs.HostLayout
-	PoolProps       CUmemPoolProps
-	AccessDescs     *CUmemAccessDesc
+	_ structs.HostLayout
+	// Kind and place of the memory; only the location and the allocation type count, and handle types
+	// must be none.
+	PoolProps CUmemPoolProps
+	// Which other devices may use it, nil for none; copied during the call.
+	AccessDescs *CUmemAccessDesc
+	// Length of that array, at most one for each device.
 	AccessDescCount uint64
-	Bytesize        uint64
-	Dptr            CUdeviceptr
-}
-
-// CUDA_MEM_ALLOC_NODE_PARAMS_v2 is the struct CUDA_MEM_ALLOC_NODE_PARAMS_v2.
-type CUDA_MEM_ALLOC_NODE_PARAMS_v2 struct {
-	_               structs.HostLayout
-	PoolProps       CUmemPoolProps
-	AccessDescs     *CUmemAccessDesc
-	AccessDescCount uint64
-	Bytesize        uint64
-	Dptr            CUdeviceptr
-}
-
-// CUDA_MEM_FREE_NODE_PARAMS is the struct CUDA_MEM_FREE_NODE_PARAMS.
-type CUDA_MEM_FREE_NODE_PARAMS struct {
-	_    structs.HostLayout
+	// Size in bytes, at least 1.
+	Bytesize uint64
+	// Receives the address, which stays the same for the node's life.
 	Dptr CUdeviceptr
 }
 
-// CUDA_CHILD_GRAPH_NODE_PARAMS is the struct CUDA_CHILD_GRAPH_NODE_PARAMS.
+// CUDA_MEM_ALLOC_NODE_PARAMS_v2 is what an allocation node allocates, and where it was told that
+// the memory will be.
+//
+// The forms differ in nothing that a program sees.
+type CUDA_MEM_ALLOC_NODE_PARAMS_v2 struct {
+	_ structs.HostLayout
+	// Kind and place of the memory; only the location and the allocation type count, and handle types
+	// must be none.
+	PoolProps CUmemPoolProps
+	// Which other devices may use it, nil for none; copied during the call.
+	AccessDescs *CUmemAccessDesc
+	// Length of that array, at most one for each device.
+	AccessDescCount uint64
+	// Size in bytes, at least 1.
+	Bytesize uint64
+	// Receives the address, which stays the same for the node's life.
+	Dptr CUdeviceptr
+}
+
+// CUDA_MEM_FREE_NODE_PARAMS is which memory a free node frees.
+type CUDA_MEM_FREE_NODE_PARAMS struct {
+	_ structs.HostLayout
+	// The address that the allocation node gave.
+	Dptr CUdeviceptr
+}
+
+// CUDA_CHILD_GRAPH_NODE_PARAMS is the graph that a child node runs, and who owns it afterwards.
 type CUDA_CHILD_GRAPH_NODE_PARAMS struct {
-	_         structs.HostLayout
-	Graph     CUgraph
+	_ structs.HostLayout
+	// The graph; read back, the one inside the node.
+	Graph CUgraph
+	// Whether it is copied into the node or moved.
 	Ownership CUgraphChildGraphNodeOwnership
 	_         [4]byte
 }
 
-// CUDA_EVENT_RECORD_NODE_PARAMS is the struct CUDA_EVENT_RECORD_NODE_PARAMS.
+// CUDA_EVENT_RECORD_NODE_PARAMS is the event that a record node records.
 type CUDA_EVENT_RECORD_NODE_PARAMS struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The event.
 	Event CUevent
 	anon1 CUDA_EVENT_RECORD_NODE_PARAMS_anon1
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context to record in.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 8))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 8))
 }
@@ -1867,40 +2374,60 @@ type CUDA_EVENT_RECORD_NODE_PARAMS_anon1 struct {
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context to record in.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS_anon1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS_anon1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_EVENT_WAIT_NODE_PARAMS is the struct CUDA_EVENT_WAIT_NODE_PARAMS.
+// CUDA_EVENT_WAIT_NODE_PARAMS is the event for which a wait node holds up its launch.
 type CUDA_EVENT_WAIT_NODE_PARAMS struct {
-	_     structs.HostLayout
+	_ structs.HostLayout
+	// The event; recorded outside of the graph, before the launch.
 	Event CUevent
 }
 
-// CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 is the struct CUDA_MEMCPY_BATCH_NODE_PARAMS_V1.
+// CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 is a list of one-dimensional copies that a node makes, in no
+// particular order.
+//
+// The arrays are copied when the node is added. In an executable addresses and sizes may change; a
+// size of 0 switches one copy off. The rest is fixed.
 type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 struct {
-	_         structs.HostLayout
-	Count     uint64
-	Dsts      *CUdeviceptr
-	Srcs      *CUdeviceptr
-	Sizes     *uint64
-	Attrs     *CUmemcpyAttributes
+	_ structs.HostLayout
+	// Number of copies.
+	Count uint64
+	// Where to, for each copy.
+	Dsts *CUdeviceptr
+	// Where from, for each copy.
+	Srcs *CUdeviceptr
+	// Bytes, for each copy.
+	Sizes *uint64
+	// Attributes, each for a run of copies.
+	Attrs *CUmemcpyAttributes
+	// The index of the first copy to which each attribute applies.
 	AttrsIdxs *uint64
-	NumAttrs  uint64
-	anon7     CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7
+	// Number of attributes, at most the number of copies.
+	NumAttrs uint64
+	anon7    CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context that is preferred for the copies.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 56))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 56))
 }
@@ -1914,11 +2441,15 @@ type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7 struct {
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context that is preferred for the copies.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
@@ -1938,21 +2469,33 @@ type CUDA_FABRIC_COPY_BATCH_OP struct {
 	_     [4]byte
 }
 
-// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 is the struct CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1.
+// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 is a list of copies between logical endpoints of a fabric
+// that a node makes.
+//
+// The endpoints must stay valid and bound as long as any executable can run the node.
+// Device-launched graphs and conditional bodies cannot hold it. In an executable only addresses and
+// sizes may change.
 type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 struct {
-	_      structs.HostLayout
+	_ structs.HostLayout
+	// Number of copies.
 	NumOps uint64
+	// The copies, as for [CuFabricCpyBatchAsync].
 	OpList *CUDA_FABRIC_COPY_BATCH_OP
-	Flags  uint64
-	anon3  CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3
+	// Must be 0.
+	Flags uint64
+	anon3 CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context that is preferred for the copies.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -1967,105 +2510,150 @@ type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3 struct {
 }
 
 // Ctx is the member ctx of the union, where it lies in u.
+//
+// The context that is preferred for the copies.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
+//
+// Or a green context, in the same place.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUgraphNodeParams is the struct CUgraphNodeParams.
+// CUgraphNodeParams is the description of a node of any type: the type, and the member of a union
+// that belongs to it.
+//
+// Start from a zero value each time: [CuGraphAddNode] refuses the struct if bytes are set that the
+// type does not use. The members are methods that give their address inside the struct.
 type CUgraphNodeParams struct {
-	_         structs.HostLayout
-	Type      CUgraphNodeType
+	_ structs.HostLayout
+	// Which member counts.
+	Type CUgraphNodeType
+	// Must be 0.
 	Reserved0 [3]int32
 	anon2     CUgraphNodeParams_anon2
+	// Must be 0.
 	Reserved2 int64
 }
 
 // Reserved1 is the member reserved1 of the union, where it lies in u.
+//
+// The union's size; must be 0 beyond the member in use.
 func (u *CUgraphNodeParams) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Kernel is the member kernel of the union, where it lies in u.
+//
+// For a kernel node.
 func (u *CUgraphNodeParams) Kernel() *CUDA_KERNEL_NODE_PARAMS_v3 {
 	return (*CUDA_KERNEL_NODE_PARAMS_v3)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Memcpy is the member memcpy of the union, where it lies in u.
+//
+// For a copy.
 func (u *CUgraphNodeParams) Memcpy() *CUDA_MEMCPY_NODE_PARAMS {
 	return (*CUDA_MEMCPY_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Memset is the member memset of the union, where it lies in u.
+//
+// For a memset.
 func (u *CUgraphNodeParams) Memset() *CUDA_MEMSET_NODE_PARAMS_v2 {
 	return (*CUDA_MEMSET_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Host is the member host of the union, where it lies in u.
+//
+// For a host function.
 func (u *CUgraphNodeParams) Host() *CUDA_HOST_NODE_PARAMS_v2 {
 	return (*CUDA_HOST_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Graph is the member graph of the union, where it lies in u.
+//
+// For a child graph.
 func (u *CUgraphNodeParams) Graph() *CUDA_CHILD_GRAPH_NODE_PARAMS {
 	return (*CUDA_CHILD_GRAPH_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // EventWait is the member eventWait of the union, where it lies in u.
+//
+// For waiting for an event.
 func (u *CUgraphNodeParams) EventWait() *CUDA_EVENT_WAIT_NODE_PARAMS {
 	return (*CUDA_EVENT_WAIT_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // EventRecord is the member eventRecord of the union, where it lies in u.
+//
+// For recording an event.
 func (u *CUgraphNodeParams) EventRecord() *CUDA_EVENT_RECORD_NODE_PARAMS {
 	return (*CUDA_EVENT_RECORD_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // ExtSemSignal is the member extSemSignal of the union, where it lies in u.
+//
+// For signalling imported semaphores.
 func (u *CUgraphNodeParams) ExtSemSignal() *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // ExtSemWait is the member extSemWait of the union, where it lies in u.
+//
+// For waiting for imported semaphores.
 func (u *CUgraphNodeParams) ExtSemWait() *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Alloc is the member alloc of the union, where it lies in u.
+//
+// For an allocation; the address is written into it when the node is added.
 func (u *CUgraphNodeParams) Alloc() *CUDA_MEM_ALLOC_NODE_PARAMS_v2 {
 	return (*CUDA_MEM_ALLOC_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Free is the member free of the union, where it lies in u.
+//
+// For freeing the memory of an allocation node.
 func (u *CUgraphNodeParams) Free() *CUDA_MEM_FREE_NODE_PARAMS {
 	return (*CUDA_MEM_FREE_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // MemOp is the member memOp of the union, where it lies in u.
+//
+// For a batch of stream memory operations.
 func (u *CUgraphNodeParams) MemOp() *CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
 	return (*CUDA_BATCH_MEM_OP_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Conditional is the member conditional of the union, where it lies in u.
+//
+// For a conditional node; the body graphs are written into it when the node is added.
 func (u *CUgraphNodeParams) Conditional() *CUDA_CONDITIONAL_NODE_PARAMS {
 	return (*CUDA_CONDITIONAL_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // MemcpyBatch is the member memcpyBatch of the union, where it lies in u.
+//
+// For a batch of copies.
 func (u *CUgraphNodeParams) MemcpyBatch() *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 {
 	return (*CUDA_MEMCPY_BATCH_NODE_PARAMS_V1)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // FabricCpyBatch is the member fabricCpyBatch of the union, where it lies in u.
+//
+// For a batch of copies over a fabric.
 func (u *CUgraphNodeParams) FabricCpyBatch() *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 {
 	return (*CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // AsBytes is the member asBytes of the union, where it lies in u.
+//
+// The union as bytes.
 func (u *CUgraphNodeParams) AsBytes() *[232]byte {
 	return (*[232]byte)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -2079,86 +2667,120 @@ type CUgraphNodeParams_anon2 struct {
 }
 
 // Reserved1 is the member reserved1 of the union, where it lies in u.
+//
+// The union's size; must be 0 beyond the member in use.
 func (u *CUgraphNodeParams_anon2) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Pointer(u))
 }
 
 // Kernel is the member kernel of the union, where it lies in u.
+//
+// For a kernel node.
 func (u *CUgraphNodeParams_anon2) Kernel() *CUDA_KERNEL_NODE_PARAMS_v3 {
 	return (*CUDA_KERNEL_NODE_PARAMS_v3)(unsafe.Pointer(u))
 }
 
 // Memcpy is the member memcpy of the union, where it lies in u.
+//
+// For a copy.
 func (u *CUgraphNodeParams_anon2) Memcpy() *CUDA_MEMCPY_NODE_PARAMS {
 	return (*CUDA_MEMCPY_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
 // Memset is the member memset of the union, where it lies in u.
+//
+// For a memset.
 func (u *CUgraphNodeParams_anon2) Memset() *CUDA_MEMSET_NODE_PARAMS_v2 {
 	return (*CUDA_MEMSET_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // Host is the member host of the union, where it lies in u.
+//
+// For a host function.
 func (u *CUgraphNodeParams_anon2) Host() *CUDA_HOST_NODE_PARAMS_v2 {
 	return (*CUDA_HOST_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // Graph is the member graph of the union, where it lies in u.
+//
+// For a child graph.
 func (u *CUgraphNodeParams_anon2) Graph() *CUDA_CHILD_GRAPH_NODE_PARAMS {
 	return (*CUDA_CHILD_GRAPH_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
 // EventWait is the member eventWait of the union, where it lies in u.
+//
+// For waiting for an event.
 func (u *CUgraphNodeParams_anon2) EventWait() *CUDA_EVENT_WAIT_NODE_PARAMS {
 	return (*CUDA_EVENT_WAIT_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
 // EventRecord is the member eventRecord of the union, where it lies in u.
+//
+// For recording an event.
 func (u *CUgraphNodeParams_anon2) EventRecord() *CUDA_EVENT_RECORD_NODE_PARAMS {
 	return (*CUDA_EVENT_RECORD_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
 // ExtSemSignal is the member extSemSignal of the union, where it lies in u.
+//
+// For signalling imported semaphores.
 func (u *CUgraphNodeParams_anon2) ExtSemSignal() *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // ExtSemWait is the member extSemWait of the union, where it lies in u.
+//
+// For waiting for imported semaphores.
 func (u *CUgraphNodeParams_anon2) ExtSemWait() *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // Alloc is the member alloc of the union, where it lies in u.
+//
+// For an allocation; the address is written into it when the node is added.
 func (u *CUgraphNodeParams_anon2) Alloc() *CUDA_MEM_ALLOC_NODE_PARAMS_v2 {
 	return (*CUDA_MEM_ALLOC_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // Free is the member free of the union, where it lies in u.
+//
+// For freeing the memory of an allocation node.
 func (u *CUgraphNodeParams_anon2) Free() *CUDA_MEM_FREE_NODE_PARAMS {
 	return (*CUDA_MEM_FREE_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
 // MemOp is the member memOp of the union, where it lies in u.
+//
+// For a batch of stream memory operations.
 func (u *CUgraphNodeParams_anon2) MemOp() *CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
 	return (*CUDA_BATCH_MEM_OP_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // Conditional is the member conditional of the union, where it lies in u.
+//
+// For a conditional node; the body graphs are written into it when the node is added.
 func (u *CUgraphNodeParams_anon2) Conditional() *CUDA_CONDITIONAL_NODE_PARAMS {
 	return (*CUDA_CONDITIONAL_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
 // MemcpyBatch is the member memcpyBatch of the union, where it lies in u.
+//
+// For a batch of copies.
 func (u *CUgraphNodeParams_anon2) MemcpyBatch() *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 {
 	return (*CUDA_MEMCPY_BATCH_NODE_PARAMS_V1)(unsafe.Pointer(u))
 }
 
 // FabricCpyBatch is the member fabricCpyBatch of the union, where it lies in u.
+//
+// For a batch of copies over a fabric.
 func (u *CUgraphNodeParams_anon2) FabricCpyBatch() *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 {
 	return (*CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1)(unsafe.Pointer(u))
 }
 
 // AsBytes is the member asBytes of the union, where it lies in u.
+//
+// The union as bytes.
 func (u *CUgraphNodeParams_anon2) AsBytes() *[232]byte {
 	return (*[232]byte)(unsafe.Pointer(u))
 }
@@ -2244,16 +2866,25 @@ type CUcheckpointUnlockArgs struct {
 	Reserved [8]uint64
 }
 
-// CUmemDecompressParams is the struct CUmemDecompressParams.
+// CUmemDecompressParams is the decompression of one buffer.
+//
+// From Go: all three pointers are device addresses; convert them from numbers.
 type CUmemDecompressParams struct {
-	_           structs.HostLayout
+	_ structs.HostLayout
+	// Compressed bytes.
 	SrcNumBytes uint64
+	// Bytes that are expected to come out; may be 0, and only helps to distribute the work.
 	DstNumBytes uint64
+	// Device address of a uint32 that receives the bytes that came out.
 	DstActBytes *uint32
-	Src         unsafe.Pointer
-	Dst         unsafe.Pointer
-	Algo        CUmemDecompressAlgorithm
-	Padding     [20]uint8
+	// The compressed bytes.
+	Src unsafe.Pointer
+	// Where the others go; nothing but the program makes sure that there is room.
+	Dst unsafe.Pointer
+	// One format.
+	Algo CUmemDecompressAlgorithm
+	// 0.
+	Padding [20]uint8
 }
 
 // CUcliqueInfo is one clique that a device belongs to; devices with equal type and id, in the same
@@ -2534,82 +3165,150 @@ func (u *CUdevResource_anon2) X_oversize() *[40]uint8 {
 	return (*[40]uint8)(unsafe.Pointer(u))
 }
 
-// CUDA_MEMCPY2D_v1 is the struct CUDA_MEMCPY2D_v1.
+// CUDA_MEMCPY2D_v1 is the copy of a rectangle: for each end its kind, its memory, where to begin
+// and how far rows are apart.
+//
+// Only the memory member that the kind names is used. The form _v1 has 32-bit sizes and addresses.
+//
+// From Go: pin Go memory that SrcHost or DstHost points to.
 type CUDA_MEMCPY2D_v1 struct {
-	_             structs.HostLayout
-	SrcXInBytes   uint32
-	SrcY          uint32
+	_ structs.HostLayout
+	// Where to begin in a row of the source, in bytes.
+	SrcXInBytes uint32
+	// First row of the source.
+	SrcY uint32
+	// Kind of the source.
 	SrcMemoryType CUmemorytype
 	_             [4]byte
-	SrcHost       unsafe.Pointer
-	SrcDevice     CUdeviceptr_v1
-	_             [4]byte
-	SrcArray      CUarray
-	SrcPitch      uint32
-	DstXInBytes   uint32
-	DstY          uint32
+	// The source, if it is host memory.
+	SrcHost unsafe.Pointer
+	// The source, if it is device memory or the driver is to find out.
+	SrcDevice CUdeviceptr_v1
+	_         [4]byte
+	// The source, if it is an array.
+	SrcArray CUarray
+	// Bytes from row to row of the source; ignored for arrays, and 0 means rows without a gap.
+	SrcPitch uint32
+	// Where to begin in a row of the destination, in bytes.
+	DstXInBytes uint32
+	// First row of the destination.
+	DstY uint32
+	// Kind of the destination.
 	DstMemoryType CUmemorytype
-	DstHost       unsafe.Pointer
-	DstDevice     CUdeviceptr_v1
-	_             [4]byte
-	DstArray      CUarray
-	DstPitch      uint32
-	WidthInBytes  uint32
-	Height        uint32
-	_             [4]byte
+	// The destination, if it is host memory.
+	DstHost unsafe.Pointer
+	// The destination, if it is device memory or of unknown kind.
+	DstDevice CUdeviceptr_v1
+	_         [4]byte
+	// The destination, if it is an array.
+	DstArray CUarray
+	// Bytes from row to row of the destination.
+	DstPitch uint32
+	// Bytes of each row to copy.
+	WidthInBytes uint32
+	// Rows to copy.
+	Height uint32
+	_      [4]byte
 }
 
-// CUDA_MEMCPY3D_v1 is the struct CUDA_MEMCPY3D_v1.
+// CUDA_MEMCPY3D_v1 is the copy of a box between memory and arrays inside one context.
+//
+// Linear memory consists of slices of srcHeight or dstHeight rows. The form _v1 has 32-bit sizes
+// and addresses.
+//
+// From Go: clear it first. Memory of Go in it has to be pinned, for asynchronous copies until the
+// stream is done.
 type CUDA_MEMCPY3D_v1 struct {
-	_             structs.HostLayout
-	SrcXInBytes   uint32
-	SrcY          uint32
-	SrcZ          uint32
-	SrcLOD        uint32
+	_ structs.HostLayout
+	// Offset in a row, in bytes.
+	SrcXInBytes uint32
+	// Offset in rows.
+	SrcY uint32
+	// Offset in slices or layers.
+	SrcZ uint32
+	// 0.
+	SrcLOD uint32
+	// Kind of the source.
 	SrcMemoryType CUmemorytype
 	_             [4]byte
-	SrcHost       unsafe.Pointer
-	SrcDevice     CUdeviceptr_v1
-	_             [4]byte
-	SrcArray      CUarray
-	Reserved0     unsafe.Pointer
-	SrcPitch      uint32
-	SrcHeight     uint32
-	DstXInBytes   uint32
-	DstY          uint32
-	DstZ          uint32
-	DstLOD        uint32
+	// Address on the host.
+	SrcHost unsafe.Pointer
+	// Address on the device, or of unknown kind.
+	SrcDevice CUdeviceptr_v1
+	_         [4]byte
+	// The array.
+	SrcArray CUarray
+	// Nil.
+	Reserved0 unsafe.Pointer
+	// Bytes from row to row.
+	SrcPitch uint32
+	// Rows from slice to slice; may be 0 where depth is 1.
+	SrcHeight uint32
+	// The destination's offset in a row, in bytes.
+	DstXInBytes uint32
+	// The destination's first row.
+	DstY uint32
+	// The destination's first slice or layer.
+	DstZ uint32
+	// 0.
+	DstLOD uint32
+	// Kind of the destination.
 	DstMemoryType CUmemorytype
 	_             [4]byte
-	DstHost       unsafe.Pointer
-	DstDevice     CUdeviceptr_v1
-	_             [4]byte
-	DstArray      CUarray
-	Reserved1     unsafe.Pointer
-	DstPitch      uint32
-	DstHeight     uint32
-	WidthInBytes  uint32
-	Height        uint32
-	Depth         uint32
-	_             [4]byte
+	// Its address on the host.
+	DstHost unsafe.Pointer
+	// Its address on the device, or of unknown kind.
+	DstDevice CUdeviceptr_v1
+	_         [4]byte
+	// The array to write.
+	DstArray CUarray
+	// Nil.
+	Reserved1 unsafe.Pointer
+	// The destination's bytes from row to row.
+	DstPitch uint32
+	// The destination's rows from slice to slice.
+	DstHeight uint32
+	// Bytes of each row to copy, also for arrays.
+	WidthInBytes uint32
+	// Rows to copy.
+	Height uint32
+	// Slices to copy.
+	Depth uint32
+	_     [4]byte
 }
 
-// CUDA_ARRAY_DESCRIPTOR_v1 is the struct CUDA_ARRAY_DESCRIPTOR_v1.
+// CUDA_ARRAY_DESCRIPTOR_v1 is what an array of one or two dimensions is like.
+//
+// The form _v1 has 32-bit sizes.
 type CUDA_ARRAY_DESCRIPTOR_v1 struct {
-	_           structs.HostLayout
-	Width       uint32
-	Height      uint32
-	Format      CUarray_format
+	_ structs.HostLayout
+	// Elements in a row.
+	Width uint32
+	// Rows, or 0 for one dimension.
+	Height uint32
+	// What a channel is.
+	Format CUarray_format
+	// 1, 2 or 4.
 	NumChannels uint32
 }
 
-// CUDA_ARRAY3D_DESCRIPTOR_v1 is the struct CUDA_ARRAY3D_DESCRIPTOR_v1.
+// CUDA_ARRAY3D_DESCRIPTOR_v1 is what an array of any shape is like.
+//
+// Which sizes are 0 and which flags are set decides what it is. The form _v1 has 32-bit sizes.
 type CUDA_ARRAY3D_DESCRIPTOR_v1 struct {
-	_           structs.HostLayout
-	Width       uint32
-	Height      uint32
-	Depth       uint32
-	Format      CUarray_format
+	_ structs.HostLayout
+	// Elements in a row.
+	Width uint32
+	// Rows; 0 for one dimension.
+	Height uint32
+	// Slices, layers or faces; 0 where there is only one.
+	Depth uint32
+	// What a channel is.
+	Format CUarray_format
+	// 1, 2 or 4.
 	NumChannels uint32
-	Flags       uint32
+	// Any of [CUDA_ARRAY3D_LAYERED], [CUDA_ARRAY3D_CUBEMAP], [CUDA_ARRAY3D_SURFACE_LDST],
+	// [CUDA_ARRAY3D_TEXTURE_GATHER], [CUDA_ARRAY3D_DEPTH_TEXTURE], [CUDA_ARRAY3D_COLOR_ATTACHMENT],
+	// [CUDA_ARRAY3D_SPARSE] and [CUDA_ARRAY3D_DEFERRED_MAPPING].
+	Flags uint32
 }

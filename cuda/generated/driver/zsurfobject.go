@@ -4,12 +4,27 @@ package driver
 
 import "unsafe"
 
-// CuSurfObjectCreate calls cuSurfObjectCreate.
+// CuSurfObjectCreate makes a surface: a way for kernels to read and write elements of an array at
+// coordinates.
 //
 //	CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Unlike a texture it neither filters nor converts. Kernels take it as an argument of 64 bits, and
+// the x coordinate in their surf functions counts bytes.
+//
+// Parameters:
+//   - pSurfObject: receives the surface; [CuSurfObjectDestroy] frees it
+//   - pResDesc: an array, made with [CUDA_ARRAY3D_SURFACE_LDST]; measured, the driver does not
+//     refuse one made without it
+//
+// From Go: the struct is copied by the call; the array must outlive the surface. The context is the
+// OS thread's current one.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the resource is no array
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuSurfObjectDestroy]; in the runtime API [cudaCreateSurfaceObject].
 //
@@ -29,9 +44,12 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 	return status(args.ret)
 }
 
-// CuSurfObjectDestroy calls cuSurfObjectDestroy.
+// CuSurfObjectDestroy frees a surface object, when no kernel uses it any more; the array stays.
 //
 //	CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
+//
+// Parameters:
+//   - surfObject: the surface
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -53,9 +71,13 @@ func CuSurfObjectDestroy(surfObject CUsurfObject) error {
 	return status(args.ret)
 }
 
-// CuSurfObjectGetResourceDesc calls cuSurfObjectGetResourceDesc.
+// CuSurfObjectGetResourceDesc tells which array a surface object writes to.
 //
 //	CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
+//
+// Parameters:
+//   - pResDesc: receives the description
+//   - surfObject: the surface
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.

@@ -4,9 +4,16 @@ package driver
 
 import "unsafe"
 
-// CuSurfRefSetArray calls cuSurfRefSetArray.
+// CuSurfRefSetArray makes a surface reference of a module write to an array.
 //
 //	CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
+//
+// The array needs [CUDA_ARRAY3D_SURFACE_LDST]. Surface objects ([CuSurfObjectCreate]) replace it.
+//
+// Parameters:
+//   - hSurfRef: the reference, from [CuModuleGetSurfRef]
+//   - hArray: the array
+//   - Flags: must be 0
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -30,9 +37,14 @@ func CuSurfRefSetArray(hSurfRef CUsurfref, hArray CUarray, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuSurfRefGetArray calls cuSurfRefGetArray.
+// CuSurfRefGetArray tells which array a surface reference of a module writes to. For surface
+// objects: [CuSurfObjectGetResourceDesc].
 //
 //	CUresult cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
+//
+// Parameters:
+//   - phArray: receives the array
+//   - hSurfRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.

@@ -4,12 +4,47 @@ package driver
 
 import "unsafe"
 
-// CuTensorMapEncodeTiled calls cuTensorMapEncodeTiled.
+// CuTensorMapEncodeTiled fills the 128 bytes that tell the copy engine of a multiprocessor (TMA)
+// how a tensor lies in device memory and which box of it one instruction fetches.
 //
 //	CUresult cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Kernels for compute capability 9.0 and later take the result as a __grid_constant__ argument by
+// value, or read it from device memory. It is plain data that belongs to nobody and needs no
+// freeing; the address in it must be valid when kernels use it. Dimension 0 is the innermost one,
+// so shapes are in reverse order of C and NumPy. The strides start with dimension 1: that of
+// dimension 0 is the element.
+//
+// Parameters:
+//   - tensorMap: receives the map
+//   - tensorDataType: the type of the elements
+//   - tensorRank: the number of dimensions, 1 to 5; at least 3 if interleaved
+//   - globalAddress: the tensor's device address, a multiple of 16 bytes (32 for 32-byte
+//     interleaving and for the packed 16-byte-aligned types)
+//   - globalDim: tensorRank sizes in elements, each at least 1; the header of 13.5 names 2^31 as
+//     the limit, earlier ones 2^32
+//   - globalStrides: tensorRank-1 strides in bytes, each a multiple of 16 and below 2^40
+//   - boxDim: tensorRank sizes of the box in elements, each 1 to 256; not interleaved, the
+//     innermost must come to a multiple of 16 bytes
+//   - elementStrides: tensorRank steps in elements, each 1 to 8: 1 fetches every element
+//   - interleave: the interleaved channel layout of the tensor, mostly none
+//   - swizzle: how rows of the box are permuted in shared memory against bank conflicts; the
+//     innermost box dimension must not exceed its span
+//   - l2Promotion: how much L2 fetches around what is asked for
+//   - oobFill: what is read beyond the tensor's edges: zeros, or for floating point types NaN
+//
+// From Go: tensorMap is to be aligned to 64 bytes, which Go does not promise for a variable of the
+// type: allocate some bytes more and cut an aligned piece out, or use C memory. One driver took a
+// misaligned one (measured); kernels do need the alignment. globalAddress is a device address made
+// to look like a pointer.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: one of the rules is broken, as the alignment of globalAddress.
+//     Whether that address is device memory at all is not looked at (measured)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this OS thread: measured, although the
+//     call is mere arithmetic
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
 // See also [CuTensorMapEncodeIm2col], [CuTensorMapEncodeIm2colWide], [CuTensorMapReplaceAddress].
 //
@@ -37,12 +72,38 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 	return status(args.ret)
 }
 
-// CuTensorMapEncodeIm2col calls cuTensorMapEncodeIm2col.
+// CuTensorMapEncodeIm2col fills a tensor map for convolutions: one instruction fetches the pixels
+// under a filter window as the columns of a matrix.
 //
 //	CUresult cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The tensor is laid out as NWC, NHWC or NDHWC. Instead of a box it has a window of pixels in the
+// spatial dimensions and a number of channels and pixels to fetch. What is said of alignment and
+// order at [CuTensorMapEncodeTiled] holds here as well.
+//
+// Parameters:
+//   - tensorMap: receives the map; aligned to 64 bytes
+//   - tensorDataType: the type of the elements
+//   - tensorRank: 3, 4 or 5
+//   - globalAddress: the tensor's device address, a multiple of 16 bytes
+//   - globalDim: tensorRank sizes in elements, innermost (channels) first
+//   - globalStrides: tensorRank-1 strides in bytes, multiples of 16
+//   - pixelBoxLowerCorner: tensorRank-2 offsets of the window's lower corner: 16 bits of range for
+//     rank 3, 8 bits for rank 4, 5 bits for rank 5
+//   - pixelBoxUpperCorner: tensorRank-2 offsets of the upper corner, in the same ranges
+//   - channelsPerPixel: channels to fetch of each pixel, at most 256
+//   - pixelsPerColumn: pixels to fetch, at most 1024
+//   - elementStrides: tensorRank steps in elements, each 1 to 8
+//   - interleave: the interleaved channel layout of the tensor, mostly none
+//   - swizzle: the permutation in shared memory; the fetched channels must not exceed its span
+//   - l2Promotion: how much L2 fetches around what is asked for
+//   - oobFill: what is read beyond the edges
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a rule is broken, or the window is empty
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuTensorMapEncodeTiled], [CuTensorMapEncodeIm2colWide], [CuTensorMapReplaceAddress].
 //
@@ -73,12 +134,38 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 	return status(args.ret)
 }
 
-// CuTensorMapEncodeIm2colWide calls cuTensorMapEncodeIm2colWide.
+// CuTensorMapEncodeIm2colWide fills a tensor map for convolutions whose fetches run along the width
+// alone.
 //
 //	CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The window is one pixel high and deep; it needs compute capability 10.0. For the rest it is
+// [CuTensorMapEncodeIm2col].
+//
+// Parameters:
+//   - tensorMap: receives the map; aligned to 64 bytes
+//   - tensorDataType: the type of the elements
+//   - tensorRank: 3, 4 or 5
+//   - globalAddress: the tensor's device address, a multiple of 16 bytes
+//   - globalDim: tensorRank sizes in elements, innermost (channels) first
+//   - globalStrides: tensorRank-1 strides in bytes, multiples of 16
+//   - pixelBoxLowerCornerWidth: the window's offset on the left, in 16 bits with sign
+//   - pixelBoxUpperCornerWidth: the window's offset on the right, in 16 bits with sign
+//   - channelsPerPixel: channels to fetch of each pixel, at most 256
+//   - pixelsPerColumn: pixels to fetch along the width, at most 1024; not looked at in the mode
+//     W128
+//   - elementStrides: tensorRank steps in elements, each 1 to 8
+//   - interleave: the interleaved channel layout of the tensor, mostly none
+//   - mode: whether pixelsPerColumn counts, or 128 pixels are fetched
+//   - swizzle: the permutation in shared memory: only those over 64, 96 and 128 bytes work here
+//   - l2Promotion: how much L2 fetches around what is asked for
+//   - oobFill: what is read beyond the edges
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a rule is broken, or the window is empty
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuTensorMapEncodeTiled], [CuTensorMapEncodeIm2col], [CuTensorMapReplaceAddress].
 //
@@ -110,12 +197,23 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 	return status(args.ret)
 }
 
-// CuTensorMapReplaceAddress calls cuTensorMapReplaceAddress.
+// CuTensorMapReplaceAddress puts another address into a tensor map and leaves shape and layout as
+// they are.
 //
 //	CUresult cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// It is for tensors of one shape in many buffers. A copy of the map that a kernel got already, as
+// an argument or in device memory, does not change.
+//
+// Parameters:
+//   - tensorMap: the map; aligned to 64 bytes
+//   - globalAddress: the device address, aligned as it was for encoding
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not aligned (measured)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuTensorMapEncodeTiled], [CuTensorMapEncodeIm2col], [CuTensorMapEncodeIm2colWide].
 //
@@ -133,12 +231,27 @@ func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Poin
 	return status(args.ret)
 }
 
-// CuTensorMapSetAllocationClass calls cuTensorMapSetAllocationClass.
+// CuTensorMapSetAllocationClass chooses for an encoded map how far beyond the tensor the copy
+// engine may form addresses.
 //
 //	CUresult cuTensorMapSetAllocationClass(CUtensorMap *tensorMap, CUtensorMapAllocClass allocClass, CUtensorMapAllocClass *outAllocClass)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The large class, 128 KiB instead of 4 KiB, is a promise: the memory around the base address is
+// really there and accessible, as far as the device's attribute
+// [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE] says. A false promise shows only when
+// kernels run. Encoding chooses by itself, with caution; on devices that do not distinguish, it
+// succeeds and stays small.
+//
+// Parameters:
+//   - tensorMap: the map, which nobody else may use during the call; unchanged if it fails
+//   - allocClass: small, large, or whatever the tensor's shape allows for certain
+//   - outAllocClass: receives small or large, which is now in effect; may be nil
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such class, or no map
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuTensorMapEncodeTiled], [CuTensorMapEncodeIm2col], [CuTensorMapEncodeIm2colWide],
 // [CuTensorMapReplaceAddress].

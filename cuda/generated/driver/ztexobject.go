@@ -4,12 +4,35 @@ package driver
 
 import "unsafe"
 
-// CuTexObjectCreate calls cuTexObjectCreate.
+// CuTexObjectCreate makes a texture: a way to read an array or device memory through the texture
+// units, with filtering, handling of borders and conversion.
 //
 //	CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// The result is a number that is passed to kernels as an argument of 64 bits and is valid in the
+// context that was current. It does not keep the memory alive: texture reads after the array or the
+// buffer was freed are faults or nonsense.
+//
+// Parameters:
+//   - pTexObject: receives the texture; [CuTexObjectDestroy] frees it
+//   - pResDesc: what to read: an array, a mipmapped array, or linear or pitched device memory,
+//     whose address must be aligned to the device's texture alignment
+//   - pTexDesc: how to read it: addressing, filter, normalized coordinates, read as it is or as
+//     float
+//   - pResViewDesc: another format or a part of an array's levels and layers; nil for all of it
+//
+// Capture: while another thread captures in global mode it is refused with
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and that capture is lost (measured).
+//
+// From Go: all structs are copied by the call and may lie in Go memory. The context is the OS
+// thread's current one.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an address that is not aligned (measured), or a combination that
+//     does not exist, as a view of linear memory
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuTexObjectDestroy]; in the runtime API [cudaCreateTextureObject].
 //
@@ -31,9 +54,17 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 	return status(args.ret)
 }
 
-// CuTexObjectDestroy calls cuTexObjectDestroy.
+// CuTexObjectDestroy frees a texture object; the memory behind it is not touched.
 //
 //	CUresult cuTexObjectDestroy(CUtexObject texObject)
+//
+// Kernels that read through it must have finished: CUDA does not check. A second time is no error
+// either (measured), but the number may be another texture's by then.
+//
+// Parameters:
+//   - texObject: the texture
+//
+// From Go: forget the number after the call, and make sure that only one goroutine makes it.
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -55,9 +86,14 @@ func CuTexObjectDestroy(texObject CUtexObject) error {
 	return status(args.ret)
 }
 
-// CuTexObjectGetResourceDesc calls cuTexObjectGetResourceDesc.
+// CuTexObjectGetResourceDesc tells which memory a texture object reads.
 //
 //	CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
+//
+// Parameters:
+//   - pResDesc: receives the description, with the handle or address as it was at creation, whether
+//     or not that memory still exists
+//   - texObject: the texture
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -80,9 +116,14 @@ func CuTexObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, texObject CUtexObj
 	return status(args.ret)
 }
 
-// CuTexObjectGetTextureDesc calls cuTexObjectGetTextureDesc.
+// CuTexObjectGetTextureDesc tells how a texture object addresses, filters and converts what it
+// reads.
 //
 //	CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
+//
+// Parameters:
+//   - pTexDesc: receives the description
+//   - texObject: the texture
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -105,9 +146,14 @@ func CuTexObjectGetTextureDesc(pTexDesc *CUDA_TEXTURE_DESC, texObject CUtexObjec
 	return status(args.ret)
 }
 
-// CuTexObjectGetResourceViewDesc calls cuTexObjectGetResourceViewDesc.
+// CuTexObjectGetResourceViewDesc tells the format and the part of the array to which a texture
+// object is confined.
 //
 //	CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
+//
+// Parameters:
+//   - pResViewDesc: receives the description
+//   - texObject: the texture; without a view the call succeeds all the same (measured)
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.

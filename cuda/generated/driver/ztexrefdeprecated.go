@@ -4,9 +4,17 @@ package driver
 
 import "unsafe"
 
-// CuTexRefSetArray calls cuTexRefSetArray.
+// CuTexRefSetArray makes a texture reference read an array, in the array's format, instead of what
+// it read before.
 //
 //	CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
+//
+// The kernel sees it from the next launch on. [CUDA_RESOURCE_DESC] of a texture object replaces it.
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - hArray: the array
+//   - Flags: must be [CU_TRSA_OVERRIDE_FORMAT]
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -33,9 +41,17 @@ func CuTexRefSetArray(hTexRef CUtexref, hArray CUarray, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuTexRefSetMipmappedArray calls cuTexRefSetMipmappedArray.
+// CuTexRefSetMipmappedArray makes a texture reference read an array with smaller copies of itself,
+// between which a kernel chooses by level of detail.
 //
 //	CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
+//
+// With texture objects that is the resource type [CU_RESOURCE_TYPE_MIPMAPPED_ARRAY].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - hMipmappedArray: the array
+//   - Flags: must be [CU_TRSA_OVERRIDE_FORMAT]
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -62,9 +78,18 @@ func CuTexRefSetMipmappedArray(hTexRef CUtexref, hMipmappedArray CUmipmappedArra
 	return status(args.ret)
 }
 
-// CuTexRefSetAddress calls cuTexRefSetAddress_v2.
+// CuTexRefSetAddress makes a texture reference read linear device memory.
 //
 //	CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
+//
+// Hardware wants an aligned start: what dptr lacks comes back as an offset that the kernel has to
+// add, in elements. With texture objects that is the resource type [CU_RESOURCE_TYPE_LINEAR].
+//
+// Parameters:
+//   - ByteOffset: receives the offset in bytes; may be nil if dptr is aligned
+//   - hTexRef: the reference
+//   - dptr: the memory's address
+//   - bytes: its size in bytes
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -82,7 +107,7 @@ func CuTexRefSetAddress(ByteOffset *uint64, hTexRef CUtexref, dptr CUdeviceptr, 
 	return CuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes)
 }
 
-// CuTexRefSetAddress_v2 calls cuTexRefSetAddress_v2.
+// CuTexRefSetAddress_v2 makes a texture reference read linear device memory.
 //
 //	CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
 //
@@ -106,9 +131,18 @@ func CuTexRefSetAddress_v2(ByteOffset *uint64, hTexRef CUtexref, dptr CUdevicept
 	return status(args.ret)
 }
 
-// CuTexRefSetAddress2D calls cuTexRefSetAddress2D_v3.
+// CuTexRefSetAddress2D makes a texture reference read device memory that is laid out in rows, with
+// filtering.
 //
 //	CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+//
+// With texture objects that is the resource type [CU_RESOURCE_TYPE_PITCH2D].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - desc: width and height in elements, format and channels
+//   - dptr: the memory's address, aligned to the device's texture alignment
+//   - Pitch: bytes from a row to the next, a multiple of the device's pitch alignment
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -126,7 +160,8 @@ func CuTexRefSetAddress2D(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr CU
 	return CuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch)
 }
 
-// CuTexRefSetAddress2D_v3 calls cuTexRefSetAddress2D_v3.
+// CuTexRefSetAddress2D_v3 makes a texture reference read device memory that is laid out in rows,
+// with filtering.
 //
 //	CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 //
@@ -150,9 +185,17 @@ func CuTexRefSetAddress2D_v3(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 	return status(args.ret)
 }
 
-// CuTexRefSetFormat calls cuTexRefSetFormat.
+// CuTexRefSetFormat says which numbers the memory of [CuTexRefSetAddress] holds; an array knows
+// that by itself.
 //
 //	CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
+//
+// Texture objects have it in [CUDA_RESOURCE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - fmt: the format of a channel
+//   - NumPackedComponents: channels in an element: 1, 2 or 4
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -181,9 +224,17 @@ func CuTexRefSetFormat(hTexRef CUtexref, fmt CUarray_format, NumPackedComponents
 	return status(args.ret)
 }
 
-// CuTexRefSetAddressMode calls cuTexRefSetAddressMode.
+// CuTexRefSetAddressMode chooses what a texture reference reads beyond the edge in one dimension:
+// wrapped, clamped, mirrored or the border color.
 //
 //	CUresult cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
+//
+// Linear memory has no such choice. Texture objects have it in [CUDA_TEXTURE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - dim: the dimension, from 0
+//   - am: what to do; without normalized coordinates only clamping and the border work
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -210,9 +261,16 @@ func CuTexRefSetAddressMode(hTexRef CUtexref, dim int32, am CUaddress_mode) erro
 	return status(args.ret)
 }
 
-// CuTexRefSetFilterMode calls cuTexRefSetFilterMode.
+// CuTexRefSetFilterMode chooses whether a texture reference reads the nearest element or mixes its
+// neighbours.
 //
 //	CUresult cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+//
+// Texture objects have it in [CUDA_TEXTURE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - fm: the filter
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -238,9 +296,16 @@ func CuTexRefSetFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 	return status(args.ret)
 }
 
-// CuTexRefSetMipmapFilterMode calls cuTexRefSetMipmapFilterMode.
+// CuTexRefSetMipmapFilterMode chooses whether a texture reference reads the nearest mipmap level or
+// mixes two.
 //
 //	CUresult cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+//
+// Texture objects have it in [CUDA_TEXTURE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - fm: the filter
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -266,9 +331,16 @@ func CuTexRefSetMipmapFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 	return status(args.ret)
 }
 
-// CuTexRefSetMipmapLevelBias calls cuTexRefSetMipmapLevelBias.
+// CuTexRefSetMipmapLevelBias shifts the level of detail that a texture reference reads from a
+// mipmapped array.
 //
 //	CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
+//
+// Texture objects have it in [CUDA_TEXTURE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - bias: levels to add; positive is coarser
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -294,9 +366,16 @@ func CuTexRefSetMipmapLevelBias(hTexRef CUtexref, bias float32) error {
 	return status(args.ret)
 }
 
-// CuTexRefSetMipmapLevelClamp calls cuTexRefSetMipmapLevelClamp.
+// CuTexRefSetMipmapLevelClamp confines a texture reference to some levels of a mipmapped array.
 //
 //	CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
+//
+// Texture objects have it in [CUDA_TEXTURE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - minMipmapLevelClamp: the finest level that may be read, 0 for the full size
+//   - maxMipmapLevelClamp: the coarsest level that may be read
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -323,9 +402,16 @@ func CuTexRefSetMipmapLevelClamp(hTexRef CUtexref, minMipmapLevelClamp float32, 
 	return status(args.ret)
 }
 
-// CuTexRefSetMaxAnisotropy calls cuTexRefSetMaxAnisotropy.
+// CuTexRefSetMaxAnisotropy sets how many samples a texture reference may take for surfaces seen at
+// a slant.
 //
 //	CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
+//
+// Texture objects have it in [CUDA_TEXTURE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - maxAniso: 1 (off) to 16
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -351,9 +437,16 @@ func CuTexRefSetMaxAnisotropy(hTexRef CUtexref, maxAniso uint32) error {
 	return status(args.ret)
 }
 
-// CuTexRefSetBorderColor calls cuTexRefSetBorderColor.
+// CuTexRefSetBorderColor sets what a texture reference reads outside of the array in the border
+// address mode.
 //
 //	CUresult cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
+//
+// Texture objects have it in [CUDA_TEXTURE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - pBorderColor: four floats: red, green, blue, alpha
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -376,9 +469,17 @@ func CuTexRefSetBorderColor(hTexRef CUtexref, pBorderColor *float32) error {
 	return status(args.ret)
 }
 
-// CuTexRefSetFlags calls cuTexRefSetFlags.
+// CuTexRefSetFlags sets whether a texture reference takes coordinates from 0 to 1, and leaves
+// integers as they are.
 //
 //	CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
+//
+// Without flags coordinates count elements, and integers of 8 and 16 bits are read as floats from 0
+// to 1 or -1 to 1. Texture objects have the same bits in [CUDA_TEXTURE_DESC].
+//
+// Parameters:
+//   - hTexRef: the reference
+//   - Flags: [CU_TRSF_READ_AS_INTEGER], [CU_TRSF_NORMALIZED_COORDINATES] and others
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -404,12 +505,20 @@ func CuTexRefSetFlags(hTexRef CUtexref, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetAddress calls cuTexRefGetAddress_v2.
+// CuTexRefGetAddress tells which linear memory a texture reference reads. For texture objects:
+// [CuTexObjectGetResourceDesc].
 //
 //	CUresult cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - pdptr: receives the address
+//   - hTexRef: the reference
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it reads an array, or nothing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuTexRefSetAddress], [CuTexRefSetAddress2D], [CuTexRefSetAddressMode],
 // [CuTexRefSetArray], [CuTexRefSetFilterMode], [CuTexRefSetFlags], [CuTexRefSetFormat],
@@ -424,7 +533,8 @@ func CuTexRefGetAddress(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 	return CuTexRefGetAddress_v2(pdptr, hTexRef)
 }
 
-// CuTexRefGetAddress_v2 calls cuTexRefGetAddress_v2.
+// CuTexRefGetAddress_v2 tells which linear memory a texture reference reads. For texture objects:
+// [CuTexObjectGetResourceDesc].
 //
 //	CUresult cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 //
@@ -446,12 +556,20 @@ func CuTexRefGetAddress_v2(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetArray calls cuTexRefGetArray.
+// CuTexRefGetArray tells which array a texture reference reads. For texture objects:
+// [CuTexObjectGetResourceDesc].
 //
 //	CUresult cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - phArray: receives the array
+//   - hTexRef: the reference
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it reads linear memory, or nothing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuTexRefSetAddress], [CuTexRefSetAddress2D], [CuTexRefSetAddressMode],
 // [CuTexRefSetArray], [CuTexRefSetFilterMode], [CuTexRefSetFlags], [CuTexRefSetFormat],
@@ -474,12 +592,20 @@ func CuTexRefGetArray(phArray *CUarray, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetMipmappedArray calls cuTexRefGetMipmappedArray.
+// CuTexRefGetMipmappedArray tells which mipmapped array a texture reference reads. For texture
+// objects: [CuTexObjectGetResourceDesc].
 //
 //	CUresult cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+// Parameters:
+//   - phMipmappedArray: receives the array
+//   - hTexRef: the reference
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: it reads something else, or nothing
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
+// the error of earlier work.
 //
 // See also [CuTexRefSetAddress], [CuTexRefSetAddress2D], [CuTexRefSetAddressMode],
 // [CuTexRefSetArray], [CuTexRefSetFilterMode], [CuTexRefSetFlags], [CuTexRefSetFormat],
@@ -502,9 +628,15 @@ func CuTexRefGetMipmappedArray(phMipmappedArray *CUmipmappedArray, hTexRef CUtex
 	return status(args.ret)
 }
 
-// CuTexRefGetAddressMode calls cuTexRefGetAddressMode.
+// CuTexRefGetAddressMode tells what a texture reference reads beyond the edge in one dimension. For
+// texture objects: [CuTexObjectGetTextureDesc].
 //
 //	CUresult cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
+//
+// Parameters:
+//   - pam: receives the mode
+//   - hTexRef: the reference
+//   - dim: the dimension, from 0
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -531,9 +663,14 @@ func CuTexRefGetAddressMode(pam *CUaddress_mode, hTexRef CUtexref, dim int32) er
 	return status(args.ret)
 }
 
-// CuTexRefGetFilterMode calls cuTexRefGetFilterMode.
+// CuTexRefGetFilterMode tells whether a texture reference mixes neighbouring elements. For texture
+// objects: [CuTexObjectGetTextureDesc].
 //
 //	CUresult cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+//
+// Parameters:
+//   - pfm: receives the filter
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -559,9 +696,15 @@ func CuTexRefGetFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetFormat calls cuTexRefGetFormat.
+// CuTexRefGetFormat tells the numbers and channels of the elements that a texture reference reads.
+// For texture objects: [CuTexObjectGetResourceDesc].
 //
 //	CUresult cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
+//
+// Parameters:
+//   - pFormat: receives the format of a channel
+//   - pNumChannels: receives the channels in an element
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -588,9 +731,14 @@ func CuTexRefGetFormat(pFormat *CUarray_format, pNumChannels *int32, hTexRef CUt
 	return status(args.ret)
 }
 
-// CuTexRefGetMipmapFilterMode calls cuTexRefGetMipmapFilterMode.
+// CuTexRefGetMipmapFilterMode tells whether a texture reference mixes two mipmap levels. For
+// texture objects: [CuTexObjectGetTextureDesc].
 //
 //	CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+//
+// Parameters:
+//   - pfm: receives the filter
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -616,9 +764,14 @@ func CuTexRefGetMipmapFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetMipmapLevelBias calls cuTexRefGetMipmapLevelBias.
+// CuTexRefGetMipmapLevelBias tells by how many levels a texture reference shifts the level of
+// detail. For texture objects: [CuTexObjectGetTextureDesc].
 //
 //	CUresult cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
+//
+// Parameters:
+//   - pbias: receives the shift
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -644,9 +797,15 @@ func CuTexRefGetMipmapLevelBias(pbias *float32, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetMipmapLevelClamp calls cuTexRefGetMipmapLevelClamp.
+// CuTexRefGetMipmapLevelClamp tells between which mipmap levels a texture reference stays. For
+// texture objects: [CuTexObjectGetTextureDesc].
 //
 //	CUresult cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
+//
+// Parameters:
+//   - pminMipmapLevelClamp: receives the finest level
+//   - pmaxMipmapLevelClamp: receives the coarsest level
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -673,9 +832,14 @@ func CuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp *float32, pmaxMipmapLevelC
 	return status(args.ret)
 }
 
-// CuTexRefGetMaxAnisotropy calls cuTexRefGetMaxAnisotropy.
+// CuTexRefGetMaxAnisotropy tells how many samples a texture reference may take for slanted
+// surfaces. For texture objects: [CuTexObjectGetTextureDesc].
 //
 //	CUresult cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
+//
+// Parameters:
+//   - pmaxAniso: receives the number
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -701,9 +865,14 @@ func CuTexRefGetMaxAnisotropy(pmaxAniso *int32, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetBorderColor calls cuTexRefGetBorderColor.
+// CuTexRefGetBorderColor tells which color a texture reference reads outside of its array. For
+// texture objects: [CuTexObjectGetTextureDesc].
 //
 //	CUresult cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
+//
+// Parameters:
+//   - pBorderColor: receives four floats: red, green, blue, alpha
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -726,9 +895,14 @@ func CuTexRefGetBorderColor(pBorderColor *float32, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefGetFlags calls cuTexRefGetFlags.
+// CuTexRefGetFlags tells how a texture reference takes coordinates and integers. For texture
+// objects: [CuTexObjectGetTextureDesc].
 //
 //	CUresult cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
+//
+// Parameters:
+//   - pFlags: receives bits as for [CuTexRefSetFlags]
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -754,9 +928,16 @@ func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefCreate calls cuTexRefCreate.
+// CuTexRefCreate makes a texture reference that belongs to no module.
 //
 //	CUresult cuTexRefCreate(CUtexref *pTexRef)
+//
+// The references that kernels compiled before CUDA 12 read are variables of their modules, to be
+// had from [CuModuleGetTexRef]. [CuTexObjectCreate] is what to use now, for all of the cuTexRef
+// family: its two structs hold everything that the setters set one by one.
+//
+// Parameters:
+//   - pTexRef: receives the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -778,9 +959,15 @@ func CuTexRefCreate(pTexRef *CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefDestroy calls cuTexRefDestroy.
+// CuTexRefDestroy frees a reference that [CuTexRefCreate] made.
 //
 //	CUresult cuTexRefDestroy(CUtexref hTexRef)
+//
+// One that comes from a module is the module's and must not be given to it. Texture objects are
+// freed by [CuTexObjectDestroy].
+//
+// Parameters:
+//   - hTexRef: the reference
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -802,7 +989,8 @@ func CuTexRefDestroy(hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuTexRefSetAddress2D_v2 calls cuTexRefSetAddress2D_v2.
+// CuTexRefSetAddress2D_v2 makes a texture reference read device memory that is laid out in rows,
+// with filtering.
 //
 //	CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 //
@@ -824,7 +1012,7 @@ func CuTexRefSetAddress2D_v2(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 	return status(args.ret)
 }
 
-// CuTexRefSetAddress_v1 calls cuTexRefSetAddress.
+// CuTexRefSetAddress_v1 makes a texture reference read linear device memory.
 //
 //	CUresult cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes)
 //
@@ -846,7 +1034,8 @@ func CuTexRefSetAddress_v1(ByteOffset *uint32, hTexRef CUtexref, dptr CUdevicept
 	return status(args.ret)
 }
 
-// CuTexRefSetAddress2D_v1 calls cuTexRefSetAddress2D.
+// CuTexRefSetAddress2D_v1 makes a texture reference read device memory that is laid out in rows,
+// with filtering.
 //
 //	CUresult cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
 //
@@ -868,7 +1057,8 @@ func CuTexRefSetAddress2D_v1(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR_v1, d
 	return status(args.ret)
 }
 
-// CuTexRefGetAddress_v1 calls cuTexRefGetAddress.
+// CuTexRefGetAddress_v1 tells which linear memory a texture reference reads. For texture objects:
+// [CuTexObjectGetResourceDesc].
 //
 //	CUresult cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
 //

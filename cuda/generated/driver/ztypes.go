@@ -2,7 +2,14 @@
 
 package driver
 
-// CUdeviceptr is CUdeviceptr_v2 in C, a number of 8 bytes.
+// CUdeviceptr is an address that the GPU understands, as a 64-bit number.
+//
+// It is unique in the process over all devices and the host, and arithmetic on it is done in bytes.
+// The host can follow it only if it leads to pinned or managed memory. 0 is no address. The type
+// _v1 has 32 bits and serves the oldest functions.
+//
+// From Go: a number keeps nothing alive. Convert pinned or managed memory with
+// unsafe.Pointer(uintptr(p)), which go vet reports although it is safe for memory that is not Go's.
 type CUdeviceptr uint64
 
 // CUdevice is the driver's number for one GPU, or one MIG instance, that the process may use.
@@ -52,10 +59,17 @@ type CUlibrary uintptr
 // library.
 type CUkernel uintptr
 
-// CUarray is a handle of CUDA's, CUarray in C; 0 is none.
+// CUarray is a block of memory for textures and surfaces, in a layout known to the device alone.
+//
+// It has no address; copies and texture or surface objects reach it. [CuArrayDestroy] frees it.
+//
+// From Go: a number for Go. Destroy texture objects before the array that they read.
 type CUarray uintptr
 
-// CUmipmappedArray is a handle of CUDA's, CUmipmappedArray in C; 0 is none.
+// CUmipmappedArray is an array with smaller versions of itself, which texture fetches choose from
+// by distance.
+//
+// Its levels are arrays that belong to it.
 type CUmipmappedArray uintptr
 
 // CUtexref is a texture variable of a module, the way of binding textures that texture objects have
@@ -121,31 +135,70 @@ type CUtexObject uint64
 // made for it. 0 is none.
 type CUsurfObject uint64
 
-// CUexternalMemory is a handle of CUDA's, CUexternalMemory in C; 0 is none.
+// CUexternalMemory is memory of another API that was imported; mappings make it usable.
 type CUexternalMemory uintptr
 
-// CUexternalSemaphore is a handle of CUDA's, CUexternalSemaphore in C; 0 is none.
+// CUexternalSemaphore is a semaphore or fence of another API that streams can signal and wait for.
 type CUexternalSemaphore uintptr
 
-// CUgraph is a handle of CUDA's, CUgraph in C; 0 is none.
+// CUgraph is a graph: a plan of work as nodes and the edges between them, kept in host memory.
+//
+// It comes from [CuGraphCreate], [CuGraphClone] or a capture, and goes by [CuGraphDestroy]. To run
+// it, instantiate it: the executable is a snapshot and independent of it. A graph that a child or
+// conditional node contains belongs to that node.
+//
+// From Go: a number that keeps nothing alive. Not safe for concurrent use: one goroutine at a time,
+// a stream that captures into it included, for reading as well. A capture into an existing graph
+// that fails destroys the graph: drop the handle then.
 type CUgraph uintptr
 
-// CUgraphNode is a handle of CUDA's, CUgraphNode in C; 0 is none.
+// CUgraphNode is a node of a graph: one kernel, copy, host function or other piece of work.
+//
+// It belongs to its graph and dies with it, or by [CuGraphDestroyNode]. It also names the
+// counterpart in each executable made of the graph, when a single node of an executable is changed.
+//
+// From Go: unlike graphs and executables, node handles are not checked by the driver: a stale one
+// can crash the process (measured). Keep them beside the graph, under its lock.
 type CUgraphNode uintptr
 
-// CUgraphExec is a handle of CUDA's, CUgraphExec in C; 0 is none.
+// CUgraphExec is an executable graph: a graph made ready to be launched any number of times.
+//
+// It comes from [CuGraphInstantiateWithFlags] and goes by [CuGraphExecDestroy], and is changed by
+// [CuGraphExecUpdate] or node by node. Its launches run one after another, never at the same time.
+//
+// From Go: not safe for concurrent use: a launch counts as a use, so lock it around every call.
+// Memory that its nodes name must live until the last launch is done.
 type CUgraphExec uintptr
 
-// CUmemoryPool is a handle of CUDA's, CUmemoryPool in C; 0 is none.
+// CUmemoryPool is a source of memory for stream-ordered allocation: it keeps what was freed for the
+// next to come.
+//
+// Every device has a default pool; own ones are made by [CuMemPoolCreate]. Safe for use by all
+// threads.
 type CUmemoryPool uintptr
 
-// CUuserObject is a handle of CUDA's, CUuserObject in C; 0 is none.
+// CUuserObject is a reference-counted object that ties a resource of the program to the life of
+// graphs: see [CuUserObjectCreate].
+//
+// It has no destroy function: it ends when the last reference is released, by the program or a
+// graph.
+//
+// From Go: its functions may be called from several goroutines at once, except those that take a
+// graph as well.
 type CUuserObject uintptr
 
-// CUgraphConditionalHandle is CUgraphConditionalHandle in C, a number of 8 bytes.
+// CUgraphConditionalHandle is the name of a conditional node's variable: a 64-bit number that host
+// code puts into the node's parameters and device code uses to set the value.
+//
+// It comes from [CuGraphConditionalHandleCreate], belongs to a graph and is never freed by itself.
+// Kernels take it by value, as an 8-byte argument.
 type CUgraphConditionalHandle uint64
 
-// CUgraphDeviceNode is a handle of CUDA's, CUgraphDeviceNode in C; 0 is none.
+// CUgraphDeviceNode is a kernel node as device code knows it, for changing the node while the graph
+// is on the device.
+//
+// It is given when a kernel node is made device-updatable by its launch attribute, and is passed to
+// kernels as an argument. Host functions do not take it.
 type CUgraphDeviceNode uintptr
 
 // CUasyncCallbackHandle is the receipt for a registered notification callback, to be given back
@@ -241,7 +294,10 @@ type CUstreamCallback uintptr
 // returns. It must not be a Go function exported to C, and must not call one.
 type CUoccupancyB2DSize uintptr
 
-// CUmemGenericAllocationHandle is CUmemGenericAllocationHandle_v1 in C, a number of 8 bytes.
+// CUmemGenericAllocationHandle is a piece of physical memory, or a multicast object, without an
+// address.
+//
+// It is counted: each handle that was created, imported or retained has to be released once.
 type CUmemGenericAllocationHandle uint64
 
 // CUcheckpointOperationHandle is a checkpoint or restore that waits for the caller to have copied
@@ -255,7 +311,15 @@ type CUcheckpointOperationHandle uintptr
 // or imported.
 type CUlogicalEndpointId uint32
 
-// CUgraphRecaptureCallback is the callback CUgraphRecaptureCallback.
+// CUgraphRecaptureCallback is the function that a recapture calls for each node whose parameters
+// differ from the recorded ones.
+//
+// It is handed the user data, the node, the old and the new parameters, which are valid during the
+// call only, and the kind of difference. Success lets the node take the new parameters and the
+// recapture go on; any other code ends it, and the graph is then fit only to be destroyed.
+//
+// From Go: it may run on the thread that issues the captured calls, within one of them, so it must
+// be a C function that calls no Go.
 //
 //	CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node, const CUgraphNodeParams *originalParams, const CUgraphNodeParams *recaptureParams, CUgraphRecaptureStatus status)
 //
@@ -317,7 +381,10 @@ type CUlogsCallback uintptr
 // what is older than that is overwritten, with a note in the output that something is missing.
 type CUlogIterator uint32
 
-// CUdeviceptr_v1 is CUdeviceptr_v1 in C, a number of 4 bytes.
+// CUdeviceptr_v1 is a device address of 32 bits, for functions that no program of today should
+// call.
+//
+// Where a GPU has more than 4 GiB, its memory cannot be named by it at all.
 type CUdeviceptr_v1 uint32
 
 // CUdeviceptr_v2 is another name of [CUdeviceptr].

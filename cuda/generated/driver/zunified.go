@@ -4,13 +4,31 @@ package driver
 
 import "unsafe"
 
-// CuPointerGetAttribute calls cuPointerGetAttribute.
+// CuPointerGetAttribute tells one fact about the memory behind an address: what it is, whose it is,
+// where it begins.
 //
 //	CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
-// error of earlier work.
+// Thanks to unique addresses this works for any number. What CUDA does not know, such as memory of
+// Go or of malloc, gives an error; [CuPointerGetAttributes] asks more gently.
+//
+// Parameters:
+//   - data: receives the value, of the type that the attribute has
+//   - attribute: the question
+//   - ptr: an address, host or device
+//
+// From Go: data must have the size of the answer: an int32 for a boolean and a CUdeviceptr for an
+// address. What is told may be outdated when another goroutine frees memory. Harmless during
+// captures.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the address is none of CUDA's, or the question does not fit the
+//     memory: an answer, seldom a mistake
+//   - [CUDA_ERROR_INVALID_CONTEXT]: [CU_POINTER_ATTRIBUTE_DEVICE_POINTER] without a current
+//     context; the memory's type was told without one (measured)
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuPointerSetAttribute], [CuMemAlloc], [CuMemFree], [CuMemAllocHost], [CuMemFreeHost],
 // [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister]; in the runtime API
@@ -33,7 +51,8 @@ func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, p
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync_v2_ptsz calls cuMemPrefetchAsync_v2_ptsz.
+// CuMemPrefetchAsync_v2_ptsz enqueues the move of a range of managed memory to a device or to the
+// host.
 //
 //	CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
@@ -57,12 +76,39 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 	return status(args.ret)
 }
 
-// CuMemAdvise calls cuMemAdvise_v2.
+// CuMemAdvise tells the driver how a range of managed memory will be used, so that pages move less.
 //
 //	CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
+// Advice changes the speed and never the result. It stays in force until it is withdrawn or the
+// memory freed, and holds for whole pages. "Read mostly" makes copies for each reader and gets
+// expensive with every write; a preferred location is where pages go back to and stay if the other
+// side can reach them; "accessed by" keeps a device's mapping up to date so that it does not fault.
+// Memory of malloc or Go may be advised where the devices can use it
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]).
+//
+// Parameters:
+//   - devPtr: beginning of the range, rounded down to a page
+//   - count: bytes; the end is rounded up
+//   - advice: what to set or take back
+//   - location: a device, the host or a NUMA node; ignored for "read mostly"
+//
+// Ordering: takes effect at once, without regard to work that is enqueued. Taking back "read
+// mostly" may move pages before it returns.
+//
+// Capture: a thread that gives advice while another captures in GLOBAL mode gets
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and the capture is lost (measured).
+//
+// From Go: arguments go by value. Lock the goroutine for the current context; "NUMA node of the
+// current thread" means the OS thread of the moment.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not managed memory (measured for device memory), or a location of
+//     a wrong kind
+//   - [CUDA_ERROR_INVALID_DEVICE]: a device without [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured)
+//
+// Also [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync],
 // [CuMemPrefetchAsync]; in the runtime API [cudaMemAdvise].
@@ -75,7 +121,8 @@ func CuMemAdvise(devPtr CUdeviceptr, count uint64, advice CUmem_advise, location
 	return CuMemAdvise_v2(devPtr, count, advice, location)
 }
 
-// CuMemAdvise_v2 calls cuMemAdvise_v2.
+// CuMemAdvise_v2 tells the driver how a range of managed memory will be used, so that pages move
+// less.
 //
 //	CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 //
@@ -97,7 +144,7 @@ func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, locat
 	return status(args.ret)
 }
 
-// CuMemPrefetchBatchAsync_ptsz calls cuMemPrefetchBatchAsync_ptsz.
+// CuMemPrefetchBatchAsync_ptsz enqueues the prefetch of many ranges by one call.
 //
 //	CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
@@ -124,7 +171,8 @@ func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint6
 	return status(args.ret)
 }
 
-// CuMemDiscardBatchAsync_ptsz calls cuMemDiscardBatchAsync_ptsz.
+// CuMemDiscardBatchAsync_ptsz declares the contents of ranges of managed memory worthless, so that
+// they need not be moved.
 //
 //	CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 //
@@ -148,7 +196,8 @@ func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64
 	return status(args.ret)
 }
 
-// CuMemDiscardAndPrefetchBatchAsync_ptsz calls cuMemDiscardAndPrefetchBatchAsync_ptsz.
+// CuMemDiscardAndPrefetchBatchAsync_ptsz gives ranges of managed memory a new place without moving
+// their contents, which are lost.
 //
 //	CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
@@ -175,12 +224,31 @@ func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, c
 	return status(args.ret)
 }
 
-// CuMemGetLocationInfo calls cuMemGetLocationInfo.
+// CuMemGetLocationInfo estimates where the pages of a range of managed or ordinary memory are at
+// the moment.
 //
 //	CUresult cuMemGetLocationInfo(CUdeviceptr ptr, size_t size, size_t summaryGranularity, size_t samplingGranularity, CUmemLocation *location_out)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier
-// work.
+// The range is cut into regions, pages are sampled in each, and the commonest place in a region is
+// its answer; ties fall at random. Pages move while it looks, so take it for a hint when tuning
+// prefetches.
+//
+// Parameters:
+//   - ptr: beginning of the range
+//   - size: bytes
+//   - summaryGranularity: bytes of a region, from 1 to size
+//   - samplingGranularity: bytes from sample to sample, at most a region; 0 leaves it to the driver
+//   - location_out: receives a location for each region, so size divided by the region's bytes,
+//     rounded up
+//
+// From Go: make the slice long enough, it is not checked. A region that nobody touched has the type
+// [CU_MEM_LOCATION_TYPE_NONE].
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: device memory, pinned or registered memory, or granularities as
+//     above
+//   - [CUDA_ERROR_NOT_SUPPORTED]: some device of the system cannot share managed memory
+//     concurrently
 //
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
@@ -199,12 +267,31 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 	return status(args.ret)
 }
 
-// CuMemRangeGetAttribute calls cuMemRangeGetAttribute.
+// CuMemRangeGetAttribute tells what advice is in force for a range of managed memory, or where it
+// was last prefetched to.
 //
 //	CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier
-// work.
+// It answers for the whole range together: a page that differs makes it "no" or [CU_DEVICE_INVALID]
+// (measured: -2 when no location is preferred). It does not tell where pages are;
+// [CuMemGetLocationInfo] estimates that.
+//
+// Parameters:
+//   - data: receives the answer, 4 bytes, or for "accessed by" a list of devices, filled up with
+//     [CU_DEVICE_INVALID]
+//   - dataSize: bytes there
+//   - attribute: the question
+//   - devPtr: beginning of the range
+//   - count: bytes
+//
+// From Go: an int32 receives the simple answers and a []int32 the list.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not managed memory (measured for device memory), or a wrong size
+//     of data
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context (measured)
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuMemRangeGetAttributes], [CuMemPrefetchAsync], [CuMemAdvise]; in the runtime API
 // [cudaMemRangeGetAttribute].
@@ -228,12 +315,25 @@ func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUme
 	return status(args.ret)
 }
 
-// CuMemRangeGetAttributes calls cuMemRangeGetAttributes.
+// CuMemRangeGetAttributes answers several questions about a range of managed memory at once.
 //
 //	CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// Parameters:
+//   - data: for each question the place of the answer
+//   - dataSizes: for each question the bytes of that place
+//   - attributes: the questions
+//   - numAttributes: how many
+//   - devPtr: beginning of the range
+//   - count: bytes
+//
+// From Go: the places are reached through an array of pointers: pin them for the call.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a place of the wrong size, or memory that is not managed
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_DEVICE], or
+// the error of earlier work.
 //
 // See also [CuMemRangeGetAttribute], [CuMemAdvise], [CuMemPrefetchAsync]; in the runtime API
 // [cudaMemRangeGetAttributes].
@@ -258,13 +358,27 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 	return status(args.ret)
 }
 
-// CuPointerSetAttribute calls cuPointerSetAttribute.
+// CuPointerSetAttribute makes synchronous memory operations on an allocation really wait, or not.
 //
 //	CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the
-// error of earlier work.
+// [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] is the one attribute that can be set. With it, a copy between
+// device addresses and a memset of this memory return only when they are done (measured), as
+// network drivers need that read the memory behind CUDA's back.
+//
+// Parameters:
+//   - value: address of a uint32, 1 to set it and 0 to take it back
+//   - attribute: [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS]
+//   - ptr: an address in the allocation; it counts for all of it
+//
+// From Go: the value is read during the call. It waits for operations on the memory that are
+// pending.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not memory of CUDA's, or another attribute
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
+// [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuPointerGetAttribute], [CuPointerGetAttributes], [CuMemAlloc], [CuMemFree],
 // [CuMemAllocHost], [CuMemFreeHost], [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister].
@@ -284,12 +398,27 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 	return status(args.ret)
 }
 
-// CuPointerGetAttributes calls cuPointerGetAttributes.
+// CuPointerGetAttributes tells several facts about the memory behind an address in one call.
 //
 //	CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 //
-// Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
+// For memory that CUDA does not know it succeeds and answers with zeros (measured), also for
+// questions that do not fit; so it never fails just because an address is foreign.
+//
+// Parameters:
+//   - numAttributes: number of questions
+//   - attributes: the questions
+//   - data: for each question the place of its answer
+//   - ptr: the address
+//
+// From Go: data is an array of pointers, so the places have to be pinned with runtime.Pinner for
+// the call, or lie in C memory.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown question, or a nil place
+//   - [CUDA_ERROR_INVALID_CONTEXT]: an answer depends on the current context and there is none
+//
+// Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
 // See also [CuPointerGetAttribute], [CuPointerSetAttribute]; in the runtime API
 // [cudaPointerGetAttributes].
@@ -312,7 +441,7 @@ func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribut
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync_v1 calls cuMemPrefetchAsync.
+// CuMemPrefetchAsync_v1 enqueues the move of a range of managed memory to a device or to the host.
 //
 //	CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 //
@@ -334,7 +463,8 @@ func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice,
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync_ptsz calls cuMemPrefetchAsync_ptsz.
+// CuMemPrefetchAsync_ptsz enqueues the move of a range of managed memory to a device or to the
+// host.
 //
 //	CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 //
@@ -357,12 +487,41 @@ func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevic
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync calls cuMemPrefetchAsync_v2.
+// CuMemPrefetchAsync enqueues the move of a range of managed memory to a device or to the host.
 //
 //	CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
+// Pages that are there already stay, others are moved or, if nobody touched them yet, made there. A
+// kernel that comes after it in the stream then finds no faults. Full devices make room by evicting
+// other managed pages to the host, never plain allocations. For "read mostly" ranges it makes
+// copies instead. A prefetch to the host before the CPU reads pays as well.
+//
+// Parameters:
+//   - devPtr: beginning of the range, rounded down to a page
+//   - count: bytes; the end is rounded up to a page
+//   - location: where to: a device, the host, a NUMA node, or the one of the calling OS thread.
+//     Parts of a device are not possible
+//   - flags: 0
+//   - hStream: the stream; 0 is accepted (measured)
+//
+// Ordering: begins when the stream gets there and later work of the stream waits for it. The move
+// needs the CPU as well, so the call may take long and even block when much is enqueued. Reads and
+// writes by others during the move are safe.
+//
+// Capture: not possible: the call fails and the capture is lost (measured). Prefetches on other
+// streams do not disturb captures.
+//
+// From Go: needs no current context with a real stream (measured). The memory must not be freed
+// before the stream has passed it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: device memory, or memory of malloc on a system that does not
+//     share it (measured)
+//   - [CUDA_ERROR_INVALID_DEVICE]: the target device, or the stream's, lacks
+//     [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures
+//
+// Also [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync], [CuMemAdvise]; in
 // the runtime API [cudaMemPrefetchAsync].
@@ -375,7 +534,7 @@ func CuMemPrefetchAsync(devPtr CUdeviceptr, count uint64, location CUmemLocation
 	return CuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream)
 }
 
-// CuMemPrefetchAsync_v2 calls cuMemPrefetchAsync_v2.
+// CuMemPrefetchAsync_v2 enqueues the move of a range of managed memory to a device or to the host.
 //
 //	CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
@@ -398,7 +557,8 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 	return status(args.ret)
 }
 
-// CuMemAdvise_v1 calls cuMemAdvise.
+// CuMemAdvise_v1 tells the driver how a range of managed memory will be used, so that pages move
+// less.
 //
 //	CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 //
@@ -420,9 +580,35 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 	return status(args.ret)
 }
 
-// CuMemPrefetchBatchAsync calls cuMemPrefetchBatchAsync.
+// CuMemPrefetchBatchAsync enqueues the prefetch of many ranges by one call.
 //
 //	CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+//
+// Entry k of prefetchLocs is for the ranges from prefetchLocIdxs k up to the next index. All
+// devices of the system have to support concurrent managed access. The ranges have no order among
+// themselves.
+//
+// Parameters:
+//   - dptrs: beginnings of the ranges
+//   - sizes: their bytes
+//   - count: number of ranges
+//   - prefetchLocs: where to
+//   - prefetchLocIdxs: the first range that each location is for; begins with 0 and increases
+//   - numPrefetchLocs: number of locations, at most count
+//   - flags: 0
+//   - hStream: the stream; 0 and the legacy handle are refused (measured for 0)
+//
+// Ordering: one piece of work of the stream: later work waits for all ranges.
+//
+// Capture: refused, and the capture is invalidated (measured).
+//
+// From Go: the arrays are read during the call; they hold numbers, which keep nothing alive.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the legacy stream, indexes out of order, or memory that is not
+//     managed
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a device of the system cannot share managed memory concurrently
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
@@ -444,9 +630,32 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 	return status(args.ret)
 }
 
-// CuMemDiscardBatchAsync calls cuMemDiscardBatchAsync.
+// CuMemDiscardBatchAsync declares the contents of ranges of managed memory worthless, so that they
+// need not be moved.
 //
 //	CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
+//
+// A scratch buffer that was discarded is dropped under pressure instead of being copied to the
+// host. Until it is written or prefetched, reading it gives anything. It stays allocated.
+//
+// Parameters:
+//   - dptrs: beginnings of the ranges
+//   - sizes: their bytes
+//   - count: number of ranges
+//   - flags: 0
+//   - hStream: a stream that is not the legacy default stream (0 is refused, measured)
+//
+// Ordering: in stream order. Anything that touches the ranges at the same time, the CPU included,
+// makes the result undefined.
+//
+// Capture: cannot be captured: the attempt costs the capture (measured).
+//
+// From Go: make sure that no goroutine reads the memory from the call on until it has written it
+// anew.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that is not managed memory, or a stream of the wrong kind
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a device without concurrent managed access is in the system
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
@@ -465,9 +674,34 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 	return status(args.ret)
 }
 
-// CuMemDiscardAndPrefetchBatchAsync calls cuMemDiscardAndPrefetchBatchAsync.
+// CuMemDiscardAndPrefetchBatchAsync gives ranges of managed memory a new place without moving their
+// contents, which are lost.
 //
 //	CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+//
+// Cheaper than discarding and then prefetching. Meant for output buffers: pages are at the device
+// before the kernel writes them, and nothing is copied.
+//
+// Parameters:
+//   - dptrs: beginnings of the ranges
+//   - sizes: their bytes
+//   - count: number of ranges
+//   - prefetchLocs: where they shall be
+//   - prefetchLocIdxs: the first range that each location is for, beginning with 0, increasing
+//   - numPrefetchLocs: number of locations
+//   - flags: 0
+//   - hStream: the stream; not the legacy default stream
+//
+// Ordering: as one piece of work of the stream; touching the ranges meanwhile is undefined.
+//
+// Capture: as impossible as for its two halves (measured): [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED].
+//
+// From Go: what Go has stored there is gone when the stream gets to it: wait for the stream before
+// writing.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: wrong memory, wrong indexes or the legacy stream
+//   - [CUDA_ERROR_NOT_SUPPORTED]: not every device has concurrent managed access
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.

@@ -4,12 +4,30 @@ package driver
 
 import "unsafe"
 
-// CuMemAddressReserve calls cuMemAddressReserve.
+// CuMemAddressReserve reserves a range of addresses, without memory behind it.
 //
 //	CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// Together with [CuMemCreate], [CuMemMap] and [CuMemSetAccess] it does what [CuMemAlloc] does in
+// one step, and what that cannot: reserve much, map little, and let an array grow without moving.
+// Nothing is used up but address space, of which there is plenty.
+//
+// Parameters:
+//   - ptr: receives the first address
+//   - size: bytes, a multiple of what [CuMemGetAllocationGranularity] says (2 MiB on an H200)
+//   - alignment: bytes, a power of two; 0 for the default
+//   - addr: an address that would be welcome, or 0; it is a wish only
+//   - flags: 0
+//
+// From Go: no current context is needed for any of these functions (measured with 13.0), and
+// captures of other threads do not mind them. Touching addresses that are not mapped kills the
+// process's CUDA work.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: a size or an alignment that is not allowed
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no such range of addresses is free
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemAddressFree].
@@ -31,13 +49,21 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 	return status(args.ret)
 }
 
-// CuMemAddressFree calls cuMemAddressFree.
+// CuMemAddressFree gives a reserved range of addresses back, the whole of it.
 //
 //	CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Parameters:
+//   - ptr: what the reservation gave
+//   - size: the size of the reservation; a part is refused (measured)
+//
+// From Go: the addresses may be given out again at once; make sure that no goroutine holds one.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: something is still mapped there (measured), or it is only a part
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemAddressReserve].
 //
@@ -55,13 +81,32 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 	return status(args.ret)
 }
 
-// CuMemCreate calls cuMemCreate.
+// CuMemCreate allocates physical memory, on a device or on a NUMA node of the host, without an
+// address.
 //
 //	CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// The handle can be mapped in several places, also into another process if a handle type was asked
+// for. The memory is freed when the handle is released and every mapping is gone, whichever is
+// last.
+//
+// Parameters:
+//   - handle: receives the memory
+//   - size: bytes, a multiple of the granularity; 100 is refused (measured)
+//   - prop: kind, location, handle types and hints; clear it first
+//   - flags: 0
+//
+// From Go: every Create needs one Release, and every Map an Unmap; defer them in that order.
+//
+// Errors:
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the location has not enough memory
+//   - [CUDA_ERROR_INVALID_VALUE]: size or properties are wrong
+//   - [CUDA_ERROR_NOT_SUPPORTED]: [CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] is 0,
+//     or this handle type does not exist here
+//   - [CUDA_ERROR_NOT_PERMITTED]: fabric handles were asked for, and no IMEX channel is accessible
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], or
+// the error of earlier work.
 //
 // See also [CuMemRelease], [CuMemExportToShareableHandle], [CuMemImportFromShareableHandle].
 //
@@ -81,13 +126,23 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 	return status(args.ret)
 }
 
-// CuMemRelease calls cuMemRelease.
+// CuMemRelease drops a reference to physical memory.
 //
 //	CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Mappings keep the memory: it is usual to release the handle right after mapping it, so that
+// unmapping is what frees it. It waits for nothing (measured).
+//
+// Parameters:
+//   - handle: from [CuMemCreate], an import, [CuMemRetainAllocationHandle] or [CuMulticastCreate]
+//
+// From Go: a released number may come back as another handle; forget it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no handle, or released before
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemCreate].
 //
@@ -104,13 +159,31 @@ func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 	return status(args.ret)
 }
 
-// CuMemMap calls cuMemMap.
+// CuMemMap maps physical memory to reserved addresses.
 //
 //	CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_OUT_OF_MEMORY],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_ILLEGAL_STATE], or the error of earlier work.
+// No device may touch them yet, not even the owner: [CuMemSetAccess] comes next, and a memset
+// before it is refused (measured). The same memory may be mapped in two places.
+//
+// Parameters:
+//   - ptr: first address, inside one reservation, a multiple of the granularity
+//   - size: bytes
+//   - offset: bytes into the memory; 0 is the only value that has ever been allowed for plain
+//     memory
+//   - handle: the memory, or a multicast object
+//   - flags: 0
+//
+// From Go: with a multicast object the call blocks until all devices were added, and the OS thread
+// with it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the addresses are not reserved, or are mapped already (measured)
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no memory for page tables
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_ILLEGAL_STATE], or the error
+// of earlier work.
 //
 // See also [CuMemUnmap], [CuMemSetAccess], [CuMemCreate], [CuMemAddressReserve],
 // [CuMemImportFromShareableHandle].
@@ -132,7 +205,7 @@ func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAl
 	return status(args.ret)
 }
 
-// CuMemMapArrayAsync_ptsz calls cuMemMapArrayAsync_ptsz.
+// CuMemMapArrayAsync_ptsz enqueues mappings of parts of sparse arrays to memory, and unmappings.
 //
 //	CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 //
@@ -154,13 +227,25 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 	return status(args.ret)
 }
 
-// CuMemUnmap calls cuMemUnmap.
+// CuMemUnmap takes the mapping from a range of addresses.
 //
 //	CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Whole mappings only, but several at once. It does not wait for the device (measured): work that
+// still uses the addresses faults, which takes all of the process's CUDA work with it. Synchronize
+// first.
+//
+// Parameters:
+//   - ptr: beginning of a mapping
+//   - size: bytes; the range must end where a mapping ends
+//
+// From Go: order it behind the last use yourself; streams know nothing of it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: half of a mapping (measured), or nothing was mapped
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemCreate], [CuMemAddressReserve].
 //
@@ -178,12 +263,25 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 	return status(args.ret)
 }
 
-// CuMemSetAccess calls cuMemSetAccess.
+// CuMemSetAccess says which devices may use mapped addresses, and how.
 //
 //	CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_SUPPORTED],
-// or the error of earlier work.
+// Each entry names a device, or the host for memory of the host, and gives it read and write
+// rights, or takes them away. For a peer's memory this replaces enabling peer access.
+//
+// Parameters:
+//   - ptr: first address
+//   - size: bytes, all mapped
+//   - desc: the entries
+//   - count: how many
+//
+// From Go: takes effect before it returns. Devices that run while rights are taken away fault.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: unmapped addresses
+//   - [CUDA_ERROR_INVALID_DEVICE]: no such device, or it cannot reach the memory
+//   - [CUDA_ERROR_NOT_SUPPORTED]: reading alone is not possible for this memory
 //
 // See also [CuMemCreate], [CuMemMap].
 //
@@ -203,13 +301,22 @@ func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count u
 	return status(args.ret)
 }
 
-// CuMemGetAccess calls cuMemGetAccess.
+// CuMemGetAccess tells what rights a location has on a mapped address.
 //
 //	CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE],
-// [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
-// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
+// Parameters:
+//   - flags: receives a value of [CUmemAccess_flags]
+//   - location: the device or host asked about
+//   - ptr: an address
+//
+// From Go: flags is a uint64, although the enumeration's Go type is narrower.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the address is not mapped
+//
+// Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemSetAccess].
 //
@@ -228,13 +335,25 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 	return status(args.ret)
 }
 
-// CuMemExportToShareableHandle calls cuMemExportToShareableHandle.
+// CuMemExportToShareableHandle makes a handle of physical memory, or of a multicast object, for
+// other processes.
 //
 //	CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Parameters:
+//   - shareableHandle: receives an int32 file descriptor, or 64 bytes for a fabric handle
+//   - handle: the memory, created with that handle type
+//   - handleType: exactly one type
+//   - flags: 0
+//
+// From Go: a descriptor belongs to the program: send it with syscall.UnixRights over a Unix socket,
+// and close it. The memory stays as long as a descriptor or an importer holds it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: the memory was not created for this type
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemImportFromShareableHandle].
 //
@@ -254,13 +373,27 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 	return status(args.ret)
 }
 
-// CuMemImportFromShareableHandle calls cuMemImportFromShareableHandle.
+// CuMemImportFromShareableHandle turns another process's handle into one of physical memory here.
 //
 //	CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// The result is mapped and released like own memory; its properties tell what it is.
+//
+// Parameters:
+//   - handle: receives the memory
+//   - osHandle: a file descriptor as a pointer-sized number, not its address; for a fabric handle
+//     the address of its 64 bytes
+//   - shHandleType: the type
+//
+// From Go: pass unsafe.Pointer(uintptr(fd)); go vet complains about it without need. Close the
+// descriptor afterwards.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: not such a handle
+//   - [CUDA_ERROR_NOT_PERMITTED]: a fabric handle whose IMEX channel this process may not use
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the memory is of a kind that this system cannot import
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], or the error of earlier work.
 //
 // See also [CuMemExportToShareableHandle], [CuMemMap], [CuMemRelease].
 //
@@ -279,13 +412,26 @@ func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHand
 	return status(args.ret)
 }
 
-// CuMemGetAllocationGranularity calls cuMemGetAllocationGranularity.
+// CuMemGetAllocationGranularity tells of what size multiples have to be for memory with given
+// properties.
 //
 //	CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// The smallest is enough; the recommended one may be larger and uses larger pages. On an H200 the
+// smallest is 2 MiB (measured).
+//
+// Parameters:
+//   - granularity: receives bytes
+//   - prop: the properties that [CuMemCreate] will get
+//   - option: smallest or recommended
+//
+// From Go: round every size up to it before reserving, creating and mapping.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: properties that no memory can have
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemCreate], [CuMemMap].
 //
@@ -304,13 +450,24 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 	return status(args.ret)
 }
 
-// CuMemGetAllocationPropertiesFromHandle calls cuMemGetAllocationPropertiesFromHandle.
+// CuMemGetAllocationPropertiesFromHandle tells with what properties physical memory was created.
 //
 //	CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Of interest for imported memory, and to see whether compression was granted, which is only a hint
+// when asked for.
+//
+// Parameters:
+//   - prop: receives the properties
+//   - handle: the memory
+//
+// From Go: the struct's win32HandleMetaData is of no use on Linux.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: no such handle
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemCreate], [CuMemImportFromShareableHandle].
 //
@@ -328,13 +485,24 @@ func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CU
 	return status(args.ret)
 }
 
-// CuMemRetainAllocationHandle calls cuMemRetainAllocationHandle.
+// CuMemRetainAllocationHandle gives the handle of the physical memory that is mapped at an address,
+// with a reference of its own.
 //
 //	CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED],
-// [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error
-// of earlier work.
+// Parameters:
+//   - handle: receives the memory; it has to be released once more
+//   - addr: any address in the mapping
+//
+// From Go: addr is an unsafe.Pointer although it is a device address; convert the number, and
+// expect go vet to ask.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: nothing of [CuMemCreate] is mapped there; memory of [CuMemAlloc]
+//     has no such handle
+//
+// Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
+// [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemCreate], [CuMemRelease], [CuMemMap].
 //
@@ -352,12 +520,34 @@ func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsa
 	return status(args.ret)
 }
 
-// CuMemMapArrayAsync calls cuMemMapArrayAsync.
+// CuMemMapArrayAsync enqueues mappings of parts of sparse arrays to memory, and unmappings.
 //
 //	CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 //
-// Returns nil, [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier
-// work.
+// Each entry names an array or mipmapped array, a region in whole tiles or the tail of small
+// levels, and for mapping a piece of memory that was created as a tile pool
+// ([CU_MEM_CREATE_USAGE_TILE_POOL]). What kernels read where nothing is mapped is not defined. For
+// arrays with deferred mapping the region is ignored and the whole array is mapped.
+//
+// Parameters:
+//   - mapInfoList: the operations; unused members must be 0
+//   - count: how many
+//   - hStream: the stream, of the device that the bit mask of each entry names
+//
+// Ordering: in stream order: kernels behind it in the stream find the new mapping, kernels before
+// it the old one. Other streams need an event.
+//
+// Capture: not possible; measured, the call gives [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and the
+// capture is lost.
+//
+// From Go: the list is read during the call. Its unions are filled through the accessors; clear an
+// entry before using it again for another kind. Release the memory only after the stream has
+// unmapped it.
+//
+// Errors:
+//   - [CUDA_ERROR_INVALID_VALUE]: offsets that are no whole tiles, a level taken from a mipmapped
+//     array, a mask that is not exactly the stream's device, or memory that is no tile pool
+//   - [CUDA_ERROR_INVALID_HANDLE]: array, memory or stream do not exist
 //
 // See also [CuMipmappedArrayCreate], [CuArrayCreate], [CuArray3DCreate], [CuMemCreate],
 // [CuArrayGetSparseProperties], [CuMipmappedArrayGetSparseProperties].

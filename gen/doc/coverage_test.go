@@ -1,0 +1,86 @@
+package doc
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/headers"
+)
+
+// committed are the packages that this module publishes.
+var committed = []struct{ api, version string }{{"driver", "13.5"}, {"runtime", "12.9"}, {"runtime", "13.5"}}
+
+func complete(t *testing.T, api, version string) *model.API {
+	t.Helper()
+	dir, err := headers.Find(version)
+	if err != nil {
+		t.Skipf("needs the headers that make generate fetches: %v", err)
+	}
+	a, err := parse.Parse(os.DirFS(dir), api)
+	require.NoError(t, err)
+	require.NoError(t, model.Complete(a, model.Options{}))
+	return a
+}
+
+// TestCoverage: everything that is published has text of ours.
+func TestCoverage(t *testing.T) {
+	for _, p := range committed {
+		t.Run(p.api+" "+p.version, func(t *testing.T) {
+			c, err := Cover(complete(t, p.api, p.version))
+			require.NoError(t, err)
+			assert.Empty(t, c.Functions.Without, "functions without text")
+			assert.Empty(t, c.Types.Without, "types without text")
+			t.Logf("functions %d full %d sentence; values %d of %d, members %d of %d", c.Functions.Full, c.Functions.Sentence,
+				c.Values.Full, c.Values.Full+c.Values.None, c.Members.Full, c.Members.Full+c.Members.None)
+		})
+	}
+}
+
+// TestStreamsComplete: every function of the stream APIs has the complete form.
+func TestStreamsComplete(t *testing.T) {
+	all, err := texts()
+	require.NoError(t, err)
+	groups := map[string]bool{
+		"CUDA_STREAM": true, "CUDA_EVENT": true, "CUDA_MEMOP": true, "CUDA_GREEN_CONTEXTS": true, "CUDA_MALLOC_ASYNC": true,
+		"CUDART_STREAM": true, "CUDART_EVENT": true, "CUDART_EXECUTION_CONTEXT": true, "CUDART_MEMORY_POOLS": true,
+	}
+	for _, p := range committed {
+		t.Run(p.api+" "+p.version, func(t *testing.T) {
+			a := complete(t, p.api, p.version)
+			n := 0
+			seen := map[string]bool{}
+			for _, f := range a.Funcs {
+				base, _, _ := model.Base(f.Symbol)
+				if seen[base] || !groups[f.Group] && !takesStream(f) {
+					continue
+				}
+				seen[base] = true
+				n++
+				if e := all[base]; assert.NotNil(t, e, "%s has no text", base) {
+					assert.Emptyf(t, e.lacks(main(a, f), p.api), "%s: %s lacks these", e.pos, base)
+				}
+			}
+			t.Logf("%d functions", n)
+		})
+	}
+}
+
+// main is the function that the base name of f means.
+func main(a *model.API, f *model.Func) *model.Func {
+	base, _, _ := model.Base(f.Symbol)
+	for _, al := range a.Aliases {
+		if al.Func && al.C == base {
+			for _, g := range a.Funcs {
+				if g.Symbol == al.Target {
+					return g
+				}
+			}
+		}
+	}
+	return f
+}
