@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,19 +32,20 @@ func readFrozen(file string) (map[string]string, error) {
 	n := 0
 	for line := range strings.Lines(string(data)) {
 		n++
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) == 0 || fields[0] == "#":
-		case (len(fields) == 2 || len(fields) == 3 && isTag(fields[1])) && names[fields[0]] == "":
-			names[fields[0]] = strings.Join(fields[1:], " ")
-		default:
-			return nil, fmt.Errorf("%s:%d: want a name and what it means, each name once: %q", file, n, strings.TrimSpace(line))
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
 		}
+		m := frozenLine.FindStringSubmatch(line)
+		if m == nil || names[m[1]] != "" {
+			return nil, fmt.Errorf("%s:%d: want a name and what it means, each name once: %q", file, n, line)
+		}
+		names[m[1]] = m[2]
 	}
 	return names, nil
 }
 
-func isTag(word string) bool { return word == "struct" || word == "union" || word == "enum" }
+var frozenLine = regexp.MustCompile(`^([A-Za-z_]\w*) ((?:(?:struct|union|enum) )?[A-Za-z_]\w*)$`)
 
 // writeFrozen adds the names of now that the table lacks.
 func writeFrozen(file string, frozen, now map[string]string) error {

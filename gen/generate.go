@@ -115,6 +115,11 @@ func write(dir string, files map[string][]byte) error {
 		return err
 	}
 	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && !slices.Contains(stale, name) {
+			return fmt.Errorf("%s is not generated code and would be overwritten: give it another name", filepath.Join(dir, name))
+		}
+	}
+	for _, name := range names {
 		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(dir, name)); err != nil {
 			return err
 		}
@@ -131,20 +136,21 @@ func write(dir string, files map[string][]byte) error {
 
 // generated lists the files in dir that an earlier run wrote.
 func generated(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
 	var names []string
-	for _, pattern := range []string{"z*.go", "z*.c", "z*.h"} {
-		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+	for _, e := range entries {
+		if !e.Type().IsRegular() || e.Name()[0] != 'z' {
+			continue
+		}
+		ours, err := startsWith(filepath.Join(dir, e.Name()), emit.Marker+" from cuda")
 		if err != nil {
 			return nil, err
 		}
-		for _, path := range paths {
-			ours, err := startsWith(path, emit.Marker)
-			if err != nil {
-				return nil, err
-			}
-			if ours {
-				names = append(names, filepath.Base(path))
-			}
+		if ours {
+			names = append(names, e.Name())
 		}
 	}
 	return names, nil

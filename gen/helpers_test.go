@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -43,14 +42,6 @@ func smallConfig(include string) config {
 	return config{headers: include, api: "driver", pkg: "small", importPath: "example.com/small", docs: "own", partial: true}
 }
 
-// small generates a package from an include folder of our own.
-func small(tb testing.TB, include string) map[string][]byte {
-	tb.Helper()
-	files, _, err := generate(smallConfig(include), nil, io.Discard)
-	require.NoError(tb, err)
-	return files
-}
-
 // fetched is the folder of a pinned version's headers. It skips the test where
 // they are not fetched.
 func fetched(tb testing.TB, version string) string {
@@ -75,4 +66,9 @@ func goTool(tb testing.TB, dir string, env []string, args ...string) string {
 	out, err := cmd.CombinedOutput()
 	require.NoErrorf(tb, err, "go %s\n%s", strings.Join(args, " "), out)
 	return string(out)
+}
+
+// words is the text of comments without its line breaks.
+func words(code string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(code, "\n//", "\n")), " ")
 }

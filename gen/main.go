@@ -19,6 +19,10 @@ import (
 	"go/token"
 	"io"
 	"os"
+	"slices"
+	"strings"
+
+	"github.com/cudabind/cudabind/gen/parse"
 )
 
 func main() {
@@ -91,6 +95,8 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return c, usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	case c.cuda == "" && c.headers == "":
 		return c, usageError{errors.New("-cuda is missing: which CUDA version is it to be?")}
+	case !slices.Contains(parse.APIs, c.api):
+		return c, usageError{fmt.Errorf("-api %q: it is %s", c.api, strings.Join(parse.APIs, " or "))}
 	case c.pkg == "":
 		return c, usageError{errors.New("-package is missing: how is the package to be called?")}
 	case !token.IsIdentifier(c.pkg):

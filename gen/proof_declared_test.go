@@ -188,7 +188,9 @@ func (d *debugInfo) entry(e *dwarf.Entry) error {
 		case d.named[tag]:
 			d.walk(tag, t, 0)
 		case name != "":
-			d.inside[tag] = d.inside[tag]
+			if _, seen := d.inside[tag]; !seen {
+				d.inside[tag] = false
+			}
 		}
 	}
 	return nil

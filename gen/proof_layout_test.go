@@ -142,7 +142,7 @@ func (m *measurer) decl(d *model.Decl) {
 	m.add(d.C, "size", d.Size, size, "unsafe.Sizeof("+zero(d.Go)+")")
 	if d.Align > 8 { // more than Go knows: its allocator sees to it
 		m.add(d.C, "align", d.Align, align, "")
-		m.add(d.C, "gap", 0, "", fmt.Sprintf("proofGap(New%s, %d)", d.Go, d.Align))
+		m.add(d.C, "gap", 0, "", fmt.Sprintf("proofGap(func() uintptr { return uintptr(unsafe.Pointer(New%s())) }, %d, 32)", d.Go, d.Align))
 	} else {
 		m.add(d.C, "align", d.Align, align, "unsafe.Alignof("+zero(d.Go)+")")
 	}

@@ -65,8 +65,7 @@ func TestDocs(t *testing.T) {
 // plain is the text of a comment that is no link and no code.
 func plain(d *comment.Doc) string {
 	var b strings.Builder
-	var texts func([]comment.Text)
-	texts = func(ts []comment.Text) {
+	texts := func(ts []comment.Text) {
 		for _, x := range ts {
 			if s, ok := x.(comment.Plain); ok {
 				b.WriteString(string(s))

@@ -104,7 +104,7 @@ func (e *entry) valueItems() []item { return e.values }
 func (e *entry) fieldItems() []item { return e.fields }
 
 func (e *entry) find(items func(*entry) []item, name, api string) string {
-	if e == nil {
+	if e == nil || name == "" { // an unnamed member is told by its own members
 		return ""
 	}
 	for _, i := range items(e) {

@@ -71,7 +71,9 @@ func (d declared) add(a *model.API) {
 	}
 	for _, al := range a.Aliases {
 		if al.Func {
-			into(d.params, al.C)
+			for name := range into(d.params, al.Target) {
+				into(d.params, al.C)[name] = true
+			}
 		} else {
 			into(d.members, al.C)
 		}

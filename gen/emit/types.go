@@ -193,19 +193,29 @@ func aligned(f *jen.File, d *model.Decl) {
 	)
 }
 
-// consts prints the constants that belong to no enumeration.
+// consts prints the constants that belong to no enumeration: those without a
+// type first, since a group mixes the two badly.
 func (e *emitter) consts() error {
 	f := e.file()
-	f.Const().DefsFunc(func(g *jen.Group) {
+	for _, typed := range []bool{false, true} {
+		var defs []jen.Code
 		for _, c := range e.api.Consts {
-			groupDocs(g, c.Doc)
-			s := g.Id(c.Go)
-			if c.Type != nil {
-				s.Id(c.Type.Go)
+			if (c.Type != nil) != typed {
+				continue
 			}
-			s.Op("=").Id(c.Value)
+			for _, line := range c.Doc {
+				defs = append(defs, jen.Comment(comment(line)))
+			}
+			def := jen.Id(c.Go)
+			if typed {
+				def.Id(c.Type.Go)
+			}
+			defs = append(defs, def.Op("=").Id(c.Value))
 		}
-	})
+		if len(defs) > 0 {
+			f.Const().Defs(defs...)
+		}
+	}
 	return e.save("zconsts.go", f)
 }
 

@@ -273,7 +273,7 @@ func nameFuncs(a *API) error {
 func unique(a *API) error {
 	n := names{}
 	for _, own := range ownNames {
-		n[own] = "the loader's " + own
+		n[own] = "the package's own " + own
 	}
 	var errs []error
 	for _, f := range a.Funcs {

@@ -24,8 +24,8 @@ func GoName(c string) string {
 // own types.
 var inBody = []string{"args", "call", "err", "goString", "nil", "ret", "status", "unsafe"}
 
-// ownNames are the exported names of the loader.
-var ownNames = []string{"Find", "Library", "LibraryError", "Missing", "Open", "SymbolError"}
+// ownNames are the names that every emitted package declares on its own account.
+var ownNames = []string{"Find", "Functions", "Library", "LibraryError", "Missing", "Open", "SymbolError"}
 
 // paramName is the Go name of a parameter. Names that mean something else in
 // the function's body get an underscore.

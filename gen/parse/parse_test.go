@@ -223,3 +223,28 @@ func TestIncludes(t *testing.T) {
 	assert.Equal(t, "CUx", a.Decls[0].C)
 	assert.Len(t, a.Consts, 2)
 }
+
+func TestGroups(t *testing.T) {
+	text := []byte(`/** \defgroup CUDA_A First one
+ * @{ */
+/** @{ */ a group without a name
+/** @} */
+/**
+ * @defgroup CUDA_B   Second
+ */
+/** @{ */
+/** @} */
+int cuOfA(void);
+/** @} */
+int cuOutside(void);
+/** @{ */
+/** @} */
+/** @} */ closes nothing
+/** \addtogroup CUDA_C @{ */
+never closed`)
+	assert.Equal(t, []model.Group{
+		{Name: "CUDA_A", Title: "First one", Line: 1, End: 11},
+		{Name: "CUDA_B", Title: "Second", Line: 6, End: 9},
+		{Name: "CUDA_C", Title: "@{ */", Line: 16, End: 1 << 30},
+	}, groups(text))
+}

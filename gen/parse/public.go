@@ -267,12 +267,15 @@ func constant(m *cc.Macro, decls map[string]*model.Decl) (*model.Const, error) {
 func groups(text []byte) []model.Group {
 	var out []model.Group
 	var open []int
+	fresh := -1 // the chapter that the next mark opens, -1 where it opens none
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		if m := defgroup.FindSubmatch(line); m != nil {
 			out = append(out, model.Group{Name: string(m[1]), Title: strings.TrimSpace(string(m[2])), Line: i + 1, End: 1 << 30})
+			fresh = len(out) - 1
 		}
 		for range bytes.Count(line, []byte("@{")) {
-			open = append(open, len(out)-1)
+			open = append(open, fresh)
+			fresh = -1
 		}
 		if bytes.Contains(line, []byte("@}")) && len(open) > 0 {
 			if last := open[len(open)-1]; last >= 0 {

@@ -36,7 +36,7 @@ func add(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	return updateFacts(ctx, root, stderr)
+	return facts(ctx, root, stderr)
 }
 
 func addOne(ctx context.Context, file, version string, stderr io.Writer) error {

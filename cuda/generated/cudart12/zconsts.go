@@ -47,17 +47,6 @@ const (
 	// It is what concurrent programs want. Synchronous copies from ordinary host memory run on the
 	// default stream and do not wait for such a stream.
 	CudaStreamNonBlocking = 1
-	// CudaStreamLegacy is the legacy default stream of the current context, whatever the called
-	// function takes 0 for.
-	//
-	// Work in it and in all streams made without [CudaStreamNonBlocking] runs one after another.
-	CudaStreamLegacy CudaStream_t = 1
-	// CudaStreamPerThread is the default stream of the calling OS thread: each thread has one in each
-	// context, made on first use and destroyed with the thread.
-	//
-	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
-	// only.
-	CudaStreamPerThread CudaStream_t = 2
 	// CudaEventDefault is the flag value 0 for a new event: it takes the time at each record, and waits
 	// follow the device's scheduling flags.
 	CudaEventDefault = 0
@@ -199,21 +188,7 @@ const (
 	// blocks have started.
 	//
 	// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
-	CudaGraphKernelNodePortLaunchCompletion                                        = 2
-	CudaStreamAttributeAccessPolicyWindow                    CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
-	CudaStreamAttributeSynchronizationPolicy                 CudaLaunchAttributeID = CudaLaunchAttributeSynchronizationPolicy
-	CudaStreamAttributeMemSyncDomainMap                      CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomainMap
-	CudaStreamAttributeMemSyncDomain                         CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomain
-	CudaStreamAttributePriority                              CudaLaunchAttributeID = CudaLaunchAttributePriority
-	CudaKernelNodeAttributeAccessPolicyWindow                CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
-	CudaKernelNodeAttributeCooperative                       CudaLaunchAttributeID = CudaLaunchAttributeCooperative
-	CudaKernelNodeAttributePriority                          CudaLaunchAttributeID = CudaLaunchAttributePriority
-	CudaKernelNodeAttributeClusterDimension                  CudaLaunchAttributeID = CudaLaunchAttributeClusterDimension
-	CudaKernelNodeAttributeClusterSchedulingPolicyPreference CudaLaunchAttributeID = CudaLaunchAttributeClusterSchedulingPolicyPreference
-	CudaKernelNodeAttributeMemSyncDomainMap                  CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomainMap
-	CudaKernelNodeAttributeMemSyncDomain                     CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomain
-	CudaKernelNodeAttributePreferredSharedMemoryCarveout     CudaLaunchAttributeID = CudaLaunchAttributePreferredSharedMemoryCarveout
-	CudaKernelNodeAttributeDeviceUpdatableKernelNode         CudaLaunchAttributeID = CudaLaunchAttributeDeviceUpdatableKernelNode
+	CudaGraphKernelNodePortLaunchCompletion = 2
 	// CudaSurfaceType1D is a 1D surface in the numbering of shapes that device code uses.
 	CudaSurfaceType1D = 1
 	// CudaSurfaceType2D is a 2D surface in the numbering of shapes; x counts in bytes.
@@ -247,4 +222,31 @@ const (
 	CudaTextureType2DLayered = 242
 	// CudaTextureTypeCubemapLayered is a stack of cube maps in the numbering of texture shapes.
 	CudaTextureTypeCubemapLayered = 252
+)
+const (
+	// CudaStreamLegacy is the legacy default stream of the current context, whatever the called
+	// function takes 0 for.
+	//
+	// Work in it and in all streams made without [CudaStreamNonBlocking] runs one after another.
+	CudaStreamLegacy CudaStream_t = 1
+	// CudaStreamPerThread is the default stream of the calling OS thread: each thread has one in each
+	// context, made on first use and destroyed with the thread.
+	//
+	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
+	// only.
+	CudaStreamPerThread                                      CudaStream_t          = 2
+	CudaStreamAttributeAccessPolicyWindow                    CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
+	CudaStreamAttributeSynchronizationPolicy                 CudaLaunchAttributeID = CudaLaunchAttributeSynchronizationPolicy
+	CudaStreamAttributeMemSyncDomainMap                      CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomainMap
+	CudaStreamAttributeMemSyncDomain                         CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomain
+	CudaStreamAttributePriority                              CudaLaunchAttributeID = CudaLaunchAttributePriority
+	CudaKernelNodeAttributeAccessPolicyWindow                CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
+	CudaKernelNodeAttributeCooperative                       CudaLaunchAttributeID = CudaLaunchAttributeCooperative
+	CudaKernelNodeAttributePriority                          CudaLaunchAttributeID = CudaLaunchAttributePriority
+	CudaKernelNodeAttributeClusterDimension                  CudaLaunchAttributeID = CudaLaunchAttributeClusterDimension
+	CudaKernelNodeAttributeClusterSchedulingPolicyPreference CudaLaunchAttributeID = CudaLaunchAttributeClusterSchedulingPolicyPreference
+	CudaKernelNodeAttributeMemSyncDomainMap                  CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomainMap
+	CudaKernelNodeAttributeMemSyncDomain                     CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomain
+	CudaKernelNodeAttributePreferredSharedMemoryCarveout     CudaLaunchAttributeID = CudaLaunchAttributePreferredSharedMemoryCarveout
+	CudaKernelNodeAttributeDeviceUpdatableKernelNode         CudaLaunchAttributeID = CudaLaunchAttributeDeviceUpdatableKernelNode
 )

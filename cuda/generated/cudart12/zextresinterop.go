@@ -167,7 +167,7 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: not a handle of this type
 //   - [CudaErrorNotSupported]: not on this platform; timeline semaphores ask
-//     [CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED]
+//     [CudaDevAttrTimelineSemaphoreInteropSupported]
 //
 // Also [CudaErrorOperatingSystem], or the error of earlier work.
 //
@@ -176,8 +176,6 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
-//
-// [CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
 func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleDesc *CudaExternalSemaphoreHandleDesc) error {
 	args := &struct {
 		extSem_out    *CudaExternalSemaphore_t

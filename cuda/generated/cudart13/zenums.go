@@ -2552,7 +2552,7 @@ func (v CudaDeviceAttr) String() string {
 // value.
 //
 // A driver that does not know the later ones answers [CudaErrorInvalidValue], as one of CUDA 13.0
-// does for the last seven (measured).
+// does from the allocation type on (measured).
 type CudaMemPoolAttr uint32
 
 const (

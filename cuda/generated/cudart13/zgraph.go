@@ -20,9 +20,9 @@ import "unsafe"
 //   - pGraph: receives the graph; the caller owns it
 //   - flags: 0; there are no flags
 //
-// Ordering: done when the call returns; no stream and no GPU work is involved
+// Ordering: done when the call returns; no stream and no GPU work is involved.
 //
-// Capture: allowed in every capture mode, on every thread
+// Capture: allowed in every capture mode, on every thread.
 //
 // From Go: works on any thread and needs no current context. A graph is not safe for concurrent
 // use: one goroutine at a time may build, read, clone, instantiate or destroy it, and a stream that
@@ -185,12 +185,15 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 //
 //	cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hDst, cudaGraphNode_t hSrc)
 //
-// The destination comes first. The headers of CUDA 12 call the first parameter hSrc, but their
-// library copies from the second to the first as well (measured with 12.9 and 13.0).
+// The destination comes first. The headers of CUDA 12 call the first parameter hSrc and the second
+// hDst, but their library copies from the second to the first all the same, as that of 13 does
+// (measured with 12.9 and 13.0): go by the place, not by the name.
 //
 // Parameters:
-//   - hDst: the node that changes
-//   - hSrc: the node that is read
+//   - hDst: the node that changes, where this is the first parameter; where it is the second, it is
+//     the node that is read
+//   - hSrc: the node that is read, where this is the second parameter; where it is the first, it is
+//     the node that changes
 //
 // From Go: both graphs, if they are two, must be locked.
 //
@@ -1670,9 +1673,9 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 //   - device: the device, an ordinal
 //
 // Ordering: synchronous, and it waits for nothing: what a running or queued launch uses is simply
-// left (measured: no delay beside a running graph)
+// left (measured: no delay beside a running graph).
 //
-// Capture: allowed in every mode, unlike the trim of a pool, which kills GLOBAL captures
+// Capture: allowed in every mode, unlike the trim of a pool, which kills GLOBAL captures.
 //
 // From Go: any thread, no context needed. Call it after a phase that used large graphs, or before
 // an allocation is tried again after [CudaErrorMemoryAllocation].
@@ -1713,9 +1716,9 @@ func CudaDeviceGraphMemTrim(device int32) error {
 //   - attr: what to read, one of [CudaGraphMemAttributeType]
 //   - value: receives a 64-bit unsigned number of bytes; not nil
 //
-// Ordering: a snapshot of the host's books; nothing is synchronized
+// Ordering: a snapshot of the host's books; nothing is synchronized.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: pass unsafe.Pointer of a uint64 variable. Any thread, no context.
 //
@@ -1753,9 +1756,9 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 //   - attr: [CudaGraphMemAttrUsedMemHigh] or [CudaGraphMemAttrReservedMemHigh]
 //   - value: points to a 64-bit 0, which is read during the call
 //
-// Ordering: takes effect at once, not ordered with any stream
+// Ordering: takes effect at once, not ordered with any stream.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: pass unsafe.Pointer of a uint64 variable that is 0. Any thread; the marks belong to the
 // process, so a library should leave them alone.
@@ -1796,9 +1799,9 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 //   - pGraphClone: receives the copy; destroy it by [CudaGraphDestroy]
 //   - originalGraph: what to copy; it is left as it was, and may be changed or destroyed afterwards
 //
-// Ordering: done when the call returns; nothing of the GPU is touched
+// Ordering: done when the call returns; nothing of the GPU is touched.
 //
-// Capture: allowed everywhere, but not while a stream captures into originalGraph
+// Capture: allowed everywhere, but not while a stream captures into originalGraph.
 //
 // From Go: no context needed. No other goroutine may touch originalGraph during the call; cloning
 // is the way to hand a plan to several goroutines, each with a copy of its own.
@@ -2354,7 +2357,7 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 //   - node: the node. The handle is dead afterwards and is not checked: a second destroy crashed
 //     the process (measured)
 //
-// Ordering: host state only; launches go on
+// Ordering: host state only; launches go on.
 //
 // From Go: forget every copy of the handle. A child graph goes with its node; the destructor of a
 // user object that only it held runs in this call, on this thread. Lock the graph.
@@ -2404,12 +2407,12 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 //     [CudaGraphInstantiateFlagUpload], which needs the stream that only the form with params has
 //
 // Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
-// and graphs: no delay)
+// and graphs: no delay).
 //
 // Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
 // THREAD_LOCAL mode, it fails with [CudaErrorStreamCaptureUnsupported] and that capture is lost.
 // Put the thread in RELAXED mode with [CudaThreadExchangeStreamCaptureMode] around the call, or end
-// the capture first
+// the capture first.
 //
 // From Go: uses the OS thread's current device, [CudaSetDevice]: lock the goroutine to its thread
 // around both. It may take milliseconds for large graphs and holds the thread that long. One
@@ -2468,12 +2471,12 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 //     [CudaGraphInstantiateFlagUpload], which needs the stream that only the form with params has
 //
 // Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
-// and graphs: no delay)
+// and graphs: no delay).
 //
 // Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
 // THREAD_LOCAL mode, it fails with [CudaErrorStreamCaptureUnsupported] and that capture is lost.
 // Put the thread in RELAXED mode with [CudaThreadExchangeStreamCaptureMode] around the call, or end
-// the capture first
+// the capture first.
 //
 // From Go: uses the OS thread's current device, [CudaSetDevice]: lock the goroutine to its thread
 // around both. It may take milliseconds for large graphs and holds the thread that long. One
@@ -2545,9 +2548,9 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 //   - graphExec: the executable
 //   - flags: receives values of [CudaGraphInstantiateFlags] joined by |; not nil
 //
-// Ordering: reads host state, involves no stream
+// Ordering: reads host state, involves no stream.
 //
-// Capture: harmless in every capture mode
+// Capture: harmless in every capture mode.
 //
 // From Go: any thread, no context; not beside another goroutine that updates or destroys the
 // executable.
@@ -2589,7 +2592,7 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 //   - pNodeParams: the complete new description; read during the call
 //
 // Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
-// node loses what the device changed, at the next upload or launch
+// node loses what the device changed, at the next upload or launch.
 //
 // From Go: the kernel handle comes from [CudaLibraryGetKernel]. Pin the argument values until the
 // call returns; lock the executable.
@@ -2636,7 +2639,7 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //   - pNodeParams: the complete new description, copied during the call; the memory it names is
 //     used at launch
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: host memory named here must be pinned host memory or C memory that outlives the last
 // launch that uses it, not Go memory. Lock the executable.
@@ -2795,7 +2798,7 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 //   - count: bytes
 //   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: host addresses must stay valid, and so not be plain Go memory, until the last launch
 // that uses them is done.
@@ -2845,7 +2848,7 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 //   - node: the memset node, by its handle in the graph that the executable was made of
 //   - pNodeParams: the complete new description, copied during the call
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: nothing needs pinning. Lock the executable.
 //
@@ -2889,7 +2892,7 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //   - node: the host node, by its handle in the original graph
 //   - pNodeParams: function and user data; the function must not be nil
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: the function may be an exported Go function: it runs on a driver thread. Give a
 // cgo.Handle as user data, and delete the old one only when the last launch from before the change
@@ -2935,7 +2938,7 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 //   - node: the child graph node, by its handle in the original graph
 //   - childGraph: where the parameters come from; not needed afterwards
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: lock the executable and both graphs. What the new parameters point to must live as long
 // as the executable is launched.
@@ -2980,7 +2983,7 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 //   - hNode: the record node, by its handle in the original graph
 //   - event: the event to record; it stays the program's
 //
-// Ordering: for launches made afterwards only; the old event is recorded by those before
+// Ordering: for launches made afterwards only; the old event is recorded by those before.
 //
 // From Go: keep the event until the last launch that records it is done. Lock the executable.
 //
@@ -3023,7 +3026,7 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 //   - hNode: the wait node, by its handle in the original graph
 //   - event: the event to wait for; one that was never recorded lets the node pass at once
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: the event may be destroyed when the launches that wait for it have been made and are
 // done. Lock the executable.
@@ -3068,7 +3071,7 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 //   - hNode: the signal node, by its handle in the original graph
 //   - nodeParams: semaphores and their parameters; both arrays are copied during the call
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: the arrays may be Go memory, pinned until the call returns. The semaphores stay imported
 // until the launches are done.
@@ -3114,7 +3117,7 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 //   - hNode: the wait node, by its handle in the original graph
 //   - nodeParams: semaphores and the values to wait for; both arrays are copied during the call
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: pin Go arrays until the call returns. Lock the executable.
 //
@@ -3160,7 +3163,7 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 //   - hNode: the node, by its handle in the graph that the executable was made of
 //   - isEnabled: 0 is off, anything else on; new executables start with all on
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: cheaper than building a second graph for optional steps. Lock the executable.
 //
@@ -3267,10 +3270,10 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 //
 // Ordering: does not wait for anything (measured: 20 microseconds while a launch ran). It affects
 // launches made after it; queued and running ones keep what they had. If the executable is launched
-// from the device, upload it again
+// from the device, upload it again.
 //
 // Capture: allowed in every capture mode, on any thread; hGraph must not be a graph that a stream
-// is still capturing into
+// is still capturing into.
 //
 // From Go: no context is needed for an update from a graph that is there. Lock both the executable
 // and the graph against other goroutines. The old parameters' Go-side companions (pinned buffers,
@@ -3357,12 +3360,12 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 // Parameters:
 //   - graphExec: the executable; not used again afterwards
 //
-// Ordering: not ordered with any stream, and it does not synchronize
+// Ordering: not ordered with any stream, and it does not synchronize.
 //
 // Capture: unsafe like a free: while a thread captures in GLOBAL mode, or this one in THREAD_LOCAL
 // mode, it fails with [CudaErrorStreamCaptureUnsupported], invalidates that capture and destroys
 // nothing. Cleanup code should run with the thread in RELAXED mode
-// ([CudaThreadExchangeStreamCaptureMode])
+// ([CudaThreadExchangeStreamCaptureMode]).
 //
 // From Go: no context needed, succeeds after a fatal error too. Not while another goroutine
 // launches or updates the executable. User objects that it alone holds are released: if it was
@@ -3408,9 +3411,9 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 //   - graph: the graph; neither a graph inside a child or conditional node nor one that a stream
 //     captures into
 //
-// Ordering: does not wait for the GPU; launches of its executables go on
+// Ordering: does not wait for the GPU; launches of its executables go on.
 //
-// Capture: allowed in every mode on every thread
+// Capture: allowed in every mode on every thread.
 //
 // From Go: needs no context, and succeeds even after a fatal error of the process. If the graph
 // holds the last reference of a user object, the destructor runs inside this call, on the calling
@@ -3450,9 +3453,9 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 //   - path: name of the file, a C string that ends in a zero byte; not nil
 //   - flags: 0, or values of [CudaGraphDebugDotFlags] joined by |; unknown bits are ignored
 //
-// Ordering: the file is complete when the call returns; the GPU has no part in it
+// Ordering: the file is complete when the call returns; the GPU has no part in it.
 //
-// Capture: allowed in every mode, also for looking at a graph between captures
+// Capture: allowed in every mode, also for looking at a graph between captures.
 //
 // From Go: path is a *byte: append a zero byte to the string's bytes and pass the address of the
 // first. A relative path is taken from the process's working directory. Lock the graph. The call
@@ -3501,10 +3504,10 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
 //     callback
 //
 // Ordering: takes effect at once. The callback is not ordered with any stream; it runs when the
-// last holder is gone
+// last holder is gone.
 //
 // Capture: allowed in every mode; attach it to the graph after the capture, or to the graph that
-// [CudaStreamGetCaptureInfo] gives
+// [CudaStreamGetCaptureInfo] gives.
 //
 // From Go: destroy must be the address of a C function that calls no Go code, for it may run on the
 // calling thread inside [CudaUserObjectRelease], [CudaGraphDestroy], [CudaGraphDestroyNode] or
@@ -3553,9 +3556,9 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 //   - object: the object; the caller must own a reference already, or know that a graph does
 //   - count: how many, at least 1 and below 2 to the power of 31
 //
-// Ordering: immediate, involves no stream
+// Ordering: immediate, involves no stream.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: safe from several goroutines at once, the count is kept by the driver; each needs a
 // reference that cannot go away meanwhile. No context is needed.
@@ -3595,9 +3598,9 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 //   - count: how many, at least 1 and no more than the caller owns
 //
 // Ordering: immediate: does not wait for launches that may use the resource. References of a
-// running executable are separate and hold until it is done
+// running executable are separate and hold until it is done.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: when the last reference goes, the callback runs before this call returns, on the same
 // thread (measured): it must be C that calls no Go, see [CudaUserObjectCreate]. Locks that the
@@ -3640,10 +3643,10 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 //   - flags: [CudaGraphUserObjectMove] to move references from the caller to the graph; 0 to make
 //     new ones beside the caller's
 //
-// Ordering: immediate; launches that run are not affected
+// Ordering: immediate; launches that run are not affected.
 //
 // Capture: allowed in every mode, also on the graph that is being captured, from the thread that
-// captures
+// captures.
 //
 // From Go: one goroutine at a time per graph. After a move the caller must not release.
 // [cuStreamBeginRecaptureToGraph] drops a graph's objects before it records.
@@ -3685,9 +3688,9 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 //   - object: the user object
 //   - count: how many, at least 1, at most what this graph holds
 //
-// Ordering: immediate, does not wait for the graph's launches
+// Ordering: immediate, does not wait for the graph's launches.
 //
-// Capture: allowed in every mode; not on a graph that a stream captures into from another thread
+// Capture: allowed in every mode; not on a graph that a stream captures into from another thread.
 //
 // From Go: if these were the last references the callback runs inside the call on this thread
 // (measured): C only, see [CudaUserObjectCreate]. Lock the graph.
@@ -3744,10 +3747,10 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 //   - nodeParams: type and parameters; read and partly written during the call
 //
 // Ordering: done when the call returns. In a launch the node starts when all its dependencies are
-// done, and not before; without a path between them nodes may overlap
+// done, and not before; without a path between them nodes may overlap.
 //
 // Capture: allowed in every mode. A node may be added to the graph that a stream is capturing, from
-// the capturing thread: make the stream depend on it with [CudaStreamUpdateCaptureDependencies]
+// the capturing thread: make the stream depend on it with [CudaStreamUpdateCaptureDependencies].
 //
 // From Go: the struct may be Go memory; Go memory that it points to must be pinned (runtime.Pinner)
 // until the call returns, no longer. The current device of the OS thread counts: lock the thread.
@@ -3797,7 +3800,7 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 //   - node: the node; allocation, free and conditional nodes cannot be changed
 //   - nodeParams: the complete new parameters
 //
-// Ordering: host state only; no launch is affected
+// Ordering: host state only; no launch is affected.
 //
 // From Go: pin Go memory that the struct points to until the call returns. The current device
 // counts, lock the thread. Lock the graph.
@@ -3891,9 +3894,9 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //   - nodeParams: the new parameters with the node's own type; bytes not used must be zero. What it
 //     points to is copied during the call
 //
-// Ordering: does not wait; takes effect for launches made afterwards
+// Ordering: does not wait; takes effect for launches made afterwards.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: lock the executable against launches and other changes, and the graph too. For a kernel
 // given as a device function have the right device current on a locked thread. Memory that
@@ -3950,10 +3953,10 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 //     the start of a launch is not defined, so a kernel has to set it
 //
 // Ordering: done when the call returns. On the device, the value is set at the start of a launch
-// before any node runs, and read by the conditional node after everything that it depends on
+// before any node runs, and read by the conditional node after everything that it depends on.
 //
 // Capture: allowed in every mode; to use it with a capture, take the capturing graph from
-// [CudaStreamGetCaptureInfo]
+// [CudaStreamGetCaptureInfo].
 //
 // From Go: it takes the OS thread's current device: lock the goroutine to its thread around
 // [CudaSetDevice] and this. To hand it to the setting kernel, let a kernel argument point to the
@@ -4004,10 +4007,10 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 //     node reads it
 //
 // Ordering: takes effect at once on the host; the value itself exists on the device during each
-// launch
+// launch.
 //
 // Capture: does not disturb captures; works on a graph that a stream captures into, on the thread
-// that captures
+// that captures.
 //
 // From Go: with a ctx no thread need be locked; with 0 the current device of the OS thread counts.
 //
@@ -4053,10 +4056,10 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 //
 // Ordering: the instantiation is done when the call returns. An upload is only enqueued: into the
 // upload stream, behind its earlier work, 0 being the default stream. A launch in any stream waits
-// for it by itself
+// for it by itself.
 //
 // Capture: as unsafe as without params: [CudaErrorStreamCaptureUnsupported] and a lost capture,
-// except for threads in RELAXED mode. The upload stream must not be capturing
+// except for threads in RELAXED mode. The upload stream must not be capturing.
 //
 // From Go: the struct is read and written during the call only, so it may lie in Go memory. Lock
 // the OS thread, a current device is needed. Do not touch the graph from another goroutine
@@ -4110,10 +4113,10 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 //
 // Ordering: asynchronous: behind the stream's earlier work and behind earlier launches and uploads
 // of the same executable, in whatever stream these are. 0 is the legacy default stream, in the
-// _ptsz variant the calling thread's own; 1 and 2 name them explicitly
+// _ptsz variant the calling thread's own; 1 and 2 name them explicitly.
 //
 // Capture: refused on a capturing stream in every mode: [CudaErrorStreamCaptureUnsupported], and
-// the capture is lost. On another stream it is harmless, whoever captures
+// the capture is lost. On another stream it is harmless, whoever captures.
 //
 // From Go: returns at once; no memory of the program is used. With a stream that the program
 // created any thread will do, the default streams need the right current device and
@@ -4166,13 +4169,13 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 // Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the thread's own;
 // 1 is the legacy stream, 2 the thread's own. A graph on the legacy stream waits for earlier work
 // of all blocking streams of the context, and they wait for it (measured), just as with a kernel.
-// Each run also waits for the executable's previous run, wherever that is
+// Each run also waits for the executable's previous run, wherever that is.
 //
 // Capture: a launch into a capturing stream is not recorded as a child graph, as is often believed:
 // it fails with [CudaErrorStreamCaptureUnsupported] in every mode and the capture is lost; add a
 // child graph node with [CudaGraphAddChildGraphNode] instead. On a stream that does not capture it
 // is allowed even while others capture in GLOBAL mode, except on the legacy stream while a blocking
-// stream captures: [CudaErrorStreamCaptureImplicit] and a lost capture
+// stream captures: [CudaErrorStreamCaptureImplicit] and a lost capture.
 //
 // From Go: returns before the work runs, but blocks its OS thread when about a thousand launches
 // are queued (measured: the 1022nd waited for a place). Everything that nodes point to (device and

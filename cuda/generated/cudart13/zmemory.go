@@ -9,12 +9,12 @@ import "unsafe"
 //
 //	cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
 //
-// On Linux and GPUs since Pascal ([CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]) pages come into
-// being at the first touch, are fetched by page faults, and the sum of all allocations may exceed
-// the device's memory. Faults are slow, tens of microseconds each; [CudaMemPrefetchAsync] brings
-// whole ranges before they are needed, [CudaMemAdvise] keeps them from moving. Where that attribute
-// is 0 (Windows, some others), the CPU must not touch any managed memory that streams can reach
-// while the GPU has work: it is a crash.
+// On Linux and GPUs since Pascal ([CudaDevAttrConcurrentManagedAccess]) pages come into being at
+// the first touch, are fetched by page faults, and the sum of all allocations may exceed the
+// device's memory. Faults are slow, tens of microseconds each; [CudaMemPrefetchAsync] brings whole
+// ranges before they are needed, [CudaMemAdvise] keeps them from moving. Where that attribute is 0
+// (Windows, some others), the CPU must not touch any managed memory that streams can reach while
+// the GPU has work: it is a crash.
 //
 // Parameters:
 //   - devPtr: receives the address, the same on both sides
@@ -37,8 +37,7 @@ import "unsafe"
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: size 0, or flags as above
-//   - [CudaErrorNotSupported]: the device has no managed memory
-//     ([CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY])
+//   - [CudaErrorNotSupported]: the device has no managed memory ([CudaDevAttrManagedMemory])
 //   - [CudaErrorMemoryAllocation]: neither device nor host can back it
 //   - [CudaErrorDeviceUninitialized]: no device for this thread
 //
@@ -47,9 +46,6 @@ import "unsafe"
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
-//
-// [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
-// [CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
 func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -68,10 +64,10 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 //	cudaError_t cudaMalloc(void **devPtr, size_t size)
 //
 // The address begins at a multiple of 256 bytes at least and is unique among the GPUs and the host
-// of the process, so a pointer alone tells where it leads ([cuPointerGetAttribute] in the driver
-// API). The content is whatever was there before; nothing is cleared. Large blocks are made of 2
-// MiB pages, small ones share a page, and reading past the end of a small block is therefore rarely
-// caught. The memory lives until it is freed or the device is reset.
+// of the process, so a pointer alone tells where it leads ([CudaPointerGetAttributes]). The content
+// is whatever was there before; nothing is cleared. Large blocks are made of 2 MiB pages, small
+// ones share a page, and reading past the end of a small block is therefore rarely caught. The
+// memory lives until it is freed or the device is reset.
 //
 // If there is not enough room, the driver first takes back what memory pools of the device hold
 // without using it (measured). It does not move or evict other memory.
@@ -107,8 +103,6 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
-//
-// [cuPointerGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuPointerGetAttribute
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -2027,7 +2021,7 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 // expensive with every write; a preferred location is where pages go back to and stay if the other
 // side can reach them; "accessed by" keeps a device's mapping up to date so that it does not fault.
 // Memory of malloc or Go may be advised where the devices can use it
-// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]).
+// ([CudaDevAttrPageableMemoryAccess]).
 //
 // Parameters:
 //   - devPtr: beginning of the range, rounded down to a page
@@ -2047,7 +2041,7 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 // Errors:
 //   - [CudaErrorInvalidValue]: not managed memory (measured for device memory), or a location of a
 //     wrong kind
-//   - [CudaErrorInvalidDevice]: a device without [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
+//   - [CudaErrorInvalidDevice]: a device without [CudaDevAttrConcurrentManagedAccess]
 //   - [CudaErrorDeviceUninitialized]: the thread's device is unusable
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
@@ -2058,8 +2052,6 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
-// [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
 // [cuMemAdvise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAdvise
 func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise, location CudaMemLocation) error {
 	args := &struct {
@@ -3529,14 +3521,14 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 // Capture: not possible: the call fails and the capture is lost (measured). Prefetches on other
 // streams do not disturb captures.
 //
-// From Go: needs no current context with a real stream (measured). The memory must not be freed
-// before the stream has passed it.
+// From Go: with a real stream any thread will do. The memory must not be freed before the stream
+// has passed it.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: device memory, or memory of malloc on a system that does not share
 //     it (measured)
 //   - [CudaErrorInvalidDevice]: the target device, or the stream's, lacks
-//     [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
+//     [CudaDevAttrConcurrentManagedAccess]
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
@@ -3547,7 +3539,6 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
 // [cuMemPrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPrefetchAsync
 func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemLocation, flags uint32, stream CudaStream_t) error {
 	args := &struct {

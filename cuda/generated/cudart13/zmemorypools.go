@@ -66,8 +66,7 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 //
 // Capture: fails beside a capture in GLOBAL mode and destroys that.
 //
-// From Go: no current context is needed. How much is left tells
-// [CudaMemPoolAttrReservedMemCurrent].
+// From Go: usable on any thread. How much is left tells [CudaMemPoolAttrReservedMemCurrent].
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no such pool
@@ -273,8 +272,8 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 //
 // Capture: refused during another thread's capture in GLOBAL mode, which it ends (measured).
 //
-// From Go: needs no current context (measured) and may be used from every goroutine. It lives until
-// [CudaMemPoolDestroy].
+// From Go: the device is a property, not the thread's; the pool may be used from every goroutine.
+// It lives until [CudaMemPoolDestroy].
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a location or a handle type that such a pool cannot have, such as a
@@ -706,15 +705,14 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 // stream that does not capture, it ends a capture in GLOBAL mode, and in the capturing thread one
 // in THREAD_LOCAL mode.
 //
-// From Go: needs no current context unless the stream is 0 (measured). Free it by [CudaFreeAsync],
-// in an order behind its last use; several goroutines may allocate in one stream, and each free
-// then is ordered behind everything enqueued until then.
+// From Go: the stream decides on the device, not the thread. Free it by [CudaFreeAsync], in an
+// order behind its last use; several goroutines may allocate in one stream, and each free then is
+// ordered behind everything enqueued until then.
 //
 // Errors:
 //   - [CudaErrorMemoryAllocation]: no room; the stream itself stays good (measured). Frees that are
-//     enqueued but not reached yet do not help: wait for the stream and try again
-//   - [CudaErrorNotSupported]: the device has no pools
-//     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
+//     enqueued but not reached yet may not count: wait for their streams and try again
+//   - [CudaErrorNotSupported]: the device has no pools ([CudaDevAttrMemoryPoolsSupported])
 //   - [CudaErrorDeviceUninitialized]: no device for this thread
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
@@ -724,7 +722,6 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
-// [CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 // [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
 func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) error {
 	args := &struct {
@@ -759,7 +756,7 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 // anything else is [CudaErrorInvalidValue] and makes no node (measured). While another thread
 // captures in GLOBAL mode it fails on other streams too, and that capture with it.
 //
-// From Go: works without a current context on a real stream. It never blocks, so it is the right
+// From Go: works on every thread with a stream other than 0. It never blocks, so it is the right
 // call for releasing memory from Go, but not from a finalizer: by then the stream may be gone.
 //
 // Errors:

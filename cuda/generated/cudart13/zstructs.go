@@ -2356,8 +2356,7 @@ type CudaGraphNodeParams struct {
 	Type CudaGraphNodeType
 	// Must be 0.
 	Reserved0 [3]int32
-	// For a batch of stream memory operations.
-	anon2 CudaGraphNodeParams_anon2
+	anon2     CudaGraphNodeParams_anon2
 	// Must be 0.
 	Reserved2 int64
 }
@@ -2887,7 +2886,7 @@ type CudaLaunchAttribute struct {
 // CudaLaunchConfig_t is the shape of a kernel launch by [CudaLaunchKernelExC]: grid, block, shared
 // memory, stream and attributes.
 //
-// A zero extent anywhere fails with [CudaErrorInvalidConfiguration].
+// A zero extent anywhere makes the launch fail.
 //
 // From Go: the attribute array is a pointer inside the struct: pin it, or let it lie in C memory,
 // until the call returns; nothing is kept longer.

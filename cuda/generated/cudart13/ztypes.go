@@ -254,8 +254,8 @@ type CudaStreamCallback_t uintptr
 // call only, and the kind of difference. Success lets the node take the new parameters and the
 // recapture go on; any other code ends it, and the graph is then fit only to be destroyed.
 //
-// From Go: it may run on the thread that issues the captured calls, within one of them, so it must
-// be a C function that calls no Go.
+// From Go: it runs on a thread of the program, inside a CUDA call, so it must be a C function that
+// calls no Go.
 //
 //	cudaError_t (*cudaGraphRecaptureCallback_t)(void *data, cudaGraphNode_t node, const struct cudaGraphNodeParams *originalParams, const struct cudaGraphNodeParams *recaptureParams, enum cudaGraphRecaptureStatus status)
 //

@@ -10,20 +10,9 @@ const (
 	CUDA_VERSION = 13050
 	// CU_IPC_HANDLE_SIZE is the length of the handles by which processes of one machine share memory
 	// and events.
-	CU_IPC_HANDLE_SIZE = 64
-	// CU_STREAM_LEGACY is the legacy default stream of the current context, whatever the called
-	// function takes 0 for.
-	//
-	// Work in it and in all streams made without [CU_STREAM_NON_BLOCKING] runs one after another.
-	CU_STREAM_LEGACY CUstream = 1
-	// CU_STREAM_PER_THREAD is the default stream of the calling OS thread: each thread has one in each
-	// context, made on first use and destroyed with the thread.
-	//
-	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
-	// only.
-	CU_STREAM_PER_THREAD               CUstream = 2
-	CU_COMPUTE_ACCELERATED_TARGET_BASE          = 65536
-	CU_COMPUTE_FAMILY_TARGET_BASE               = 131072
+	CU_IPC_HANDLE_SIZE                 = 64
+	CU_COMPUTE_ACCELERATED_TARGET_BASE = 65536
+	CU_COMPUTE_FAMILY_TARGET_BASE      = 131072
 	// CU_GRAPH_COND_ASSIGN_DEFAULT sets the variable of a conditional node to its default value at the
 	// start of every launch; for [CuGraphConditionalHandleCreate].
 	CU_GRAPH_COND_ASSIGN_DEFAULT = 1
@@ -40,22 +29,7 @@ const (
 	// blocks have started.
 	//
 	// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
-	CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER                                            = 2
-	CU_KERNEL_NODE_ATTRIBUTE_ACCESS_POLICY_WINDOW                 CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
-	CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE                          CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-	CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_DIMENSION                    CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-	CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
-	CU_KERNEL_NODE_ATTRIBUTE_PRIORITY                             CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PRIORITY
-	CU_KERNEL_NODE_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP                  CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
-	CU_KERNEL_NODE_ATTRIBUTE_MEM_SYNC_DOMAIN                      CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
-	CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION          CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
-	CU_KERNEL_NODE_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE         CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE
-	CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT     CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-	CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW                      CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
-	CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY                    CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
-	CU_STREAM_ATTRIBUTE_PRIORITY                                  CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PRIORITY
-	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP                       CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
-	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN                           CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+	CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER = 2
 	// CU_MEMHOSTALLOC_PORTABLE is the flag of pinned memory for all contexts; with unique addresses all
 	// pinned memory is that.
 	CU_MEMHOSTALLOC_PORTABLE = 1
@@ -155,31 +129,59 @@ const (
 	// mipmap levels.
 	CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION = 32
 	// CU_TRSF_SEAMLESS_CUBEMAP is the texture flag for filtering across the edges of a cube map.
-	CU_TRSF_SEAMLESS_CUBEMAP            = 64
-	CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM = 1
-	CU_LAUNCH_PARAM_END_AS_INT          = 0
+	CU_TRSF_SEAMLESS_CUBEMAP              = 64
+	CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM   = 1
+	CU_LAUNCH_PARAM_END_AS_INT            = 0
+	CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT = 1
+	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT    = 2
+	// CU_PARAM_TR_DEFAULT is -1, the texture unit that the old parameter functions for texture
+	// references expect.
+	CU_PARAM_TR_DEFAULT = -1
+	// CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY is the number for a group whose multiprocessors
+	// may lie in several locality domains, but not outside of all.
+	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY = 4294967295
+)
+const (
+	// CU_STREAM_LEGACY is the legacy default stream of the current context, whatever the called
+	// function takes 0 for.
+	//
+	// Work in it and in all streams made without [CU_STREAM_NON_BLOCKING] runs one after another.
+	CU_STREAM_LEGACY CUstream = 1
+	// CU_STREAM_PER_THREAD is the default stream of the calling OS thread: each thread has one in each
+	// context, made on first use and destroyed with the thread.
+	//
+	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
+	// only.
+	CU_STREAM_PER_THREAD                                          CUstream            = 2
+	CU_KERNEL_NODE_ATTRIBUTE_ACCESS_POLICY_WINDOW                 CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+	CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE                          CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+	CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_DIMENSION                    CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+	CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+	CU_KERNEL_NODE_ATTRIBUTE_PRIORITY                             CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PRIORITY
+	CU_KERNEL_NODE_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP                  CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
+	CU_KERNEL_NODE_ATTRIBUTE_MEM_SYNC_DOMAIN                      CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+	CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION          CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
+	CU_KERNEL_NODE_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE         CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE
+	CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT     CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+	CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW                      CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+	CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY                    CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+	CU_STREAM_ATTRIBUTE_PRIORITY                                  CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PRIORITY
+	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP                       CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
+	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN                           CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
 	// CU_LAUNCH_PARAM_END is what ends the list of extra launch parameters.
-	CU_LAUNCH_PARAM_END                   uintptr = 0
-	CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT         = 1
+	CU_LAUNCH_PARAM_END uintptr = 0
 	// CU_LAUNCH_PARAM_BUFFER_POINTER is the entry of the list of extra launch parameters that is
 	// followed by the address of a buffer with all arguments, laid out as the kernel expects them.
 	//
 	// Its value is 1 in the place of a pointer, so a list that holds it must not be of Go pointer type.
-	CU_LAUNCH_PARAM_BUFFER_POINTER     uintptr = 1
-	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT         = 2
+	CU_LAUNCH_PARAM_BUFFER_POINTER uintptr = 1
 	// CU_LAUNCH_PARAM_BUFFER_SIZE is the entry of the list of extra launch parameters that is followed
 	// by the address of a size_t: the bytes in the argument buffer.
 	CU_LAUNCH_PARAM_BUFFER_SIZE uintptr = 2
-	// CU_PARAM_TR_DEFAULT is -1, the texture unit that the old parameter functions for texture
-	// references expect.
-	CU_PARAM_TR_DEFAULT = -1
 	// CU_DEVICE_CPU is the number -1, which stands for the host where the older memory advice and
 	// prefetch functions expect a device.
 	CU_DEVICE_CPU CUdevice = -1
 	// CU_DEVICE_INVALID is the number -2, the answer where a memory range or a pool has no single
 	// device.
 	CU_DEVICE_INVALID CUdevice = -2
-	// CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY is the number for a group whose multiprocessors
-	// may lie in several locality domains, but not outside of all.
-	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY = 4294967295
 )

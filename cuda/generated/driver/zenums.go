@@ -266,8 +266,8 @@ func (v CUstream_flags) String() string {
 type CUevent_flags uint32
 
 const (
-	// Takes the time at each record; a thread that waits for it does as the context's scheduling flags
-	// say.
+	// Takes the time at each record; a thread that waits for it spins, whatever the context's
+	// scheduling flags say (measured).
 	CU_EVENT_DEFAULT CUevent_flags = 0
 	// A thread that waits in [CuEventSynchronize] sleeps until an interrupt wakes it instead of
 	// polling: less CPU time, some tens of microseconds later. It changes nothing for queries and for
@@ -4885,7 +4885,7 @@ func (v CUgraphExecUpdateResult) String() string {
 // its value.
 //
 // A driver that does not know the later ones answers [CUDA_ERROR_INVALID_VALUE], as one of CUDA
-// 13.0 does for the last seven (measured).
+// 13.0 does from the allocation type on (measured).
 type CUmemPool_attribute uint32
 
 const (

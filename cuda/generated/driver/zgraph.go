@@ -20,9 +20,9 @@ import "unsafe"
 //   - phGraph: receives the graph; the caller owns it
 //   - flags: 0; there are no flags
 //
-// Ordering: done when the call returns; no stream and no GPU work is involved
+// Ordering: done when the call returns; no stream and no GPU work is involved.
 //
-// Capture: allowed in every capture mode, on every thread
+// Capture: allowed in every capture mode, on every thread.
 //
 // From Go: works on any thread and needs no current context. A graph is not safe for concurrent
 // use: one goroutine at a time may build, read, clone, instantiate or destroy it, and a stream that
@@ -1300,7 +1300,7 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 //   - nodeParams: the complete batch with the changes; its array is copied during the call
 //
 // Ordering: for launches made afterwards only. A wait that is never satisfied blocks the stream of
-// its launch for good
+// its launch for good.
 //
 // From Go: the array may be Go memory, pinned until the call returns. The addresses are device
 // addresses that must stay mapped.
@@ -1523,9 +1523,9 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 //   - device: the device, an ordinal
 //
 // Ordering: synchronous, and it waits for nothing: what a running or queued launch uses is simply
-// left (measured: no delay beside a running graph)
+// left (measured: no delay beside a running graph).
 //
-// Capture: allowed in every mode, unlike the trim of a pool, which kills GLOBAL captures
+// Capture: allowed in every mode, unlike the trim of a pool, which kills GLOBAL captures.
 //
 // From Go: any thread, no context needed. Call it after a phase that used large graphs, or before
 // an allocation is tried again after [CUDA_ERROR_OUT_OF_MEMORY].
@@ -1564,9 +1564,9 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 //   - attr: what to read, one of [CUgraphMem_attribute]
 //   - value: receives a 64-bit unsigned number of bytes; not nil
 //
-// Ordering: a snapshot of the host's books; nothing is synchronized
+// Ordering: a snapshot of the host's books; nothing is synchronized.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: pass unsafe.Pointer of a uint64 variable. Any thread, no context.
 //
@@ -1603,9 +1603,9 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //   - attr: [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] or [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH]
 //   - value: points to a 64-bit 0, which is read during the call
 //
-// Ordering: takes effect at once, not ordered with any stream
+// Ordering: takes effect at once, not ordered with any stream.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: pass unsafe.Pointer of a uint64 variable that is 0. Any thread; the marks belong to the
 // process, so a library should leave them alone.
@@ -1645,9 +1645,9 @@ func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //   - phGraphClone: receives the copy; destroy it by [CuGraphDestroy]
 //   - originalGraph: what to copy; it is left as it was, and may be changed or destroyed afterwards
 //
-// Ordering: done when the call returns; nothing of the GPU is touched
+// Ordering: done when the call returns; nothing of the GPU is touched.
 //
-// Capture: allowed everywhere, but not while a stream captures into originalGraph
+// Capture: allowed everywhere, but not while a stream captures into originalGraph.
 //
 // From Go: no context needed. No other goroutine may touch originalGraph during the call; cloning
 // is the way to hand a plan to several goroutines, each with a copy of its own.
@@ -2279,7 +2279,7 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 //   - hNode: the node. The handle is dead afterwards and is not checked: a second destroy crashed
 //     the process (measured)
 //
-// Ordering: host state only; launches go on
+// Ordering: host state only; launches go on.
 //
 // From Go: forget every copy of the handle. A child graph goes with its node; the destructor of a
 // user object that only it held runs in this call, on this thread. Lock the graph.
@@ -2322,12 +2322,13 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 // Parameters:
 //   - phGraphExec: receives the executable, to be destroyed by [CuGraphExecDestroy]
 //   - hGraph: the graph, which may change or go afterwards without effect on the executable
+//   - flags: 0, or values of [CUgraphInstantiate_flags] joined by |
 //
-// Ordering: host work only; running GPU work neither delays it nor is delayed
+// Ordering: host work only; running GPU work neither delays it nor is delayed.
 //
 // Capture: unsafe: fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and spoils the capture while
 // a capture in GLOBAL mode is under way anywhere, or one in THREAD_LOCAL mode on this thread,
-// unless the thread is in RELAXED mode
+// unless the thread is in RELAXED mode.
 //
 // From Go: needs runtime.LockOSThread and a current context; no other goroutine may use hGraph
 // meanwhile.
@@ -2374,12 +2375,12 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 //     has
 //
 // Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
-// and graphs: no delay)
+// and graphs: no delay).
 //
 // Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
 // THREAD_LOCAL mode, it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and that capture is
 // lost. Put the thread in RELAXED mode with [CuThreadExchangeStreamCaptureMode] around the call, or
-// end the capture first
+// end the capture first.
 //
 // From Go: needs a current context on the OS thread: runtime.LockOSThread, [CuCtxSetCurrent], then
 // this. It may take milliseconds for large graphs and holds the thread that long. One goroutine at
@@ -2452,9 +2453,9 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 //   - hGraphExec: the executable
 //   - flags: receives values of [CUgraphInstantiate_flags] joined by |; not nil
 //
-// Ordering: reads host state, involves no stream
+// Ordering: reads host state, involves no stream.
 //
-// Capture: harmless in every capture mode
+// Capture: harmless in every capture mode.
 //
 // From Go: any thread, no context; not beside another goroutine that updates or destroys the
 // executable.
@@ -2495,7 +2496,7 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 //   - nodeParams: the complete new description; read during the call
 //
 // Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
-// node loses what the device changed, at the next upload or launch
+// node loses what the device changed, at the next upload or launch.
 //
 // From Go: as for [CuGraphAddKernelNode]: a node given by function crashes the process when no
 // context is current on the thread (measured), so lock the thread and set one. Pin the argument
@@ -2556,7 +2557,7 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 //     at launch
 //   - ctx: the context that the node runs in, as it was given to [CuGraphAddMemcpyNode]
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: host memory named here must be pinned host memory or C memory that lives until the last
 // launch that uses it is done; Go memory will not do, for it would have to stay pinned across all
@@ -2605,7 +2606,7 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 //   - memsetParams: the complete new description, copied during the call
 //   - ctx: the context that the node runs in
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: nothing needs pinning. Lock the executable.
 //
@@ -2649,7 +2650,7 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 //   - hNode: the host node, by its handle in the original graph
 //   - nodeParams: function and user data; the function must not be nil
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: the function may be an exported Go function: it runs on a driver thread. Give a
 // cgo.Handle as user data, and delete the old one only when the last launch from before the change
@@ -2694,7 +2695,7 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 //   - hNode: the child graph node, by its handle in the original graph
 //   - childGraph: where the parameters come from; not needed afterwards
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: lock the executable and both graphs. What the new parameters point to must live as long
 // as the executable is launched.
@@ -2738,7 +2739,7 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 //   - hNode: the record node, by its handle in the original graph
 //   - event: the event to record; it stays the program's
 //
-// Ordering: for launches made afterwards only; the old event is recorded by those before
+// Ordering: for launches made afterwards only; the old event is recorded by those before.
 //
 // From Go: keep the event until the last launch that records it is done. Lock the executable.
 //
@@ -2780,7 +2781,7 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 //   - hNode: the wait node, by its handle in the original graph
 //   - event: the event to wait for; one that was never recorded lets the node pass at once
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: the event may be destroyed when the launches that wait for it have been made and are
 // done. Lock the executable.
@@ -2824,7 +2825,7 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 //   - hNode: the signal node, by its handle in the original graph
 //   - nodeParams: semaphores and their parameters; both arrays are copied during the call
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: the arrays may be Go memory, pinned until the call returns. The semaphores stay imported
 // until the launches are done.
@@ -2869,7 +2870,7 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 //   - hNode: the wait node, by its handle in the original graph
 //   - nodeParams: semaphores and the values to wait for; both arrays are copied during the call
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: pin Go arrays until the call returns. Lock the executable.
 //
@@ -2914,7 +2915,7 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 //   - hNode: the node, by its handle in the graph that the executable was made of
 //   - isEnabled: 0 is off, anything else on; new executables start with all on
 //
-// Ordering: for launches made afterwards only
+// Ordering: for launches made afterwards only.
 //
 // From Go: cheaper than building a second graph for optional steps. Lock the executable.
 //
@@ -3032,12 +3033,12 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 // Parameters:
 //   - hGraphExec: the executable; not used again afterwards
 //
-// Ordering: not ordered with any stream, and it does not synchronize
+// Ordering: not ordered with any stream, and it does not synchronize.
 //
 // Capture: unsafe like a free: while a thread captures in GLOBAL mode, or this one in THREAD_LOCAL
 // mode, it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], invalidates that capture and
 // destroys nothing. Cleanup code should run with the thread in RELAXED mode
-// ([CuThreadExchangeStreamCaptureMode])
+// ([CuThreadExchangeStreamCaptureMode]).
 //
 // From Go: no context needed, succeeds after a fatal error too. Not while another goroutine
 // launches or updates the executable. User objects that it alone holds are released: if it was
@@ -3084,9 +3085,9 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 //   - hGraph: the graph; neither a graph inside a child or conditional node nor one that a stream
 //     captures into
 //
-// Ordering: does not wait for the GPU; launches of its executables go on
+// Ordering: does not wait for the GPU; launches of its executables go on.
 //
-// Capture: allowed in every mode on every thread
+// Capture: allowed in every mode on every thread.
 //
 // From Go: needs no context, and succeeds even after a fatal error of the process. If the graph
 // holds the last reference of a user object, the destructor runs inside this call, on the calling
@@ -3160,10 +3161,10 @@ func CuGraphDestroy(hGraph CUgraph) error {
 //
 // Ordering: does not wait for anything (measured: 20 microseconds while a launch ran). It affects
 // launches made after it; queued and running ones keep what they had. If the executable is launched
-// from the device, upload it again
+// from the device, upload it again.
 //
 // Capture: allowed in every capture mode, on any thread; hGraph must not be a graph that a stream
-// is still capturing into
+// is still capturing into.
 //
 // From Go: no context is needed for an update from a graph that is there. Lock both the executable
 // and the graph against other goroutines. The old parameters' Go-side companions (pinned buffers,
@@ -3324,9 +3325,9 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 //   - path: name of the file, a C string that ends in a zero byte; not nil
 //   - flags: 0, or values of [CUgraphDebugDot_flags] joined by |; unknown bits are ignored
 //
-// Ordering: the file is complete when the call returns; the GPU has no part in it
+// Ordering: the file is complete when the call returns; the GPU has no part in it.
 //
-// Capture: allowed in every mode, also for looking at a graph between captures
+// Capture: allowed in every mode, also for looking at a graph between captures.
 //
 // From Go: path is a *byte: append a zero byte to the string's bytes and pass the address of the
 // first. A relative path is taken from the process's working directory. Lock the graph. The call
@@ -3375,10 +3376,10 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
 //     callback
 //
 // Ordering: takes effect at once. The callback is not ordered with any stream; it runs when the
-// last holder is gone
+// last holder is gone.
 //
 // Capture: allowed in every mode; attach it to the graph after the capture, or to the graph that
-// [CuStreamGetCaptureInfo] gives
+// [CuStreamGetCaptureInfo] gives.
 //
 // From Go: destroy must be the address of a C function that calls no Go code, for it may run on the
 // calling thread inside [CuUserObjectRelease], [CuGraphDestroy], [CuGraphDestroyNode] or
@@ -3427,9 +3428,9 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 //   - object: the object; the caller must own a reference already, or know that a graph does
 //   - count: how many, at least 1 and below 2 to the power of 31
 //
-// Ordering: immediate, involves no stream
+// Ordering: immediate, involves no stream.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: safe from several goroutines at once, the count is kept by the driver; each needs a
 // reference that cannot go away meanwhile. No context is needed.
@@ -3469,9 +3470,9 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 //   - count: how many, at least 1 and no more than the caller owns
 //
 // Ordering: immediate: does not wait for launches that may use the resource. References of a
-// running executable are separate and hold until it is done
+// running executable are separate and hold until it is done.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: when the last reference goes, the callback runs before this call returns, on the same
 // thread (measured): it must be C that calls no Go, see [CuUserObjectCreate]. Locks that the
@@ -3514,10 +3515,10 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 //   - flags: [CU_GRAPH_USER_OBJECT_MOVE] to move references from the caller to the graph; 0 to make
 //     new ones beside the caller's
 //
-// Ordering: immediate; launches that run are not affected
+// Ordering: immediate; launches that run are not affected.
 //
 // Capture: allowed in every mode, also on the graph that is being captured, from the thread that
-// captures
+// captures.
 //
 // From Go: one goroutine at a time per graph. After a move the caller must not release.
 // [CuStreamBeginRecaptureToGraph] drops a graph's objects before it records.
@@ -3557,9 +3558,9 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 //   - object: the user object
 //   - count: how many, at least 1, at most what this graph holds
 //
-// Ordering: immediate, does not wait for the graph's launches
+// Ordering: immediate, does not wait for the graph's launches.
 //
-// Capture: allowed in every mode; not on a graph that a stream captures into from another thread
+// Capture: allowed in every mode; not on a graph that a stream captures into from another thread.
 //
 // From Go: if these were the last references the callback runs inside the call on this thread
 // (measured): C only, see [CuUserObjectCreate]. Lock the graph.
@@ -3617,10 +3618,10 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 //   - nodeParams: type and parameters; read and partly written during the call
 //
 // Ordering: done when the call returns. In a launch the node starts when all its dependencies are
-// done, and not before; without a path between them nodes may overlap
+// done, and not before; without a path between them nodes may overlap.
 //
 // Capture: allowed in every mode. A node may be added to the graph that a stream is capturing, from
-// the capturing thread: make the stream depend on it with [CuStreamUpdateCaptureDependencies]
+// the capturing thread: make the stream depend on it with [CuStreamUpdateCaptureDependencies].
 //
 // From Go: the struct may be Go memory; Go memory that it points to must be pinned (runtime.Pinner)
 // until the call returns, no longer. For a kernel given by [CUfunction] a context must be current
@@ -3707,7 +3708,7 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 //   - hNode: the node; allocation, free and conditional nodes cannot be changed
 //   - nodeParams: the complete new parameters
 //
-// Ordering: host state only; no launch is affected
+// Ordering: host state only; no launch is affected.
 //
 // From Go: pin Go memory that the struct points to until the call returns. A current context is
 // needed for a kernel given by [CUfunction]. Lock the graph.
@@ -3820,9 +3821,9 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //   - nodeParams: the new parameters with the node's own type; bytes not used must be zero. What it
 //     points to is copied during the call
 //
-// Ordering: does not wait; takes effect for launches made afterwards
+// Ordering: does not wait; takes effect for launches made afterwards.
 //
-// Capture: allowed in every mode
+// Capture: allowed in every mode.
 //
 // From Go: lock the executable against launches and other changes, and the graph too. For a kernel
 // given as CUfunction have the right context current on a locked thread. Memory that nodeParams
@@ -3875,10 +3876,10 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 //     the start of a launch is not defined, so a kernel has to set it
 //
 // Ordering: done when the call returns. On the device, the value is set at the start of a launch
-// before any node runs, and read by the conditional node after everything that it depends on
+// before any node runs, and read by the conditional node after everything that it depends on.
 //
 // Capture: allowed in every mode; to use it with a capture, take the capturing graph from
-// [CuStreamGetCaptureInfo]
+// [CuStreamGetCaptureInfo].
 //
 // From Go: no current context is needed, ctx is an argument. To hand it to the setting kernel, let
 // a kernel argument point to the handle variable. One goroutine at a time per graph.
@@ -4010,10 +4011,10 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 //
 // Ordering: the instantiation is done when the call returns. An upload is only enqueued: into the
 // upload stream, behind its earlier work, 0 being the legacy default stream, or in the _ptsz
-// variant the thread's own. A launch in any stream waits for it by itself
+// variant the thread's own. A launch in any stream waits for it by itself.
 //
 // Capture: as unsafe as without params: [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and a lost capture,
-// except for threads in RELAXED mode. The upload stream must not be capturing
+// except for threads in RELAXED mode. The upload stream must not be capturing.
 //
 // From Go: the struct is read and written during the call only, so it may lie in Go memory. Lock
 // the OS thread, a current context is needed. Do not touch the graph from another goroutine
@@ -4089,10 +4090,10 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 //
 // Ordering: asynchronous: behind the stream's earlier work and behind earlier launches and uploads
 // of the same executable, in whatever stream these are. 0 is the legacy default stream, in the
-// _ptsz variant the calling thread's own; 1 and 2 name them explicitly
+// _ptsz variant the calling thread's own; 1 and 2 name them explicitly.
 //
 // Capture: refused on a capturing stream in every mode: [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED],
-// and the capture is lost. On another stream it is harmless, whoever captures
+// and the capture is lost. On another stream it is harmless, whoever captures.
 //
 // From Go: returns at once; no memory of the program is used. With a stream that the program
 // created any thread will do, the default streams need a current context and runtime.LockOSThread.
@@ -4147,13 +4148,13 @@ func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 // Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the thread's own;
 // 1 is the legacy stream, 2 the thread's own. A graph on the legacy stream waits for earlier work
 // of all blocking streams of the context, and they wait for it (measured), just as with a kernel.
-// Each run also waits for the executable's previous run, wherever that is
+// Each run also waits for the executable's previous run, wherever that is.
 //
 // Capture: a launch into a capturing stream is not recorded as a child graph, as is often believed:
 // it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] in every mode and the capture is lost; add
 // a child graph node with [CuGraphAddChildGraphNode] instead. On a stream that does not capture it
 // is allowed even while others capture in GLOBAL mode, except on the legacy stream while a blocking
-// stream captures: [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and a lost capture
+// stream captures: [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and a lost capture.
 //
 // From Go: returns before the work runs, but blocks its OS thread when about a thousand launches
 // are queued (measured: the 1022nd waited for a place). Everything that nodes point to (device and

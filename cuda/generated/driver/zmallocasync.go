@@ -66,8 +66,7 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 //
 // Capture: fails beside a capture in GLOBAL mode and destroys that.
 //
-// From Go: no current context is needed. How much is left tells
-// [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT].
+// From Go: usable on any thread. How much is left tells [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT].
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no such pool
@@ -673,7 +672,7 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 // anything else is [CUDA_ERROR_INVALID_VALUE] and makes no node (measured). While another thread
 // captures in GLOBAL mode it fails on other streams too, and that capture with it.
 //
-// From Go: works without a current context on a real stream. It never blocks, so it is the right
+// From Go: works on every thread with a stream other than 0. It never blocks, so it is the right
 // call for releasing memory from Go, but not from a finalizer: by then the stream may be gone.
 //
 // Errors:
@@ -732,7 +731,7 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 //
 // Errors:
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: no room; the stream itself stays good (measured). Frees that are
-//     enqueued but not reached yet do not help: wait for the stream and try again
+//     enqueued but not reached yet may not count: wait for their streams and try again
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no pools
 //     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current

@@ -77,10 +77,10 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 //	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 //
 // The address begins at a multiple of 256 bytes at least and is unique among the GPUs and the host
-// of the process, so a pointer alone tells where it leads ([CuPointerGetAttribute] in the driver
-// API). The content is whatever was there before; nothing is cleared. Large blocks are made of 2
-// MiB pages, small ones share a page, and reading past the end of a small block is therefore rarely
-// caught. The memory lives until it is freed, or its context is destroyed.
+// of the process, so a pointer alone tells where it leads ([CuPointerGetAttribute]). The content is
+// whatever was there before; nothing is cleared. Large blocks are made of 2 MiB pages, small ones
+// share a page, and reading past the end of a small block is therefore rarely caught. The memory
+// lives until it is freed, or its context is destroyed.
 //
 // If there is not enough room, the driver first takes back what memory pools of the device hold
 // without using it (measured). It does not move or evict other memory.
@@ -245,9 +245,9 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 // [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]. Freeing what a captured graph uses is not noticed: the
 // next replay faults.
 //
-// From Go: works on every thread, measured also without a current context. It can block for as long
-// as the device is busy, and the OS thread with it: do not call it from a finalizer or a cleanup,
-// of which Go runs one at a time.
+// From Go: works on every thread, also without a current context (measured). It can block for as
+// long as the device is busy, and the OS thread with it: do not call it from a finalizer or a
+// cleanup, of which Go runs one at a time.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: not the beginning of a live allocation of this kind: an inner

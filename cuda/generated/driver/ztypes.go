@@ -318,8 +318,8 @@ type CUlogicalEndpointId uint32
 // call only, and the kind of difference. Success lets the node take the new parameters and the
 // recapture go on; any other code ends it, and the graph is then fit only to be destroyed.
 //
-// From Go: it may run on the thread that issues the captured calls, within one of them, so it must
-// be a C function that calls no Go.
+// From Go: it runs on a thread of the program, inside a CUDA call, so it must be a C function that
+// calls no Go.
 //
 //	CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node, const CUgraphNodeParams *originalParams, const CUgraphNodeParams *recaptureParams, CUgraphRecaptureStatus status)
 //

@@ -12,6 +12,9 @@ typedef size_t (*CUoccupancyB2DSize)(int blockSize);
 /** \defgroup CUDA_THING Things @{ */
 CUresult cuThingNotify(CUhostFn fn, void *userData);
 CUresult cuThingSizes(int *size, CUoccupancyB2DSize sizes);
-CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount);
 CUresult cuThingOptions(unsigned int numOptions, int *options, void **optionValues);
+/** @} */
+
+/** \defgroup CUDA_USER Another chapter: a quirk is about this function @{ */
+CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount);
 /** @} */

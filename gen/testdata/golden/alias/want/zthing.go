@@ -12,7 +12,7 @@ import "unsafe"
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingBox(box CUbox, older *CUbox_v1, roof *CUroof, size CUsize, sizes *CUsize_v2, first *CUfirst, second *CUsecond, state CUmode) (int32, error) {
-	args := struct {
+	args := &struct {
 		box    CUbox
 		older  *CUbox_v1
 		roof   *CUroof
@@ -23,7 +23,7 @@ func CuThingBox(box CUbox, older *CUbox_v1, roof *CUroof, size CUsize, sizes *CU
 		state  CUmode
 		ret    int32
 	}{box: box, older: older, roof: roof, size: size, sizes: sizes, first: first, second: second, state: state}
-	if err := call(symCuThingBox, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingBox, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil

@@ -57,12 +57,12 @@ type CUwide struct {
 	data [2]uint64
 }
 
-// Bytes is the member bytes, inside u.
+// Bytes is the member bytes of the union, where it lies in u.
 func (u *CUwide) Bytes() *[16]byte {
 	return (*[16]byte)(unsafe.Pointer(u))
 }
 
-// Number is the member number, inside u.
+// Number is the member number of the union, where it lies in u.
 func (u *CUwide) Number() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }

@@ -14,12 +14,12 @@ import "unsafe"
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingNotify(fn CUhostFn, userData uintptr) error {
-	args := struct {
+	args := &struct {
 		fn       CUhostFn
 		userData uintptr
 		ret      CUresult
 	}{fn: fn, userData: userData}
-	if err := call(symCuThingNotify, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingNotify, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -35,36 +35,12 @@ func CuThingNotify(fn CUhostFn, userData uintptr) error {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingSizes(size *int32, sizes CUoccupancyB2DSize) error {
-	args := struct {
+	args := &struct {
 		size  *int32
 		sizes CUoccupancyB2DSize
 		ret   CUresult
 	}{size: size, sizes: sizes}
-	if err := call(symCuThingSizes, unsafe.Pointer(&args)); err != nil {
-		return err
-	}
-	return status(args.ret)
-}
-
-// CuUserObjectCreate calls cuUserObjectCreate.
-//
-//	CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount)
-//
-// The callback is the address of a C function, or 0. CUDA runs it on the thread whose call drops
-// the last reference, inside that call: it must not be a Go function exported to C, and must not
-// call one, or the process dies.
-//
-// Since CUDA 11.3. NVIDIA describes it at
-// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
-func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn, initialRefcount uint32) error {
-	args := struct {
-		object_out      *CUuserObject
-		ptr             uintptr
-		destroy         CUhostFn
-		initialRefcount uint32
-		ret             CUresult
-	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount}
-	if err := call(symCuUserObjectCreate, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingSizes, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -76,13 +52,13 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingOptions(numOptions uint32, options *int32, optionValues *uintptr) error {
-	args := struct {
+	args := &struct {
 		numOptions   uint32
 		options      *int32
 		optionValues *uintptr
 		ret          CUresult
 	}{numOptions: numOptions, options: options, optionValues: optionValues}
-	if err := call(symCuThingOptions, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingOptions, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -12,10 +12,10 @@ import "unsafe"
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__BOX.html.
 func CuBoxMake() (int32, error) {
-	args := struct {
+	args := &struct {
 		ret int32
 	}{}
-	if err := call(symCuBoxMake, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuBoxMake, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil
@@ -29,10 +29,10 @@ func CuBoxMake() (int32, error) {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__BOX.html.
 func CuBoxOpen() (int32, error) {
-	args := struct {
+	args := &struct {
 		ret int32
 	}{}
-	if err := call(symCuBoxOpen, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuBoxOpen, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil

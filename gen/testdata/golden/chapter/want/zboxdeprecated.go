@@ -15,10 +15,10 @@ import "unsafe"
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuBoxFold() (int32, error) {
-	args := struct {
+	args := &struct {
 		ret int32
 	}{}
-	if err := call(symCuBoxFold, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuBoxFold, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil

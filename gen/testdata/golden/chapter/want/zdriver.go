@@ -12,10 +12,10 @@ import "unsafe"
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER.html.
 func CuThingLast() (int32, error) {
-	args := struct {
+	args := &struct {
 		ret int32
 	}{}
-	if err := call(symCuThingLast, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingLast, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil

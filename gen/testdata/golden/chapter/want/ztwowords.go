@@ -24,11 +24,11 @@ func CuThingMake(size int64) (int32, error) {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TWO__WORDS.html.
 func CuThingMake_v2(size int64) (int32, error) {
-	args := struct {
+	args := &struct {
 		size int64
 		ret  int32
 	}{size: size}
-	if err := call(symCuThingMake_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingMake_v2, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil
@@ -42,11 +42,11 @@ func CuThingMake_v2(size int64) (int32, error) {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TWO__WORDS.html.
 func CuThingMake_v1(size int32) (int32, error) {
-	args := struct {
+	args := &struct {
 		size int32
 		ret  int32
 	}{size: size}
-	if err := call(symCuThingMake_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingMake_v1, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil

@@ -31,3 +31,6 @@ var symbols = [...]struct {
 	symCuThingCopy_v2:      {"cuThingCopy_v2", ""},
 	symCuThingCopy_v3_ptsz: {"cuThingCopy_v3_ptsz", ""},
 }
+
+// Functions is how many functions of the library this package binds.
+const Functions = 10

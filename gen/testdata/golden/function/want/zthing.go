@@ -14,11 +14,11 @@ import "unsafe"
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingInit(Flags uint32) error {
-	args := struct {
+	args := &struct {
 		Flags uint32
 		ret   CUresult
 	}{Flags: Flags}
-	if err := call(symCuThingInit, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingInit, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -32,11 +32,11 @@ func CuThingInit(Flags uint32) error {
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
 func CuThingFree(thing CUthing) error {
-	args := struct {
+	args := &struct {
 		thing CUthing
 		ret   CUresult
 	}{thing: thing}
-	if err := call(symCuThingFree, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingFree, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -62,12 +62,12 @@ func CuThingAlloc(thing *CUthing, bytes uint64) error {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingAlloc_v2(thing *CUthing, bytes uint64) error {
-	args := struct {
+	args := &struct {
 		thing *CUthing
 		bytes uint64
 		ret   CUresult
 	}{thing: thing, bytes: bytes}
-	if err := call(symCuThingAlloc_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingAlloc_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -91,14 +91,14 @@ func CuThingCopy(to CUthing, from unsafe.Pointer, bytes uint64, stream CUthing) 
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingCopy_v3(to CUthing, from unsafe.Pointer, bytes uint64, stream CUthing) error {
-	args := struct {
+	args := &struct {
 		to     CUthing
 		from   unsafe.Pointer
 		bytes  uint64
 		stream CUthing
 		ret    CUresult
 	}{to: to, from: from, bytes: bytes, stream: stream}
-	if err := call(symCuThingCopy_v3, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingCopy_v3, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -110,7 +110,7 @@ func CuThingCopy_v3(to CUthing, from unsafe.Pointer, bytes uint64, stream CUthin
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingSet(pair CUpair, range_ float32, type_ float64, byte_ **int32, grid *[4]int32, p5 *byte, p6 int8) error {
-	args := struct {
+	args := &struct {
 		pair   CUpair
 		range_ float32
 		type_  float64
@@ -120,7 +120,7 @@ func CuThingSet(pair CUpair, range_ float32, type_ float64, byte_ **int32, grid 
 		p6     int8
 		ret    CUresult
 	}{pair: pair, range_: range_, type_: type_, byte_: byte_, grid: grid, p5: p5, p6: p6}
-	if err := call(symCuThingSet, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingSet, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -132,7 +132,7 @@ func CuThingSet(pair CUpair, range_ float32, type_ float64, byte_ **int32, grid 
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingMany(a byte, b uint8, c int16, d uint16, e int32, f uint32, g int64, h uint64, i int64, j uint64, k float32, l float64, m uint8, n uint64, o *unsafe.Pointer) error {
-	args := struct {
+	args := &struct {
 		a   byte
 		b   uint8
 		c   int16
@@ -150,7 +150,7 @@ func CuThingMany(a byte, b uint8, c int16, d uint16, e int32, f uint32, g int64,
 		o   *unsafe.Pointer
 		ret CUresult
 	}{a: a, b: b, c: c, d: d, e: e, f: f, g: g, h: h, i: i, j: j, k: k, l: l, m: m, n: n, o: o}
-	if err := call(symCuThingMany, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingMany, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -164,12 +164,12 @@ func CuThingMany(a byte, b uint8, c int16, d uint16, e int32, f uint32, g int64,
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingAlloc_v1(thing *CUthing, bytes uint32) error {
-	args := struct {
+	args := &struct {
 		thing *CUthing
 		bytes uint32
 		ret   CUresult
 	}{thing: thing, bytes: bytes}
-	if err := call(symCuThingAlloc_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingAlloc_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -183,13 +183,13 @@ func CuThingAlloc_v1(thing *CUthing, bytes uint32) error {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingCopy_v1(to CUthing, from unsafe.Pointer, bytes uint32) error {
-	args := struct {
+	args := &struct {
 		to    CUthing
 		from  unsafe.Pointer
 		bytes uint32
 		ret   CUresult
 	}{to: to, from: from, bytes: bytes}
-	if err := call(symCuThingCopy_v1, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingCopy_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -203,14 +203,14 @@ func CuThingCopy_v1(to CUthing, from unsafe.Pointer, bytes uint32) error {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingCopy_v2(to CUthing, from unsafe.Pointer, bytes uint32, stream CUthing) error {
-	args := struct {
+	args := &struct {
 		to     CUthing
 		from   unsafe.Pointer
 		bytes  uint32
 		stream CUthing
 		ret    CUresult
 	}{to: to, from: from, bytes: bytes, stream: stream}
-	if err := call(symCuThingCopy_v2, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingCopy_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -225,14 +225,14 @@ func CuThingCopy_v2(to CUthing, from unsafe.Pointer, bytes uint32, stream CUthin
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 func CuThingCopy_v3_ptsz(to CUthing, from unsafe.Pointer, bytes uint64, stream CUthing) error {
-	args := struct {
+	args := &struct {
 		to     CUthing
 		from   unsafe.Pointer
 		bytes  uint64
 		stream CUthing
 		ret    CUresult
 	}{to: to, from: from, bytes: bytes, stream: stream}
-	if err := call(symCuThingCopy_v3_ptsz, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCuThingCopy_v3_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

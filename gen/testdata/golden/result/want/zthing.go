@@ -10,10 +10,10 @@ import "unsafe"
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingStatus() error {
-	args := struct {
+	args := &struct {
 		ret CudaError_t
 	}{}
-	if err := call(symCudaThingStatus, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThingStatus, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)
@@ -27,11 +27,11 @@ func CudaThingStatus() error {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingName(error_ CudaError_t) (string, error) {
-	args := struct {
+	args := &struct {
 		error_ CudaError_t
 		ret    *byte
 	}{error_: error_}
-	if err := call(symCudaThingName, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThingName, unsafe.Pointer(args)); err != nil {
 		return "", err
 	}
 	return goString(args.ret), nil
@@ -45,11 +45,11 @@ func CudaThingName(error_ CudaError_t) (string, error) {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingDescribe(list **CudaThingDesc) (CudaThingDesc, error) {
-	args := struct {
+	args := &struct {
 		list **CudaThingDesc
 		ret  CudaThingDesc
 	}{list: list}
-	if err := call(symCudaThingDescribe, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThingDescribe, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil
@@ -63,11 +63,11 @@ func CudaThingDescribe(list **CudaThingDesc) (CudaThingDesc, error) {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingSize(error_ CudaError) (uint64, error) {
-	args := struct {
+	args := &struct {
 		error_ CudaError
 		ret    uint64
 	}{error_: error_}
-	if err := call(symCudaThingSize, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThingSize, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil
@@ -81,8 +81,8 @@ func CudaThingSize(error_ CudaError) (uint64, error) {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingReset() error {
-	args := struct{}{}
-	if err := call(symCudaThingReset, unsafe.Pointer(&args)); err != nil {
+	args := &struct{}{}
+	if err := call(symCudaThingReset, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return nil
@@ -96,11 +96,11 @@ func CudaThingReset() error {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingAddress(x int32) (unsafe.Pointer, error) {
-	args := struct {
+	args := &struct {
 		x   int32
 		ret unsafe.Pointer
 	}{x: x}
-	if err := call(symCudaThingAddress, unsafe.Pointer(&args)); err != nil {
+	if err := call(symCudaThingAddress, unsafe.Pointer(args)); err != nil {
 		return args.ret, err
 	}
 	return args.ret, nil

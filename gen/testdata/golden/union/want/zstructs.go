@@ -15,27 +15,27 @@ type CUvalue struct {
 	data [3]uint64
 }
 
-// Number is the member number, inside u.
+// Number is the member number of the union, where it lies in u.
 func (u *CUvalue) Number() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// Real is the member real, inside u.
+// Real is the member real of the union, where it lies in u.
 func (u *CUvalue) Real() *float64 {
 	return (*float64)(unsafe.Pointer(u))
 }
 
-// Text is the member text, inside u.
+// Text is the member text of the union, where it lies in u.
 func (u *CUvalue) Text() *[20]byte {
 	return (*[20]byte)(unsafe.Pointer(u))
 }
 
-// Pointer is the member pointer, inside u.
+// Pointer is the member pointer of the union, where it lies in u.
 func (u *CUvalue) Pointer() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// Parts is the member parts, inside u.
+// Parts is the member parts of the union, where it lies in u.
 func (u *CUvalue) Parts() *CUvalue_parts {
 	return (*CUvalue_parts)(unsafe.Pointer(u))
 }
@@ -48,7 +48,7 @@ type CUvalue_parts struct {
 	anon1 CUvalue_parts_anon1
 }
 
-// Deep is the member deep, inside u.
+// Deep is the member deep of the union, where it lies in u.
 func (u *CUvalue_parts) Deep() *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(u), 4))
 }
@@ -67,12 +67,12 @@ type CUsmall struct {
 	data [1]uint16
 }
 
-// Low is the member low, inside u.
+// Low is the member low of the union, where it lies in u.
 func (u *CUsmall) Low() *int16 {
 	return (*int16)(unsafe.Pointer(u))
 }
 
-// High is the member high, inside u.
+// High is the member high of the union, where it lies in u.
 func (u *CUsmall) High() *byte {
 	return (*byte)(unsafe.Pointer(u))
 }
@@ -87,12 +87,12 @@ type CUholder struct {
 	Either CUholder_either
 }
 
-// Flags is the member flags, inside u.
+// Flags is the member flags of the union, where it lies in u.
 func (u *CUholder) Flags() *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(u), 32))
 }
 
-// Both is the member both, inside u.
+// Both is the member both of the union, where it lies in u.
 func (u *CUholder) Both() *CUholder_anon2_both {
 	return (*CUholder_anon2_both)(unsafe.Add(unsafe.Pointer(u), 32))
 }
@@ -105,12 +105,12 @@ type CUholder_anon2 struct {
 	data [2]uint32
 }
 
-// Flags is the member flags, inside u.
+// Flags is the member flags of the union, where it lies in u.
 func (u *CUholder_anon2) Flags() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
-// Both is the member both, inside u.
+// Both is the member both of the union, where it lies in u.
 func (u *CUholder_anon2) Both() *CUholder_anon2_both {
 	return (*CUholder_anon2_both)(unsafe.Pointer(u))
 }
@@ -131,12 +131,12 @@ type CUholder_either struct {
 	data [1]uint64
 }
 
-// Word is the member word, inside u.
+// Word is the member word of the union, where it lies in u.
 func (u *CUholder_either) Word() *int64 {
 	return (*int64)(unsafe.Pointer(u))
 }
 
-// Small is the member small, inside u.
+// Small is the member small of the union, where it lies in u.
 func (u *CUholder_either) Small() *[4]CUsmall {
 	return (*[4]CUsmall)(unsafe.Pointer(u))
 }

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/gen/emit"
+	"github.com/cudabind/cudabind/headers"
+)
+
+// repository is the root of this module.
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	return root
+}
+
+// userModule is a module that requires this one, with files.
+func userModule(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := repository(t)
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	require.NoError(t, err)
+	all := map[string]string{
+		"go.mod": "module example.com/user\n\ngo 1.26.0\n\nrequire github.com/cudabind/cudabind v0.0.0\n\nreplace github.com/cudabind/cudabind => " + root + "\n",
+		"go.sum": string(sum),
+	}
+	for name, text := range files {
+		all[name] = text
+	}
+	return folder(t, all)
+}
+
+// TestUser does what a user does in a module of their own: go generate, build,
+// vet, and use the result beside our driver package in one program.
+func TestUser(t *testing.T) {
+	fetched(t, "12.4")
+	dir := userModule(t, map[string]string{
+		"cuda/driver/generate.go": "package driver\n\n//go:generate go run github.com/cudabind/cudabind/gen -cuda 12.4 -api driver -out . -package driver\n",
+		"tools.go":                "//go:build tools\n\npackage main\n\nimport _ \"github.com/cudabind/cudabind/gen\"\n",
+		"main.go": `package main
+
+import (
+	"errors"
+	"fmt"
+
+	"example.com/user/cuda/driver"
+	ours "github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+func main() {
+	_, _, err := driver.Library()
+	_, _, other := ours.Library()
+	fmt.Println(errors.Is(err, errors.ErrUnsupported), errors.Is(other, errors.ErrUnsupported), driver.Functions, ours.Functions)
+	fmt.Println(driver.CuInit(0))
+}
+`,
+	})
+	goTool(t, dir, nil, "generate", "./...")
+	goTool(t, dir, nil, "vet", "./...")
+	deps := strings.Fields(goTool(t, dir, nil, "list", "-deps", "./cuda/driver"))
+	for _, d := range deps {
+		assert.Falsef(t, strings.Contains(strings.Split(d, "/")[0], ".") && d != "example.com/user/cuda/driver", "the package depends on %s", d)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	for _, cgo := range []string{"1", "0"} {
+		goTool(t, dir, []string{"CGO_ENABLED=" + cgo}, "build", "-o", program, ".")
+		cmd := exec.Command(program)
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		if cgo == "0" {
+			assert.Contains(t, string(out), "true true 588 685")
+			assert.Contains(t, string(out), "built without cgo")
+		} else {
+			assert.Contains(t, string(out), "588 685")
+		}
+	}
+}
+
+// TestDeterminism: the same bytes come out of a second run, on one processor,
+// and where no other program can be found.
+func TestDeterminism(t *testing.T) {
+	fetched(t, newest)
+	dir := userModule(t, nil)
+	gen := filepath.Join(t.TempDir(), "gen")
+	goTool(t, repository(t), nil, "build", "-o", gen, "./gen")
+	run := func(env ...string) map[string][]byte {
+		out := filepath.Join(dir, "driver")
+		require.NoError(t, os.RemoveAll(out))
+		cmd := exec.Command(gen, "-cuda", newest, "-api", "driver", "-out", out, "-package", "driver")
+		cmd.Env = append(os.Environ(), env...)
+		text, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		return contents(t, out)
+	}
+	first := run()
+	require.Greater(t, len(first), 40)
+	assert.True(t, same(first, run()), "a second run")
+	assert.True(t, same(first, run("GOMAXPROCS=1", "PATH=")), "one processor and an empty PATH")
+}
+
+// TestUpToDate: the committed packages are what the generator prints now.
+func TestUpToDate(t *testing.T) {
+	for _, p := range []struct{ name, api, version string }{
+		{"driver", "driver", newest}, {"cudart12", "runtime", "12.9"}, {"cudart13", "runtime", newest},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			fetched(t, p.version)
+			dir := filepath.Join(repository(t), "cuda", "generated", p.name)
+			frozen, err := readFrozen(filepath.Join(dir, "names.txt"))
+			require.NoError(t, err)
+			files, _, err := generate(config{cuda: p.version, api: p.api, pkg: p.name, importPath: "github.com/cudabind/cudabind/cuda/generated/" + p.name, docs: "own"}, frozen, os.Stderr)
+			require.NoError(t, err)
+			committed := contents(t, dir)
+			for name, data := range files {
+				assert.Truef(t, bytes.Equal(data, committed[name]), "%s is not what the generator prints: run make generate", name)
+				line, _, _ := bytes.Cut(data, []byte("\n"))
+				assert.Regexp(t, `^`+emit.Marker+` from cuda(_runtime_api)?\.h \(CUDA `+p.version+`\); DO NOT EDIT\.$`, string(line), name)
+			}
+			for name := range committed {
+				if strings.HasPrefix(name, "z") {
+					assert.Containsf(t, files, name, "%s is not generated any more", name)
+				}
+			}
+		})
+	}
+}
+
+// contents are the files of a folder.
+func contents(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	out := map[string][]byte{}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			out[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name()))
+			require.NoError(t, err)
+		}
+	}
+	return out
+}
+
+func same(a, b map[string][]byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name := range a {
+		if !bytes.Equal(a[name], b[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestUnknownVersion: a version that is not pinned works from its include
+// folder, with a notice.
+func TestUnknownVersion(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(fetched(t, newest))))
+	file := filepath.Join(dir, "cuda.h")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.Replace(text, []byte("CUDA_VERSION 13050"), []byte("CUDA_VERSION 13990"), 1), 0o666))
+	_, err = headers.Lookup("13.99")
+	require.Error(t, err)
+	var notice bytes.Buffer
+	out := filepath.Join(userModule(t, nil), "driver")
+	require.NoError(t, run([]string{"-headers", dir, "-package", "driver", "-out", out}, &notice))
+	assert.Contains(t, notice.String(), "CUDA 13.99 is not among the versions")
+	assert.Contains(t, string(contents(t, out)["zinitialize.go"]), "(CUDA 13.99)")
+}

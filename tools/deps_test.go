@@ -1,0 +1,102 @@
+package tools_test
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/cudabind/cudabind/"
+
+// mayImport says what each package may import beside the standard library: the
+// pipeline flows one way. A row is for the packages below its path; the longest
+// path counts. DESIGN decisions stand behind it: change those first.
+var mayImport = map[string][]string{
+	"headers":                  {},
+	"gen":                      {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "golang.org/x/mod/modfile", "golang.org/x/mod/semver"},
+	"gen/model":                {},
+	"gen/parse":                {"gen/model", "modernc.org/cc/v4"},
+	"gen/doc":                  {"gen/model"},
+	"gen/emit":                 {"gen/model", "github.com/dave/jennifer/jen"},
+	"cuda/generated":           {},
+	"cuda/internal/rt":         {"cuda/generated/driver"},
+	"cuda/internal/drivertest": {"github.com/stretchr/testify/require"},
+	"cuda/safe":                {"cuda/internal/rt", "cuda/generated/driver"},
+	"tools":                    {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/generated/driver", "cuda/generated/cudart12", "cuda/generated/cudart13", "cuda/safe"},
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	CgoFiles   []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,CgoFiles", module+"...").Output()
+	if err != nil {
+		t.Skip("go list does not work here: ", err)
+	}
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		err := d.Decode(&p)
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		all = append(all, p)
+	}
+	require.Greater(t, len(all), 10)
+	return all
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		path := strings.TrimPrefix(p.ImportPath, module)
+		rule := longest(path)
+		if !assert.NotEmptyf(t, rule, "%s: no rule says what it may import", path) {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if imp == "C" || !strings.Contains(strings.Split(imp, "/")[0], ".") {
+				continue // the standard library
+			}
+			imp = strings.TrimPrefix(imp, module)
+			assert.Truef(t, slices.Contains(mayImport[rule], imp), "%s must not import %s", path, imp)
+		}
+	}
+}
+
+// longest is the rule for a package.
+func longest(path string) string {
+	best := ""
+	for rule := range mayImport {
+		if (path == rule || strings.HasPrefix(path, rule+"/")) && len(rule) > len(best) {
+			best = rule
+		}
+	}
+	return best
+}
+
+// TestCgo: C is entered from below cuda/ alone, and in one file of a generated
+// package, beside which stands its twin for builds without cgo.
+func TestCgo(t *testing.T) {
+	n := 0
+	for _, p := range packages(t) {
+		path := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(path, "cuda/generated/") {
+			assert.Equal(t, []string{"zcall_cgo.go"}, p.CgoFiles, path)
+			n++
+		} else if !strings.HasPrefix(path, "cuda/") {
+			assert.Empty(t, p.CgoFiles, path)
+		}
+	}
+	assert.Equal(t, 3, n, "generated packages")
+}
