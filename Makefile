@@ -28,8 +28,8 @@ test-next-go: ## run the tests of the calls with a newer Go
 	GOTOOLCHAIN=$(NEXT_GO) $(GO) test $(RAW)
 
 libraries: ## get real CUDA libraries for the tests: they load without a GPU
-	tools/libcuda.sh .cache/libcuda
-	tools/libcudart.sh .cache/libcudart
+	sh tools/libcuda.sh .cache/libcuda
+	sh tools/libcudart.sh .cache/libcudart
 
 bench: ## compare the calls with C
 	$(GO) test -run '^$$' -bench . ./cuda/generated/driver
