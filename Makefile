@@ -8,7 +8,7 @@ RAW = ./cuda/...
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.3
 
-.PHONY: help generate test test-checks test-next-go libraries check fmt vet staticcheck provenance portable uptodate bench gpu-tests
+.PHONY: help generate test proofs test-checks test-next-go libraries check fmt vet staticcheck provenance portable uptodate bench gpu-tests
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ generate: ## fetch the pinned headers, verify them, regenerate every raw package
 
 test: ## run every test with the race detector
 	$(GO) test -race -timeout 30m ./...
+
+proofs: ## prove every version's package against NVIDIA's headers and the C compiler
+	$(GO) test -timeout 30m -run '^TestProof' ./gen
 
 test-checks: ## run the tests of the calls under the other checks that Go has
 	$(GO) test -gcflags=all=-d=checkptr $(RAW)

@@ -27,6 +27,8 @@ func TestUnhandled(t *testing.T) {
 		{"pointer to a function as a member", "struct CUx { int a; void (*fn)(int); };", "struct CUx.fn: unhandled pointer to a function without a typedef"},
 		{"bit field", "struct CUx { int a; int b : 3; };", "struct CUx.b: unhandled bit field"},
 		{"flexible array", "struct CUx { int n; char text[]; };", "struct CUx.text: unhandled bit field or flexible array"},
+		{"member without a name", "struct CUx { int a; int; };", "struct CUx: unhandled member without a name: int"},
+		{"semicolon among members", "struct CUx { int a; ; };", "struct CUx: unhandled member without a name"},
 		{"bit field inside", "struct CUx { struct { int b : 3; } in; };", "struct CUx_in.b: unhandled bit field"},
 		{"wide enum", "enum CUx { CU_BIG = 0x100000000 };", "enum CUx: unhandled enum of 8 bytes"},
 		{"enum that is never defined", "enum CUx;", "enum CUx: unhandled enum"},
@@ -122,4 +124,27 @@ func TestMissingHeader(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = Parse(include("#include <nowhere.h>"), "driver")
 	assert.NotErrorIs(t, err, fs.ErrNotExist)
+}
+
+// A header that is cut off anywhere is an error, and the parser gets to an end.
+func TestTruncatedHeader(t *testing.T) {
+	const text = `typedef struct CUx_st { int *a; enum { CU_A = (1 << 2) } b; } CUx;
+/** text */
+__attribute__((deprecated)) int cuTake(const char *const *x, CUx (*y)[4], void (*z)(int *));
+`
+	for i := range strings.TrimSpace(text) {
+		if err := errorOf(text[:i]); err != nil {
+			assert.Less(t, len(err.Error()), 1000, text[:i])
+		}
+	}
+	assert.Error(t, errorOf("int cuTake(const char *"))
+	assert.Error(t, errorOf("n(o 1 *"))
+}
+
+func errorOf(declarations string) error {
+	_, err := Parse(fstest.MapFS{
+		"cuda.h":         {Data: []byte("#define CUDA_VERSION 13050\n" + declarations)},
+		"cudaTypedefs.h": {Data: []byte("#include \"cuda.h\"\n")},
+	}, "driver")
+	return err
 }

@@ -50,6 +50,10 @@ int __predefined_declarator;
 typedef __SIZE_TYPE__ __predefined_size_t;
 `
 
+// end follows the header: at the end of its input the front end would wait
+// forever for what a header cut off behind a * lacks.
+const end = "int __predefined_end;\n"
+
 // headerFS shows one flat folder: NVIDIA's headers under cuda/, ours in front.
 type headerFS struct {
 	headers fs.FS
@@ -99,7 +103,7 @@ func translate(headers fs.FS, header, defs string) (ast *cc.AST, files map[strin
 	ast, err = cc.Translate(cfg, []cc.Source{
 		{Name: "<predefined>", Value: predefined},
 		{Name: "<defines>", Value: defs},
-		{Name: "<main>", Value: "#include <" + header + ">\n"},
+		{Name: "<main>", Value: "#include <" + header + ">\n" + end},
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", header, firstLines(err, 5))

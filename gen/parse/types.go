@@ -192,6 +192,9 @@ func (u *unit) fields(d *model.Decl, t record) error {
 		if f.IsBitfield() || f.IsFlexibleArrayMember() {
 			return fmt.Errorf("%s.%s: unhandled bit field or flexible array", d.C, f.Name())
 		}
+		if f.Name() == "" && !u.inPlace(f.Type()) {
+			return fmt.Errorf("%s: unhandled member without a name: %s", d.C, f.Type())
+		}
 		ft, err := u.fieldType(d, f, i)
 		if err != nil {
 			return fmt.Errorf("%s.%s: %w", d.C, f.Name(), err)

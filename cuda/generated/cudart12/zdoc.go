@@ -16,6 +16,10 @@
 // CUDA's current device belongs to the OS thread, and goroutines move from thread to thread. Lock
 // the goroutine with runtime.LockOSThread before [CudaSetDevice], and put back what was set.
 //
+// Driver and runtime may be mixed in a program: the runtime works in the devices' primary contexts,
+// and streams, events, graphs and device pointers of one API are those of the other, so that a
+// conversion suffices, as in driver.CUstream(stream).
+//
 // Any goroutine may use a handle; handles are numbers and keep nothing alive. Memory that CUDA goes
 // on using after a call returned, as asynchronous copies do, must be CUDA's own pinned memory or C
 // memory, or be pinned with a runtime.Pinner until the work is done. A call that blocks holds an OS
