@@ -151,7 +151,7 @@ func TestToolkitStub(t *testing.T) {
 	if len(stubs) == 0 {
 		t.Skip("no CUDA toolkit in /usr/local")
 	}
-	inChild(t, func(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
 		for _, stub := range stubs {
 			err := driver.Open(stub)
 			t.Log(err)

@@ -7,47 +7,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/stretchr/testify/require"
 )
 
 //go:embed testdata/fake.c
 var fakeSource string
 
-const (
-	childVariable   = "CUDABIND_TEST_CHILD"
-	libraryVariable = "LD_LIBRARY_PATH"
-)
-
-// inChild runs body in a process of its own, since a process keeps the library
-// that it has loaded. env is added to the environment of that process.
-func inChild(t *testing.T, body func(t *testing.T), env ...string) {
-	t.Helper()
-	if os.Getenv(childVariable) == t.Name() {
-		body(t)
-		return
-	}
-	self, err := os.Executable()
-	require.NoError(t, err)
-	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^") + "$"
-	cmd := exec.Command(self, "-test.v", "-test.run="+pattern, "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), childVariable+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	cmd.Env = append(cmd.Env, env...)
-	out, err := cmd.CombinedOutput()
-	if strings.Contains(string(out), "--- SKIP: "+t.Name()+" ") {
-		t.Skipf("%s", out)
-	}
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "--- PASS: "+t.Name()+" ", "the test did not run in the child")
-}
-
-// inParent tells whether what the child will find is to be prepared now.
-func inParent() bool { return os.Getenv(childVariable) == "" }
+const libraryVariable = "LD_LIBRARY_PATH"
 
 // compile makes a shared library of C, or skips where there is no C compiler.
 func compile(tb testing.TB, file, source string) {
@@ -74,7 +45,7 @@ func library(tb testing.TB, source string) (dir, file string) {
 // onFake runs body in a process whose driver is testdata/fake.c.
 func onFake(t *testing.T, body func(t *testing.T)) {
 	t.Helper()
-	inChild(t, func(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
 		_, file := library(t, fakeSource)
 		require.NoError(t, driver.Open(file))
 		body(t)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -83,7 +84,7 @@ func requireLibraryError(t *testing.T, err error, library string, says ...string
 // TestBadLibraryByPath also shows that a failure is not remembered: one process
 // goes through all of them and then loads a driver.
 func TestBadLibraryByPath(t *testing.T) {
-	inChild(t, func(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
 		for _, bad := range badFiles {
 			t.Run(bad.name, func(t *testing.T) {
 				dir := t.TempDir()
@@ -105,10 +106,10 @@ func TestBadLibraryByName(t *testing.T) {
 	for _, bad := range badFiles {
 		t.Run(bad.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if inParent() {
+			if drivertest.InParent() {
 				bad.write(t, filepath.Join(dir, "libcuda.so.1"))
 			}
-			inChild(t, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
 				err := driver.CuInit(0)
 				if _, _, ok := driver.Library(); ok == nil {
 					t.Skip("the system's loader goes on and finds a driver")
@@ -132,7 +133,7 @@ func TestBadLibraryByName(t *testing.T) {
 func TestOpen(t *testing.T) {
 	for _, name := range []string{"file", "folder", "relative", "bare name", "link"} {
 		t.Run(name, func(t *testing.T) {
-			inChild(t, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
 				dir, file := library(t, goodDriver)
 				t.Chdir(dir)
 				require.NoError(t, os.Symlink(file, "link.so"))
@@ -162,10 +163,10 @@ func TestOpen(t *testing.T) {
 // TestOpenByName names the library as the system's loader knows it.
 func TestOpenByName(t *testing.T) {
 	dir := t.TempDir()
-	if inParent() {
+	if drivertest.InParent() {
 		compile(t, filepath.Join(dir, "libcuda.so.1"), goodDriver)
 	}
-	inChild(t, func(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
 		require.NoError(t, driver.Open("libcuda.so.1"))
 		assert.NoError(t, driver.Open("libcuda.so.1"))
 		assert.NoError(t, driver.Open(filepath.Join(os.Getenv(libraryVariable), "libcuda.so.1")))
@@ -183,7 +184,7 @@ func resolved(t *testing.T, file string) string {
 }
 
 func TestSymbolError(t *testing.T) {
-	inChild(t, func(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
 		_, file := library(t, goodDriver)
 		require.NoError(t, driver.Open(file))
 		var context driver.CUcontext
@@ -225,7 +226,7 @@ func TestSymbolError(t *testing.T) {
 }
 
 func TestFindAndMissing(t *testing.T) {
-	inChild(t, func(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
 		_, file := library(t, goodDriver)
 		require.NoError(t, driver.Open(file))
 		want := driver.Symbols()
@@ -251,10 +252,10 @@ func TestFindAndMissing(t *testing.T) {
 // process at once.
 func TestConcurrentFirstCalls(t *testing.T) {
 	dir := t.TempDir()
-	if inParent() {
+	if drivertest.InParent() {
 		compile(t, filepath.Join(dir, "libcuda.so.1"), goodDriver)
 	}
-	inChild(t, func(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
 		calls := []func() error{
 			func() error { return driver.CuInit(0) },
 			func() error {

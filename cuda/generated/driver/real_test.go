@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -43,7 +44,7 @@ func TestRealDriver(t *testing.T) {
 	for _, file := range files {
 		name := filepath.Base(resolved(t, file))
 		t.Run(name, func(t *testing.T) {
-			inChild(t, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
 				require.NoError(t, driver.Open(file))
 				at, version, err := driver.Library()
 				require.NoError(t, err)
