@@ -8,7 +8,7 @@ RAW = ./cuda/...
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.3
 
-.PHONY: help generate test proofs test-checks test-next-go libraries check fmt vet staticcheck provenance portable uptodate bench gpu-tests
+.PHONY: help generate test proofs test-checks test-next-go libraries check fmt vet staticcheck provenance portable freeze uptodate bench gpu-tests
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +42,7 @@ gpu-tests: ## build test binaries that run on a machine with a GPU and without G
 	$(GO) test -c -o .gpu/runtime.test ./cuda/generated
 	$(GO) build -o .gpu/cudainfo ./tools/cudainfo
 
-check: fmt vet staticcheck provenance portable uptodate ## formatting, vet, staticcheck, header prose, other platforms, generated code
+check: fmt vet staticcheck provenance portable freeze uptodate ## formatting, vet, staticcheck, header prose, other platforms, generated code
 
 fmt:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt these:"; echo "$$out"; exit 1; }
@@ -61,6 +61,10 @@ portable:
 	CGO_ENABLED=0 GOOS=darwin $(GO) build ./...
 	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+
+freeze: ## fail where the raw packages changed what the newest release has
+	@tag=$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || { echo "freeze: nothing is released yet"; exit 0; }; \
+	for p in driver cudart12 cudart13; do $(GO) run ./tools/apidiff -go cuda/generated/$$p $$tag . || exit 1; done
 
 uptodate: generate ## fail where the raw packages or the README's tables are not what the headers make of them
 	$(GO) run ./tools/readme
