@@ -20,8 +20,9 @@ generate: ## fetch the pinned headers, verify them, regenerate every raw package
 test: ## run every test with the race detector
 	$(GO) test -race -timeout 30m ./...
 
-proofs: ## prove every version's package against NVIDIA's headers and the C compiler
+proofs: ## prove every version's package and comments against NVIDIA's headers and the C compiler
 	$(GO) test -timeout 30m -run '^TestProof' ./gen
+	$(GO) test ./gen/doc ./tools/headers
 
 test-checks: ## run the tests of the calls under the other checks that Go has
 	$(GO) test -gcflags=all=-d=checkptr $(RAW)

@@ -23,6 +23,7 @@ var leftover = regexp.MustCompile(`[\\@](?:p|c|e|b|n|ref|param|brief|return|retu
 // TestHeaderDocs converts every comment of every pinned version and looks for
 // what was not understood.
 func TestHeaderDocs(t *testing.T) {
+	notUnderRace(t)
 	used := map[string]bool{}
 	for _, r := range headers.Releases() {
 		dir, err := r.Find()
