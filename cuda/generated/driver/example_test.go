@@ -24,7 +24,10 @@ func Example() {
 	for i := range count {
 		var device driver.CUdevice
 		var memory uint64
-		if err := errors.Join(driver.CuDeviceGet(&device, i), driver.CuDeviceTotalMem(&memory, device)); err != nil {
+		if err := driver.CuDeviceGet(&device, i); err != nil {
+			log.Fatal(err)
+		}
+		if err := driver.CuDeviceTotalMem(&memory, device); err != nil {
 			log.Fatal(err)
 		}
 		fmt.Printf("device %d has %d MiB\n", i, memory>>20)
