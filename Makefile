@@ -41,6 +41,7 @@ bench: ## compare the calls with C
 gpu-tests: ## build test binaries that run on a machine with a GPU and without Go
 	$(GO) test -c -o .gpu/driver.test ./cuda/generated/driver
 	$(GO) test -c -o .gpu/runtime.test ./cuda/generated
+	$(GO) test -c -o .gpu/safe.test ./cuda/safe
 	$(GO) build -o .gpu/cudainfo ./tools/cudainfo
 
 check: fmt vet staticcheck provenance portable freeze uptodate ## formatting, vet, staticcheck, header prose, other platforms, generated code

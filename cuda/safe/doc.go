@@ -1,6 +1,47 @@
-// Package safe is the layer over the raw bindings that knows Go: handles with a
-// lifetime, calls from any goroutine, errors that say what happened.
+// Package safe is CUDA for Go programs: devices, contexts, streams, events,
+// memory, modules and launches as objects that any goroutine may use, with
+// errors instead of crashes. It stands on the driver API, by package driver,
+// and needs nothing but NVIDIA's driver, of CUDA 11.8 or newer.
 //
-// It is not written yet; use the raw package
-// [github.com/cudabind/cudabind/cuda/generated/driver].
+//	x, err := safe.Open(0)
+//	...
+//	s, err := safe.NewStream(x, safe.StreamOptions{})
+//	m, err := safe.LoadFile(x, "kernels.ptx")
+//	k, err := m.Kernel("saxpy")
+//	err = k.Launch(s, safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}},
+//		safe.Val(uint32(n)), safe.Val(float32(2)), in.Arg(), out.Arg())
+//	err = s.Synchronize()
+//
+// # Goroutines and contexts
+//
+// CUDA's current context belongs to a thread, and goroutines move between
+// threads. No function here leans on the current context or changes it; what a
+// thread had before a call it has afterwards, also none. [Context.Do] is for
+// other libraries, which want a context to be current.
+//
+// # Lifetime
+//
+// What is made is closed: streams, events, buffers, modules, contexts. Close may
+// come in any order, twice, and while other goroutines use the object: then it
+// is destroyed when their calls are over. A context that is closed goes with
+// the last object in it. What is dropped without Close is destroyed when the
+// garbage collector finds it; that is a net, not a plan, since the collector
+// does not know how full the device is. See [HandleErrors] and [TrackLeaks].
+//
+// A nil pointer or a zero value of any type behaves like a closed object.
+//
+// # Errors
+//
+// Every error is an [*Error] that names the operation. CUDA's codes are
+// compared with by errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY); what this
+// package itself refuses has names such as [ErrClosed]. Errors of work on the
+// device are reported by whatever call comes later, and have Async set; after
+// one for which [IsFatal] holds only a new process helps.
+//
+// # Captures
+//
+// CUDA destroys a capture of one thread when another thread makes calls that
+// have nothing to do with it. What this package calls is arranged so that it
+// does not; where a call cannot be made without destroying the capture of its own stream,
+// it is refused with [ErrCapturing].
 package safe

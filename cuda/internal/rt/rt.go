@@ -1,0 +1,115 @@
+package rt
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// What the calls of this package return beside CUDA's codes.
+const (
+	CodeCapturing driver.CUresult = 100000 // the stream captures and was left alone
+	CodeReset     driver.CUresult = 100001 // the context was reset and was left alone
+	CodeCaptured  driver.CUresult = 100002 // the event was recorded as part of a capture
+)
+
+// Scope is what was current on the thread before [Enter].
+type Scope struct {
+	before    uintptr
+	mode, set uint32
+}
+
+// Arg is an argument of a kernel. Block is for package safe alone.
+type Arg struct {
+	Block unsafe.Pointer
+	Far   unsafe.Pointer // the value, where it is too large for Near
+	Size  uint32
+	State uint32
+	Near  [4]uint64
+}
+
+// Launch is what a launch needs beside its arguments.
+type Launch struct {
+	Context  driver.CUcontext
+	Function driver.CUfunction
+	Config   driver.CUlaunchConfig
+	Args     uint32
+}
+
+// CopyKind says which ends of a copy are on a device, or how wide the value of
+// a memset is.
+type CopyKind uint32
+
+// The kinds of [Copy]. A memset has its value in place of the source, and its
+// size in values.
+const (
+	HostToDevice CopyKind = iota
+	DeviceToHost
+	DeviceToDevice
+	Peer
+	Set8
+	Set16
+	Set32
+)
+
+// Copy is a copy or a memset, on a stream.
+type Copy struct {
+	Context                driver.CUcontext
+	Stream                 driver.CUstream
+	Dst, Src               driver.CUdeviceptr
+	Size                   uint64
+	DstContext, SrcContext driver.CUcontext // of the kind Peer
+	Kind                   CopyKind
+	Wait                   uint32 // not 0: wait for the stream
+}
+
+// C has the same layouts.
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(Scope{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-56]
+	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
+	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-64]
+)
+
+var initialized struct {
+	sync.Mutex
+	done bool
+}
+
+// Init loads and initializes the driver. Where that fails, the next call tries
+// again.
+func Init() error {
+	initialized.Lock()
+	defer initialized.Unlock()
+	if initialized.done {
+		return nil
+	}
+	file, version, err := driver.Library()
+	if err != nil {
+		return err
+	}
+	if missing := bind(file); missing != "" {
+		if err := driver.Find(missing); err != nil {
+			return fmt.Errorf("a driver of CUDA 11.8 or newer is needed: %w", err)
+		}
+		return fmt.Errorf("%s of %s (CUDA %s) cannot be used: %w", missing, file, version, errors.ErrUnsupported)
+	}
+	if err := driver.CuInit(0); err != nil {
+		return err
+	}
+	var n int32
+	if err := driver.CuDriverGetVersion(&n); err != nil {
+		return err
+	}
+	HandlesSuffice = n >= 13000
+	initialized.done = true
+	return nil
+}
+
+// HandlesSuffice tells, once [Init] has succeeded, that a call which gets a
+// stream, an event or an address needs no current context. It was measured for
+// drivers of CUDA 13.0; what older ones need is not known.
+var HandlesSuffice bool

@@ -1,0 +1,75 @@
+#pragma once
+
+#include "../../generated/driver/ztypes.h"
+#include "../../generated/driver/zprotos.h"
+
+/* What rt_query and rt_point return for a stream that captures: no code of CUDA's. */
+#define RT_CAPTURING 100000u
+/* What rt_enter returns for a context that was reset: no code of CUDA's. */
+#define RT_RESET 100001u
+/* What rt_record returns where it recorded an event as part of a capture. */
+#define RT_CAPTURED 100002u
+
+/*
+ * What was current on the thread before a call. It is plain numbers, because
+ * Go keeps it while it does something else on the thread.
+ */
+struct rt_scope {
+	uintptr_t before;
+	unsigned mode;
+	unsigned set;
+};
+_Static_assert(sizeof(struct rt_scope) == 16, "Scope");
+
+const char *rt_bind(const char *file);
+CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, unsigned char *scope);
+void rt_leave(unsigned char *scope);
+
+CUresult rt_query(uintptr_t context, uintptr_t stream);
+CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event, long spin);
+CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags);
+CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags);
+CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin);
+unsigned rt_capturing(uintptr_t context, uintptr_t stream);
+
+/* An argument of a kernel, as package safe's Arg lays it out. */
+struct rt_arg {
+	void *block;
+	void *far; /* the value, where it is too large for near */
+	unsigned size, state;
+	unsigned char near[32];
+};
+_Static_assert(sizeof(struct rt_arg) == 56, "Arg");
+
+/* CUlaunchConfig, of which ztypes.h has the name alone. */
+struct rt_config {
+	unsigned grid[3], block[3];
+	unsigned shared;
+	CUstream stream;
+	void *attributes;
+	unsigned count;
+};
+
+struct rt_launch {
+	uintptr_t context, function;
+	struct rt_config config;
+	unsigned args;
+};
+_Static_assert(sizeof(struct rt_launch) == 80, "Launch");
+
+CUresult rt_launch(unsigned char *launch, unsigned char *args);
+
+/* The ends of a copy. Memsets have a value and a count in place of the source. */
+enum { RT_HTOD, RT_DTOH, RT_DTOD, RT_PEER, RT_SET8, RT_SET16, RT_SET32 };
+
+struct rt_copy {
+	uintptr_t context, stream;
+	unsigned long long dst, src, size;
+	uintptr_t dst_context, src_context;
+	unsigned kind, wait;
+};
+_Static_assert(sizeof(struct rt_copy) == 64, "Copy");
+
+CUresult rt_copy(unsigned char *copy, unsigned char *host);
+CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream);
+CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream);

@@ -1,0 +1,44 @@
+//go:build !(cgo && linux && (amd64 || arm64))
+
+package rt
+
+import (
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// Without cgo there is no library, so that Init fails and nothing else is
+// ever called.
+
+const none = driver.CUDA_ERROR_NOT_SUPPORTED
+
+func bind(string) string { return "" }
+
+func Enter(*Scope, driver.CUcontext, uint64, bool) driver.CUresult { return none }
+
+func Leave(*Scope) {}
+
+func Query(driver.CUcontext, driver.CUstream) driver.CUresult { return none }
+
+func Capturing(driver.CUcontext, driver.CUstream) bool { return false }
+
+func Point(driver.CUcontext, driver.CUstream, driver.CUevent, int64) driver.CUresult { return none }
+
+func Record(driver.CUcontext, driver.CUevent, driver.CUstream, uint32) driver.CUresult { return none }
+
+func WaitEvent(driver.CUcontext, driver.CUstream, driver.CUevent, uint32) driver.CUresult {
+	return none
+}
+
+func EventQuery(driver.CUcontext, driver.CUevent, int64) driver.CUresult { return none }
+
+func (*Launch) Do(*Arg) driver.CUresult { return none }
+
+func (*Copy) Do(unsafe.Pointer) driver.CUresult { return none }
+
+func AllocAsync(driver.CUcontext, *driver.CUdeviceptr, uint64, driver.CUstream) driver.CUresult {
+	return none
+}
+
+func FreeAsync(driver.CUcontext, driver.CUdeviceptr, driver.CUstream) driver.CUresult { return none }

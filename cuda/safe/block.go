@@ -1,0 +1,229 @@
+package safe
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// A block is a piece of memory, which buffers are views of. It remembers the
+// streams whose work uses it, so that it is given back behind that work, and
+// that synchronous copies come behind it.
+type block struct {
+	handle
+	ctx     *contextCore
+	address driver.CUdeviceptr // for kernels, 0 where they cannot reach it
+	host    unsafe.Pointer     // nil where the host cannot
+	size    uint64
+	free    func(*block) error // nil where it is somebody else's; the context is current
+	home    *streamCore        // whose order the block was allocated in, nil for none
+	pinner  *runtime.Pinner    // of registered memory of Go's
+	owner   any                // of somebody else's memory: kept alive
+	pending []point            // the work that a release waits for, once marked
+	marked  bool
+
+	users [4]atomic.Pointer[streamCore]
+	mu    sync.Mutex
+	more  []*streamCore // users beyond those, rarely
+}
+
+// use notes that work on s, whose mu is held until that work is enqueued, uses
+// the block, and tells whether the block is open. Whoever closes the block locks
+// the mu of every user afterwards: either it finds s among them, or use finds
+// the block closed.
+func (b *block) use(s *streamCore) bool {
+	for i := range b.users {
+		if b.users[i].Load() == s {
+			return !b.closed()
+		}
+	}
+	b.remember(s)
+	s.used = true
+	return !b.closed()
+}
+
+// remember adds a user, in place of one whose work is over if there is one.
+func (b *block) remember(s *streamCore) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, u := range b.more {
+		if u == s {
+			return
+		}
+	}
+	for i := range b.users {
+		if u := b.users[i].Load(); u == nil || u.idle() {
+			b.users[i].Store(s)
+			return
+		}
+	}
+	for i, u := range b.more {
+		if u.idle() {
+			b.more[i] = s
+			return
+		}
+	}
+	b.more = append(b.more, s)
+}
+
+// idle tells that a stream is over and so is its work. A stream that somebody
+// else has locked is taken for busy: two that were waiting for each other's
+// lock would wait for ever.
+func (s *streamCore) idle() bool {
+	if !s.mu.TryLock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	return s.over && s.tailDone() != driver.CUDA_ERROR_NOT_READY
+}
+
+// points marks the ends of all work that uses the block. Where one of the
+// streams captures there is no such end, and the error is rt.CodeCapturing.
+func (b *block) points() ([]point, error) {
+	b.mu.Lock()
+	users := append([]*streamCore(nil), b.more...)
+	for i := range b.users {
+		if u := b.users[i].Load(); u != nil {
+			users = append(users, u)
+		}
+	}
+	b.mu.Unlock()
+	var points []point
+	for _, u := range users {
+		p, done, err := u.point()
+		if err != nil {
+			endAll(points)
+			return nil, err
+		}
+		if !done {
+			points = append(points, p)
+		}
+	}
+	return points, nil
+}
+
+func endAll(points []point) {
+	for _, p := range points {
+		p.end()
+	}
+}
+
+// allocate makes a block live by calling do with the context current. c is
+// marked. Where the memory is out, what was dropped without Close is collected
+// and do is called once more.
+func (b *block) allocate(c *contextCore, do func() error) error {
+	b.ctx = c
+	err := c.in(do)
+	if errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) {
+		collect()
+		err = c.in(do)
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.open(b, &c.handle); err != nil {
+		return errors.Join(err, b.giveBack())
+	}
+	return nil
+}
+
+// collect has dropped objects found and destroyed, as far as that takes less
+// than a second.
+func collect() {
+	runtime.GC()
+	time.Sleep(2 * time.Millisecond) // cleanups run beside us
+	reaper.drain(time.Second)
+}
+
+func (b *block) kind() string { return "block of memory" }
+
+func (b *block) destroy(wait bool) error {
+	if b.free == nil {
+		b.owner = nil
+		return nil
+	}
+	if b.home != nil && b.usedAtHomeOnly() {
+		if done, err := b.home.freeHere(b); done {
+			return err
+		}
+	}
+	if !b.marked {
+		points, err := b.points()
+		if err == rt.CodeCapturing {
+			return errLater
+		}
+		if err != nil { // the process is lost: nothing runs any more
+			return errors.Join(wrap(closing, err), b.giveBack())
+		}
+		b.pending, b.marked = points, true
+	}
+	if b.home != nil {
+		if done, err := b.freeBehind(); done {
+			return err
+		}
+	}
+	for len(b.pending) > 0 {
+		p := b.pending[0]
+		if !wait && p.done() == driver.CUDA_ERROR_NOT_READY {
+			return errLater
+		}
+		await(context.Background(), "", p.done) // an error shows in giveBack as well
+		p.end()
+		b.pending = b.pending[1:]
+	}
+	return b.giveBack()
+}
+
+const closing = "Close" // of a buffer, of whatever kind
+
+// giveBack frees the block, whose uses are over.
+func (b *block) giveBack() error {
+	err := b.ctx.destroying(closing, func() error { return b.free(b) })
+	if b.pinner != nil {
+		b.pinner.Unpin()
+	}
+	return err
+}
+
+func (b *block) usedAtHomeOnly() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.users[0].Load() == b.home && b.users[1].Load() == nil && len(b.more) == 0
+}
+
+// freeHere frees a block in the stream's order, unless the stream is over or
+// captures.
+func (s *streamCore) freeHere(b *block) (done bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.capturing() {
+		return false, nil
+	}
+	return true, check(closing, rt.FreeAsync(s.set, b.address, s.raw))
+}
+
+// freeBehind frees a block in the order of a stream of ours that waits for all
+// users, if there is one to be had.
+func (b *block) freeBehind() (done bool, err error) {
+	pool := &b.ctx.shared.releases
+	stream, err := pool.get(b.ctx)
+	if err != nil {
+		return false, nil
+	}
+	defer pool.put(stream)
+	for _, p := range b.pending {
+		if p.orders(b.ctx.bare(), stream) != 0 {
+			await(context.Background(), "", p.done)
+		}
+	}
+	endAll(b.pending)
+	b.pending = nil
+	return true, check(closing, rt.FreeAsync(b.ctx.bare(), b.address, stream))
+}

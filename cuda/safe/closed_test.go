@@ -1,0 +1,128 @@
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+)
+
+// uses are calls of every type, which must fail in the same way on a nil
+// pointer, a zero value and a closed object.
+func uses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32], h *safe.HostBuffer[int32], m *safe.Module, k *safe.Kernel) map[string]func() error {
+	values := make([]int32, 1)
+	return map[string]func() error{
+		"Context.Do":                 func() error { return x.Do(func() error { return nil }) },
+		"Context.ID":                 func() error { _, err := x.ID(); return err },
+		"Context.Flags":              func() error { _, err := x.Flags(); return err },
+		"Context.Limit":              func() error { _, err := x.Limit(0); return err },
+		"Context.SetLimit":           func() error { return x.SetLimit(0, 0) },
+		"Context.MemoryInfo":         func() error { _, _, err := x.MemoryInfo(); return err },
+		"Context.Synchronize":        x.Synchronize,
+		"Context.EnablePeerAccess":   func() error { return x.EnablePeerAccess(x) },
+		"Context.DisablePeerAccess":  func() error { return x.DisablePeerAccess(x) },
+		"NewStream":                  func() error { _, err := safe.NewStream(x, safe.StreamOptions{}); return err },
+		"StreamFromRaw":              func() error { _, err := safe.StreamFromRaw(9, x); return err },
+		"BorrowStream":               func() error { _, err := safe.BorrowStream(9, x, nil); return err },
+		"LegacyStream":               func() error { _, err := safe.LegacyStream(x); return err },
+		"NewEvent":                   func() error { _, err := safe.NewEvent(x, safe.EventOptions{}); return err },
+		"OpenIPCEvent":               func() error { _, err := safe.OpenIPCEvent(x, driver.CUipcEventHandle{}); return err },
+		"NewBuffer":                  func() error { _, err := safe.NewBuffer[int32](x, 1); return err },
+		"BorrowBuffer":               func() error { _, err := safe.BorrowBuffer[int32](x, 8, 1, nil); return err },
+		"NewHostBuffer":              func() error { _, err := safe.NewHostBuffer[int32](x, 1, safe.HostOptions{}); return err },
+		"RegisterHost":               func() error { _, err := safe.RegisterHost(x, values, safe.HostOptions{}); return err },
+		"Load":                       func() error { _, err := safe.Load(x, []byte(".version")); return err },
+		"Stream.Query":               func() error { _, err := s.Query(); return err },
+		"Stream.Wait":                func() error { return s.Wait(context.Background()) },
+		"Stream.SynchronizeBlocking": s.SynchronizeBlocking,
+		"Stream.ID":                  func() error { _, err := s.ID(); return err },
+		"Stream.Borrow":              func() error { _, err := s.Borrow(); return err },
+		"Stream.Record":              func() error { return s.Record(e, 0) },
+		"Stream.WaitEvent":           func() error { return s.WaitEvent(e, 0) },
+		"NewBufferAsync":             func() error { _, err := safe.NewBufferAsync[int32](s, 1); return err },
+		"Event.Query":                func() error { _, err := e.Query(); return err },
+		"Event.Wait":                 func() error { return e.Wait(context.Background()) },
+		"Event.Since":                func() error { _, err := e.Since(e); return err },
+		"Event.IPCHandle":            func() error { _, err := e.IPCHandle(); return err },
+		"Buffer.CopyFromHost":        func() error { return b.CopyFromHost(values) },
+		"Buffer.CopyToHost":          func() error { return b.CopyToHost(values) },
+		"Buffer.CopyFrom":            func() error { return b.CopyFrom(b) },
+		"Buffer.CopyFromAsync":       func() error { return b.CopyFromAsync(s, b) },
+		"Buffer.CopyFromHostAsync":   func() error { return b.CopyFromHostAsync(s, h) },
+		"Buffer.CopyToHostAsync":     func() error { return b.CopyToHostAsync(s, h) },
+		"Buffer.Zero":                b.Zero,
+		"Buffer.ZeroAsync":           func() error { return b.ZeroAsync(s) },
+		"Buffer.Fill":                func() error { return b.Fill(1) },
+		"Buffer.FillAsync":           func() error { return b.FillAsync(s, 1) },
+		"Buffer.Slice":               func() error { _, err := b.Slice(0, 1); return err },
+		"Cast":                       func() error { _, err := safe.Cast[uint32](b); return err },
+		"HostBuffer.Slice":           func() error { _, err := h.Slice(0, 1); return err },
+		"Module.Kernel":              func() error { _, err := m.Kernel("nothing"); return err },
+		"Global":                     func() error { _, err := safe.Global[int32](m, "table"); return err },
+		"Kernel.Attribute":           func() error { _, err := k.Attribute(0); return err },
+		"Kernel.SetAttribute":        func() error { return k.SetAttribute(0, 0) },
+		"Kernel.SetCacheConfig":      func() error { return k.SetCacheConfig(0) },
+		"Kernel.Attributes":          func() error { _, err := k.Attributes(); return err },
+		"Kernel.Launch":              func() error { return k.Launch(s, safe.LaunchConfig{}) },
+		"Kernel.MaxBlocksPerMultiprocessor": func() error {
+			_, err := k.MaxBlocksPerMultiprocessor(1, 0)
+			return err
+		},
+	}
+}
+
+// refusedAll checks that every use says that something is closed, and what.
+func refusedAll(t *testing.T, calls map[string]func() error) {
+	for op, call := range calls {
+		t.Run(op, func(t *testing.T) {
+			err := call()
+			assert.ErrorIs(t, err, safe.ErrClosed)
+			var e *safe.Error
+			if assert.True(t, errors.As(err, &e)) {
+				assert.Equal(t, op, e.Op)
+			}
+		})
+	}
+}
+
+func TestNil(t *testing.T) {
+	refusedAll(t, uses(nil, nil, nil, nil, nil, nil, nil))
+	for _, c := range []interface{ Close() error }{(*safe.Context)(nil), (*safe.Stream)(nil), (*safe.Event)(nil), (*safe.Buffer[int])(nil), (*safe.HostBuffer[int])(nil), (*safe.Module)(nil)} {
+		assert.NoError(t, c.Close())
+	}
+}
+
+func TestZeroValues(t *testing.T) {
+	x, s, e, b, h, m, k := &safe.Context{}, &safe.Stream{}, &safe.Event{}, &safe.Buffer[int32]{}, &safe.HostBuffer[int32]{}, &safe.Module{}, &safe.Kernel{}
+	refusedAll(t, uses(x, s, e, b, h, m, k))
+	for _, c := range []interface{ Close() error }{x, s, e, b, h, m} {
+		assert.NoError(t, c.Close())
+	}
+	assert.Zero(t, s.Release())
+	assert.Zero(t, x.Raw())
+	assert.Zero(t, s.Raw())
+	assert.Zero(t, e.Raw())
+	assert.Zero(t, b.Raw())
+	assert.Zero(t, b.Len())
+	assert.Nil(t, h.Data())
+	assert.Zero(t, k.Raw())
+	assert.Zero(t, s.Priority())
+	assert.False(t, s.NonBlocking())
+}
+
+func TestIsFatal(t *testing.T) {
+	for _, code := range []driver.CUresult{226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911} {
+		assert.True(t, safe.IsFatal(&safe.Error{Op: "x", Code: code, Err: code}), code)
+	}
+	for _, err := range []error{nil, safe.ErrClosed, driver.CUDA_ERROR_NOT_READY, driver.CUDA_ERROR_OUT_OF_MEMORY, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED} {
+		assert.False(t, safe.IsFatal(err), err)
+	}
+	late := &safe.Error{Op: "Stream.Query", Code: 700, Err: driver.CUDA_ERROR_ILLEGAL_ADDRESS, Async: true}
+	assert.ErrorContains(t, late, "cuda: Stream.Query: CUDA_ERROR_ILLEGAL_ADDRESS")
+	assert.ErrorContains(t, late, "caused by earlier work")
+	assert.ErrorIs(t, late, driver.CUDA_ERROR_ILLEGAL_ADDRESS)
+	assert.ErrorIs(t, &safe.Error{Op: "x", Err: driver.CUDA_ERROR_NOT_SUPPORTED}, safe.ErrNotSupported)
+}

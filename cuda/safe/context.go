@@ -1,0 +1,235 @@
+package safe
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Context is a device's context: the home of streams, memory and modules.
+// Any goroutine may use it, and contexts of several devices in any order; none
+// has to be made current by the program, and what is current on a thread, for
+// other libraries, stays.
+type Context struct {
+	core    *contextCore
+	cleanup runtime.Cleanup
+}
+
+// contextCore is a context while anything needs it.
+type contextCore struct {
+	handle
+	raw    driver.CUcontext
+	id     uint64 // 0 where the driver does not tell
+	device Device
+	owner  any // of a borrowed context: kept alive
+	shared *contextState
+}
+
+// contextState is what all cores of one of CUDA's contexts share.
+type contextState struct {
+	raw      driver.CUcontext
+	id       uint64
+	cores    int
+	events   eventPool
+	copies   streamPool // for synchronous copies
+	releases streamPool // for memory that is freed behind its uses
+	tails    tails
+
+	mu      sync.Mutex
+	streams map[*streamCore]struct{}
+	peers   map[driver.CUcontext]bool // whose memory kernels here may reach
+}
+
+// Open retains the primary context of a device, which the runtime API and most
+// libraries use too. Each Context that Open returns is closed on its own.
+//
+// The errors are those of [Devices], and driver.CUDA_ERROR_INVALID_DEVICE for
+// an ordinal that no device has. Source: cuDevicePrimaryCtxRetain.
+func Open(ordinal int) (*Context, error) {
+	const op = "Open"
+	d, err := device(ordinal)
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	core := &contextCore{device: d}
+	if err := driver.CuDevicePrimaryCtxRetain(&core.raw, d.raw); err != nil {
+		return nil, wrap(op, err)
+	}
+	return core.adopt(op)
+}
+
+// BorrowContext makes a context that somebody else has created usable here. It
+// is never destroyed; owner, which may be nil, is kept alive until everything
+// made in the context is closed. Source: cuCtxGetDevice.
+func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
+	const op = "BorrowContext"
+	if err := rt.Init(); err != nil {
+		return nil, wrap(op, err)
+	}
+	if raw == 0 {
+		return nil, refuse(op, driver.CUDA_ERROR_INVALID_CONTEXT, "the handle is 0")
+	}
+	if owner == nil {
+		owner = raw
+	}
+	core := &contextCore{raw: raw, owner: owner}
+	err := core.in(func() error { return driver.CuCtxGetDevice(&core.device.raw) })
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	devices, err := Devices()
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	for _, d := range devices {
+		if d.raw == core.device.raw {
+			core.device = d
+		}
+	}
+	return core.adopt(op)
+}
+
+// adopt makes a Context of a core whose context is held already.
+func (c *contextCore) adopt(op string) (*Context, error) {
+	if err := driver.CuCtxGetId(c.raw, &c.id); err != nil && !errors.Is(err, ErrNotSupported) {
+		return nil, errors.Join(wrap(op, err), c.letGo())
+	}
+	c.shared = shareState(c.raw, c.id)
+	if err := c.open(c, nil); err != nil {
+		return nil, wrap(op, err)
+	}
+	x := &Context{core: c}
+	x.cleanup = cleanup(x, &c.handle)
+	return x, nil
+}
+
+func (c *contextCore) kind() string { return "Context" }
+
+func (c *contextCore) destroy(bool) error {
+	var err error
+	if last := c.shared.leave(); last {
+		err = c.destroying("Context.Close", func() error { return c.shared.empty() })
+	}
+	return errors.Join(err, wrap("Context.Close", c.letGo()))
+}
+
+// letGo gives the context back.
+func (c *contextCore) letGo() error {
+	if c.owner != nil {
+		c.owner = nil
+		return nil
+	}
+	return driver.CuDevicePrimaryCtxRelease(c.device.raw)
+}
+
+// states has the state of every context that is in use.
+var states struct {
+	sync.Mutex
+	of map[driver.CUcontext]*contextState
+}
+
+// shareState finds the state of a context, or makes it. A context that was
+// reset has another id.
+func shareState(raw driver.CUcontext, id uint64) *contextState {
+	states.Lock()
+	defer states.Unlock()
+	s := states.of[raw]
+	if s == nil || s.id != id {
+		s = &contextState{raw: raw, id: id, streams: map[*streamCore]struct{}{}, peers: map[driver.CUcontext]bool{}}
+		if states.of == nil {
+			states.of = map[driver.CUcontext]*contextState{}
+		}
+		states.of[raw] = s
+	}
+	s.cores++
+	return s
+}
+
+// leave tells whether nobody uses the state any more.
+func (s *contextState) leave() (last bool) {
+	states.Lock()
+	defer states.Unlock()
+	s.cores--
+	if s.cores == 0 && states.of[s.raw] == s {
+		delete(states.of, s.raw)
+	}
+	return s.cores == 0
+}
+
+// empty destroys what the layer made for itself. The context is current.
+func (s *contextState) empty() error {
+	return errors.Join(s.copies.empty(), s.releases.empty(), s.tails.empty(&s.events), s.events.empty())
+}
+
+// acquire marks the context for a call.
+func (x *Context) acquire(op string) (*contextCore, error) {
+	if x == nil || x.core == nil || !x.core.mark() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return x.core, nil
+}
+
+// do calls f with the context current and marked.
+func (x *Context) do(op string, f func() error) error {
+	c, err := x.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	return wrap(op, c.in(f))
+}
+
+// Close gives the context back. Streams, memory and modules that are still open
+// keep working; the context goes with the last of them. Closing again does
+// nothing. Source: cuDevicePrimaryCtxRelease.
+func (x *Context) Close() error {
+	if x == nil || x.core == nil {
+		return nil
+	}
+	x.cleanup.Stop()
+	return x.core.close()
+}
+
+// Raw is the context for calls of package driver and for other libraries. It is
+// good until the context is closed.
+func (x *Context) Raw() driver.CUcontext {
+	if x == nil || x.core == nil {
+		return 0
+	}
+	return x.core.raw
+}
+
+// Device is the GPU the context is for.
+func (x *Context) Device() Device {
+	if x == nil || x.core == nil {
+		return Device{}
+	}
+	return x.core.device
+}
+
+// Do calls f on a thread where the context is current, for calls of package
+// driver and of other libraries that want that. The goroutine stays on its
+// thread during f, and afterwards what was current before is current again, also if f
+// panics. The capture mode of the thread is left alone.
+//
+// Source: cuCtxGetCurrent, cuCtxSetCurrent.
+func (x *Context) Do(f func() error) error {
+	const op = "Context.Do"
+	c, err := x.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	var from error // f's own errors are not ours to name
+	err = c.inMode(false, func() error {
+		from = f()
+		return nil
+	})
+	if err != nil {
+		return wrap(op, err)
+	}
+	return from
+}

@@ -1,0 +1,175 @@
+package safe
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Event is a place in a stream's work: see [Stream.Record]. Any number of
+// goroutines may use an event at once.
+type Event struct {
+	core    *eventCore
+	cleanup runtime.Cleanup
+}
+
+type eventCore struct {
+	handle
+	ctx      *contextCore
+	raw      driver.CUevent
+	set      driver.CUcontext // to make current for a call, 0 for none
+	captured atomic.Bool      // last recorded as part of a capture
+}
+
+// EventOptions are the choices at [NewEvent]. The zero value is CUDA's default.
+type EventOptions struct {
+	// DisableTiming makes the event cheaper, and useless for [Event.Since].
+	DisableTiming bool
+	// BlockingSync: the driver's own waits for the event sleep instead of
+	// spinning. Those of this package do not use them.
+	BlockingSync bool
+	// Interprocess: other processes can open the event. DisableTiming must be
+	// set as well.
+	Interprocess bool
+}
+
+// NewEvent makes an event. Source: cuEventCreate.
+func NewEvent(x *Context, o EventOptions) (*Event, error) {
+	const op = "NewEvent"
+	if o.Interprocess && !o.DisableTiming {
+		return nil, refuse(op, driver.CUDA_ERROR_INVALID_VALUE, "an event for other processes must have DisableTiming")
+	}
+	var flags driver.CUevent_flags
+	if o.DisableTiming {
+		flags |= driver.CU_EVENT_DISABLE_TIMING
+	}
+	if o.BlockingSync {
+		flags |= driver.CU_EVENT_BLOCKING_SYNC
+	}
+	if o.Interprocess {
+		flags |= driver.CU_EVENT_INTERPROCESS
+	}
+	return makeEvent(op, x, func(raw *driver.CUevent) error { return driver.CuEventCreate(raw, uint32(flags)) })
+}
+
+// OpenIPCEvent opens an event that another process has made and sent by
+// [Event.IPCHandle]. The process that made it cannot open it.
+// Source: cuIpcOpenEventHandle.
+func OpenIPCEvent(x *Context, h driver.CUipcEventHandle) (*Event, error) {
+	return makeEvent("OpenIPCEvent", x, func(raw *driver.CUevent) error { return driver.CuIpcOpenEventHandle(raw, h) })
+}
+
+func makeEvent(op string, x *Context, create func(*driver.CUevent) error) (*Event, error) {
+	c, err := x.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	e := &eventCore{ctx: c, set: c.bare()}
+	if err := c.in(func() error { return create(&e.raw) }); err != nil {
+		return nil, wrap(op, err)
+	}
+	if err := e.open(e, &c.handle); err != nil {
+		return nil, wrap(op, errors.Join(err, c.in(func() error { return driver.CuEventDestroy(e.raw) })))
+	}
+	u := &Event{core: e}
+	u.cleanup = cleanup(u, &e.handle)
+	return u, nil
+}
+
+func (e *eventCore) kind() string { return "Event" }
+
+func (e *eventCore) destroy(bool) error {
+	return e.ctx.destroying("Event.Close", func() error { return driver.CuEventDestroy(e.raw) })
+}
+
+// acquire marks the event for a call.
+func (e *Event) acquire(op string) (*eventCore, error) {
+	if e == nil || e.core == nil || !e.core.mark() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return e.core, nil
+}
+
+// Close destroys the event. Streams that wait for it still do. Closing again
+// does nothing. Source: cuEventDestroy.
+func (e *Event) Close() error {
+	if e == nil || e.core == nil {
+		return nil
+	}
+	e.cleanup.Stop()
+	return e.core.close()
+}
+
+// Raw is the event for calls of package driver, and of the runtime API. It is
+// good until the event is closed; keep e reachable meanwhile.
+func (e *Event) Raw() driver.CUevent {
+	if e == nil || e.core == nil {
+		return 0
+	}
+	return e.core.raw
+}
+
+// Query tells whether the work that e stands for is done, without waiting. An
+// event that was never recorded is done. Errors of earlier work arrive here.
+// An event that was last recorded on a capturing stream is [ErrCapturing].
+// Source: cuEventQuery.
+func (e *Event) Query() (done bool, err error) {
+	const op = "Event.Query"
+	v, err := e.acquire(op)
+	if err != nil {
+		return false, err
+	}
+	defer v.unmark()
+	return answer(op, v.query(0))
+}
+
+// query asks for up to spin nanoseconds.
+func (e *eventCore) query(spin int64) driver.CUresult {
+	if e.captured.Load() {
+		return rt.CodeCapturing
+	}
+	return rt.EventQuery(e.set, e.raw, spin)
+}
+
+// Since is the time on the device between start and e, at a resolution of
+// about half a microsecond. Both must have been recorded and be done, else the
+// error is driver.CUDA_ERROR_NOT_READY, and have timing.
+// Source: cuEventElapsedTime.
+func (e *Event) Since(start *Event) (time.Duration, error) {
+	const op = "Event.Since"
+	end, err := e.acquire(op)
+	if err != nil {
+		return 0, err
+	}
+	defer end.unmark()
+	begin, err := start.acquire(op)
+	if err != nil {
+		return 0, err
+	}
+	defer begin.unmark()
+	if end.captured.Load() || begin.captured.Load() {
+		return 0, &Error{Op: op, Err: ErrCapturing}
+	}
+	var ms float32
+	err = end.ctx.in(func() error { return driver.CuEventElapsedTime(&ms, begin.raw, end.raw) })
+	return time.Duration(float64(ms) * float64(time.Millisecond)), wrap(op, err)
+}
+
+// IPCHandle lets another process open the event, by [OpenIPCEvent]. The event
+// must have been made for that. Source: cuIpcGetEventHandle.
+func (e *Event) IPCHandle() (driver.CUipcEventHandle, error) {
+	const op = "Event.IPCHandle"
+	var h driver.CUipcEventHandle
+	v, err := e.acquire(op)
+	if err != nil {
+		return h, err
+	}
+	defer v.unmark()
+	err = v.ctx.in(func() error { return driver.CuIpcGetEventHandle(&h, v.raw) })
+	return h, wrap(op, err)
+}

@@ -1,0 +1,65 @@
+package safe
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCheckImage(t *testing.T) {
+	ptx, err := checkImage([]byte("// text\n.version 7.0\n"))
+	require.NoError(t, err)
+	assert.Equal(t, "// text\n.version 7.0\n\x00", string(ptx), "the driver wants a zero byte")
+	same, err := checkImage(ptx)
+	require.NoError(t, err)
+	assert.Equal(t, ptx, same)
+
+	self, err := os.Executable()
+	require.NoError(t, err)
+	elf, err := os.ReadFile(self)
+	require.NoError(t, err)
+	_, err = checkImage(elf)
+	require.NoError(t, err)
+
+	fatbin := make([]byte, 16+100)
+	binary.LittleEndian.PutUint32(fatbin, 0xba55ed50)
+	binary.LittleEndian.PutUint16(fatbin[6:], 16)
+	binary.LittleEndian.PutUint64(fatbin[8:], 100)
+	_, err = checkImage(fatbin)
+	require.NoError(t, err)
+
+	for name, test := range map[string]struct {
+		image []byte
+		says  string
+	}{
+		"nothing":          {nil, "empty"},
+		"something else":   {[]byte("hello"), "neither PTX nor a cubin nor a fatbin"},
+		"cut ELF header":   {elf[:20], "broken"},
+		"cut ELF":          {elf[:len(elf)/2], "cubin"},
+		"cut fatbin":       {fatbin[:80], "cut off"},
+		"huge fatbin size": {append(append([]byte{}, fatbin[:8]...), 255, 255, 255, 255, 255, 255, 255, 255), "cut off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := checkImage(test.image)
+			assert.ErrorIs(t, err, ErrArgument)
+			assert.ErrorContains(t, err, test.says)
+		})
+	}
+}
+
+func FuzzCheckImage(f *testing.F) {
+	f.Add([]byte(".version 7.0"))
+	f.Add([]byte("\x7fELF\x02\x01\x01"))
+	f.Add([]byte("\x50\xed\x55\xba\x01\x00\x10\x00\xff\xff\xff\xff\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, image []byte) {
+		out, err := checkImage(image)
+		if err == nil && &out[0] != &image[0] {
+			assert.Zero(t, out[len(out)-1], "text ends in a zero byte")
+			assert.Equal(t, len(out)-1, bytes.IndexByte(out, 0), "and has no other")
+		}
+	})
+}

@@ -1,0 +1,148 @@
+package safe
+
+import (
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Dim is an extent in up to three dimensions. Y and Z count as 1 where they are
+// 0; X must be set.
+type Dim struct{ X, Y, Z uint32 }
+
+// Blocks is how many blocks of so many threads it takes for n values.
+func Blocks(n, threads int) Dim { return Dim{X: uint32((n + threads - 1) / threads)} }
+
+func (d Dim) full() [3]uint32 { return [3]uint32{d.X, max(d.Y, 1), max(d.Z, 1)} }
+
+// LaunchConfig says how a kernel is launched. The zero value of all but Grid
+// and Block is CUDA's default.
+type LaunchConfig struct {
+	Grid        Dim    // blocks
+	Block       Dim    // threads of each
+	SharedBytes uint32 // of dynamic shared memory for each block
+	Cluster     Dim    // blocks of a cluster, none if zero; compute capability 9.0
+	Cooperative bool   // all blocks run at once and may wait for each other
+	// Attributes are further ones, such as a priority.
+	Attributes []driver.CUlaunchAttribute
+}
+
+// Launch puts the kernel on a stream. Arguments are compared with the kernel's
+// parameters in number and size, where the driver tells those (from CUDA 12.4
+// on); otherwise wrong ones make the kernel misbehave. Buffers are kept until
+// the kernel is done, also if they are closed or dropped meanwhile. It
+// allocates nothing.
+//
+// Launch returns before the kernel runs: what goes wrong in it is reported by
+// the stream's waits. Where the driver refuses the launch, the error's Detail
+// says which limit it crosses, if one can be named. When too many launches
+// are pending on the stream, some 1,000, the call blocks.
+//
+// Source: cuLaunchKernel, cuLaunchKernelEx where there are attributes.
+func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
+	const op = "Kernel.Launch"
+	m, err := k.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer m.unmark()
+	sc, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer sc.unmark()
+	if m.ctx.raw != sc.ctx.raw {
+		return refuse(op, ErrContext, "the kernel is of %v, the stream of %v", m.ctx.device, sc.ctx.device)
+	}
+	if bad := k.check(args); bad >= 0 {
+		return k.badArgument(op, args, bad)
+	}
+	var attributes [4]driver.CUlaunchAttribute
+	grid, block := cfg.Grid.full(), cfg.Block.full()
+	l := rt.Launch{Context: sc.set, Function: k.function, Args: uint32(len(args)), Config: driver.CUlaunchConfig{
+		GridDimX: grid[0], GridDimY: grid[1], GridDimZ: grid[2],
+		BlockDimX: block[0], BlockDimY: block[1], BlockDimZ: block[2],
+		SharedMemBytes: cfg.SharedBytes, HStream: sc.raw,
+	}}
+	if list := cfg.attributes(attributes[:0]); len(list) > 0 {
+		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
+	}
+	if code, bad := sc.launch(&l, args); bad >= 0 {
+		return k.badArgument(op, args, bad)
+	} else if code != 0 {
+		return k.refused(failed(op, code), &cfg)
+	}
+	return nil
+}
+
+// attributes are cfg's, added to list.
+func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CUlaunchAttribute {
+	if cfg.Cooperative {
+		a := driver.CUlaunchAttribute{Id: driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE}
+		*a.Value.Cooperative() = 1
+		list = append(list, a)
+	}
+	if cfg.Cluster.X > 0 {
+		a := driver.CUlaunchAttribute{Id: driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION}
+		c := cfg.Cluster.full()
+		*a.Value.ClusterDim() = driver.CUlaunchAttributeValue_clusterDim{X: c[0], Y: c[1], Z: c[2]}
+		list = append(list, a)
+	}
+	return append(list, cfg.Attributes...)
+}
+
+// launch notes which blocks the kernel uses, and enqueues it. bad is the index of an
+// argument whose block is closed or out of reach, -1 for none.
+func (s *streamCore) launch(l *rt.Launch, args []Arg) (code driver.CUresult, bad int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range args {
+		b := (*block)(args[i].raw.Block)
+		if b != nil && (!b.use(s) || b.ctx.raw != s.ctx.raw && b.host == nil && !s.ctx.reaches(b.ctx)) {
+			return 0, i
+		}
+	}
+	if len(args) == 0 {
+		return l.Do(nil), -1
+	}
+	return l.Do(&args[0].raw), -1
+}
+
+// check returns the index of an argument that cannot be right, -1 for none; if
+// there are too few it is that of the first that is missing.
+func (k *Kernel) check(args []Arg) int {
+	for i := range args {
+		a := &args[i].raw
+		if a.State != argFine || k.known && (i >= len(k.sizes) || a.Size != k.sizes[i]) {
+			return i
+		}
+	}
+	if k.known && len(args) < len(k.sizes) {
+		return len(args)
+	}
+	return -1
+}
+
+// badArgument says what is wrong with argument i.
+func (k *Kernel) badArgument(op string, args []Arg, i int) error {
+	if i >= len(args) {
+		return refuse(op, ErrArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
+	}
+	a := &args[i].raw
+	switch {
+	case a.State == argPointers:
+		return refuse(op, ErrArgument, "argument %d of %s: type %s holds Go pointers, or is a nil Ref", i, k.name, *(*string)(a.Far))
+	case a.State == argClosed:
+		return refuse(op, ErrClosed, "argument %d of %s is a buffer that is nil, or that kernels cannot reach", i, k.name)
+	case k.known && i >= len(k.sizes):
+		return refuse(op, ErrArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
+	case k.known && a.Size != k.sizes[i]:
+		return refuse(op, ErrArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size, k.sizes[i])
+	}
+	if b := (*block)(unsafe.Pointer(a.Block)); b.closed() {
+		return refuse(op, ErrClosed, "argument %d of %s is a buffer", i, k.name)
+	} else {
+		return refuse(op, ErrContext, "argument %d of %s is memory of %v, to which the stream's device was not given access", i, k.name, b.ctx.device)
+	}
+}

@@ -1,0 +1,182 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+type pointStruct struct {
+	A uint64
+	B float64
+	C uint32
+	_ uint32
+}
+
+func TestLaunchArguments(t *testing.T) {
+	x := open(t, 0)
+	s, out := stream(t, x), buffer[float64](t, x, 6)
+	p := pointStruct{A: 1 << 40, B: 2.5, C: 7}
+	point := kernel(t, x, "point")
+	got := make([]float64, 6)
+	for name, arg := range map[string]safe.Arg{"Val": safe.Val(p), "Ref": safe.Ref(&p)} {
+		require.NoError(t, out.Zero())
+		require.NoError(t, point.Launch(s, one, arg, out.Arg()), name)
+		require.NoError(t, out.CopyToHost(got))
+		assert.Equal(t, []float64{1 << 40, 2.5, 7, 0, 0, 0}, got, name)
+	}
+	many := kernel(t, x, "many")
+	require.NoError(t, many.Launch(s, one, safe.Val(uint8(200)), safe.Val(int16(-300)), safe.Val(uint32(70000)),
+		safe.Val(int64(-1<<40)), safe.Val(float32(0.5)), safe.Val(0.25), out.Arg()))
+	require.NoError(t, out.CopyToHost(got))
+	assert.Equal(t, []float64{200, -300, 70000, -1 << 40, 0.5, 0.25}, got)
+
+	h := host[float64](t, x, 6)
+	tail, err := h.Slice(3, 6)
+	require.NoError(t, err)
+	require.NoError(t, point.Launch(s, one, safe.Val(p), tail.Arg()))
+	require.NoError(t, s.Synchronize())
+	assert.Equal(t, []float64{1 << 40, 2.5, 7}, h.Data()[3:])
+}
+
+func TestLaunchRefused(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[float32](t, x, 10)
+	closed, err := safe.NewBuffer[float32](x, 10)
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	fill, limited := kernel(t, x, "fill"), kernel(t, x, "limited")
+	n, v := safe.Val(uint32(10)), safe.Val(float32(1))
+	_, err = fill.Parameters()
+	tells := err == nil
+	for _, test := range []struct {
+		name   string
+		kernel *safe.Kernel
+		cfg    safe.LaunchConfig
+		args   []safe.Arg
+		is     error
+		says   string
+		asks   bool // needs a driver that tells the parameters
+	}{
+		{"too few", fill, one, []safe.Arg{n, v}, safe.ErrArgument, "fill has 3 parameters, not 2", true},
+		{"too many", fill, one, []safe.Arg{n, v, b.Arg(), n}, safe.ErrArgument, "fill has 3 parameters, not 4", true},
+		{"size", fill, one, []safe.Arg{safe.Val(10), v, b.Arg()}, safe.ErrArgument, "argument 0 of fill has 8 bytes, the parameter 4", true},
+		{"Go pointer", fill, one, []safe.Arg{safe.Val("text"), v, b.Arg()}, safe.ErrArgument, "type string holds Go pointers", false},
+		{"nil Ref", fill, one, []safe.Arg{safe.Ref[uint32](nil), v, b.Arg()}, safe.ErrArgument, "nil Ref", false},
+		{"closed buffer", fill, one, []safe.Arg{n, v, closed.Arg()}, safe.ErrClosed, "argument 2 of fill is a buffer", false},
+		{"nil buffer", fill, one, []safe.Arg{n, v, (*safe.Buffer[int])(nil).Arg()}, safe.ErrClosed, "argument 2 of fill", false},
+		{"no grid", limited, safe.LaunchConfig{Block: safe.Dim{X: 1}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "grid.X is 0", false},
+		{"grid", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1, Y: 70000}, Block: safe.Dim{X: 1}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "grid.Y is 70000, and at most 65535", false},
+		{"block", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1, Z: 100}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "block.Z is 100, and at most 64", false},
+		{"threads", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 128}}, nil, nil, "limited has at most 64", false},
+		{"shared", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}, SharedBytes: 60 << 10}, nil, driver.CUDA_ERROR_INVALID_VALUE, "MAX_DYNAMIC_SHARED_SIZE_BYTES", false},
+		{"cooperative", kernel(t, x, "nothing"), safe.LaunchConfig{Grid: safe.Dim{X: 1 << 20}, Block: safe.Dim{X: 64}, Cooperative: true}, nil, driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "blocks must run at once", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.asks && !tells {
+				t.Skip("the driver does not tell the parameters")
+			}
+			err := test.kernel.Launch(s, test.cfg, test.args...)
+			require.Error(t, err)
+			if test.is != nil {
+				assert.ErrorIs(t, err, test.is)
+			}
+			assert.ErrorContains(t, err, test.says)
+			assert.ErrorContains(t, err, "Kernel.Launch")
+		})
+	}
+	require.NoError(t, s.Synchronize(), "nothing is broken")
+}
+
+func TestLaunchWithAttributes(t *testing.T) {
+	x := open(t, 0)
+	s, out, k := stream(t, x), buffer[uint32](t, x, 64), kernel(t, x, "shared")
+	n := 16 << 10 // values, 64 KiB
+	require.NoError(t, k.SetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4*n))
+	a, err := k.Attributes()
+	require.NoError(t, err)
+	assert.Equal(t, 4*n, a.MaxDynamicShared)
+	cfg := safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 64}, SharedBytes: uint32(4 * n), Cooperative: true}
+	require.NoError(t, k.Launch(s, cfg, out.Arg(), safe.Val(uint32(64))))
+	require.NoError(t, s.Synchronize())
+	p, err := x.Device().Properties()
+	require.NoError(t, err)
+	if !p.ClusterLaunch {
+		t.Skip("the device has no clusters")
+	}
+	require.NoError(t, kernel(t, x, "nothing").Launch(s, safe.LaunchConfig{Grid: safe.Dim{X: 4}, Block: safe.Dim{X: 32}, Cluster: safe.Dim{X: 2}}))
+	require.NoError(t, s.Synchronize())
+}
+
+func TestModules(t *testing.T) {
+	x := open(t, 0)
+	m, err := safe.LoadFS(x, os.DirFS("testdata"), "kernels.ptx")
+	require.NoError(t, err)
+	_, err = m.Kernel("no such kernel")
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_FOUND)
+	assert.ErrorContains(t, err, "no such kernel")
+	table, err := safe.Global[float32](m, "table")
+	require.NoError(t, err)
+	require.Equal(t, 4, table.Len())
+	require.NoError(t, table.CopyFromHost([]float32{1, 10, 100, 1000}))
+	_, err = safe.Global[[3]float32](m, "table")
+	assert.ErrorIs(t, err, safe.ErrRange)
+	scale, err := m.Kernel("scale")
+	require.NoError(t, err)
+	s, y := stream(t, x), buffer[float32](t, x, 4)
+	require.NoError(t, y.CopyFromHost([]float32{1, 2, 3, 4}))
+	require.NoError(t, scale.Launch(s, perValue(4), safe.Val(uint32(4)), y.Arg()))
+	got := make([]float32, 4)
+	require.NoError(t, y.CopyToHost(got))
+	assert.Equal(t, []float32{1, 20, 300, 4000}, got)
+	require.NoError(t, m.Close())
+	assert.ErrorIs(t, scale.Launch(s, one), safe.ErrClosed)
+	require.NoError(t, table.Close())
+
+	_, err = safe.Load(x, []byte(".version 7.0\n.target sm_70\n.address_size 64\nnonsense"))
+	require.Error(t, err)
+	var e *safe.Error
+	require.ErrorAs(t, err, &e)
+	t.Log(e.Detail)
+	assert.NotEmpty(t, e.Detail, "what the compiler said")
+}
+
+// TestNoAllocations: the calls that programs make all the time.
+func TestNoAllocations(t *testing.T) {
+	x := open(t, 0)
+	s, other, e, b := stream(t, x), stream(t, x), event(t, x), buffer[float32](t, x, 100)
+	h, fill, point := host[float32](t, x, 100), kernel(t, x, "fill"), kernel(t, x, "point")
+	out, p := buffer[float64](t, x, 3), pointStruct{A: 1}
+	cooperative := one
+	cooperative.Cooperative = true
+	for name, call := range map[string]func() error{
+		"record":      func() error { return s.Record(e, 0) },
+		"wait event":  func() error { return other.WaitEvent(e, 0) },
+		"query":       func() error { _, err := s.Query(); return err },
+		"event query": func() error { _, err := e.Query(); return err },
+		"launch": func() error {
+			return fill.Launch(s, perValue(100), safe.Val(uint32(100)), safe.Val(float32(1)), b.Arg())
+		},
+		"launch with a struct":   func() error { return point.Launch(s, one, safe.Val(p), out.Arg()) },
+		"launch with Ref":        func() error { return point.Launch(s, one, safe.Ref(&p), out.Arg()) },
+		"launch with attributes": func() error { return point.Launch(s, cooperative, safe.Val(p), out.Arg()) },
+		"copy":                   func() error { return b.CopyFromHostAsync(s, h) },
+		"fill":                   func() error { return b.FillAsync(s, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, call())
+			assert.Zero(t, testing.AllocsPerRun(200, func() {
+				if call() != nil {
+					panic(name)
+				}
+			}))
+		})
+		require.NoError(t, s.Synchronize())
+	}
+}

@@ -1,0 +1,225 @@
+package safe
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// Module is compiled device code in a context: kernels and global variables.
+type Module struct {
+	core    *moduleCore
+	cleanup runtime.Cleanup
+}
+
+type moduleCore struct {
+	handle
+	ctx     *contextCore
+	library driver.CUlibrary // from 12.0 on
+	module  driver.CUmodule
+}
+
+// Load loads an image: PTX, which the driver compiles, a cubin or a fatbin.
+// What the compiler said is the Detail of the error. The image is copied.
+//
+// Source: cuLibraryLoadData and cuLibraryGetModule, before CUDA 12.0
+// cuModuleLoadDataEx.
+func Load(x *Context, image []byte) (*Module, error) {
+	const op = "Load"
+	c, err := x.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	image, err = checkImage(image)
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	m := &moduleCore{ctx: c}
+	var log jitLog
+	defer log.pin.Unpin()
+	if err := c.in(func() error { return m.load(image, &log) }); err != nil {
+		return nil, log.explain(wrap(op, err))
+	}
+	if err := m.open(m, &c.handle); err != nil {
+		return nil, wrap(op, errors.Join(err, m.destroy(true)))
+	}
+	u := &Module{core: m}
+	u.cleanup = cleanup(u, &m.handle)
+	return u, nil
+}
+
+// LoadFile is [Load] of a file.
+func LoadFile(x *Context, file string) (*Module, error) {
+	image, err := os.ReadFile(file)
+	if err != nil {
+		return nil, wrap("LoadFile", err)
+	}
+	return Load(x, image)
+}
+
+// LoadFS is [Load] of a file of a file system, such as an embed.FS.
+func LoadFS(x *Context, files fs.FS, name string) (*Module, error) {
+	image, err := fs.ReadFile(files, name)
+	if err != nil {
+		return nil, wrap("LoadFS", err)
+	}
+	return Load(x, image)
+}
+
+func (m *moduleCore) load(image []byte, log *jitLog) error {
+	data := unsafe.Pointer(&image[0])
+	options, values := log.options()
+	err := driver.CuLibraryLoadData(&m.library, data, &options[0], &values[0], uint32(len(options)), nil, nil, 0)
+	if errors.Is(err, ErrNotSupported) {
+		options, values = log.options() // the driver writes to the values
+		return driver.CuModuleLoadDataEx(&m.module, data, uint32(len(options)), &options[0], &values[0])
+	}
+	if err != nil {
+		return err
+	}
+	// The library is compiled when it is first used, which has to happen while
+	// the log is there.
+	if err := driver.CuLibraryGetModule(&m.module, m.library); err != nil {
+		return errors.Join(err, driver.CuLibraryUnload(m.library))
+	}
+	return nil
+}
+
+// jitLog is what the driver's compiler writes when something is wrong.
+type jitLog struct {
+	text [16 << 10]byte
+	pin  runtime.Pinner // the driver gets the address as a number
+}
+
+func (l *jitLog) options() ([]driver.CUjit_option, []uintptr) {
+	l.pin.Pin(l)
+	return []driver.CUjit_option{driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES},
+		[]uintptr{uintptr(unsafe.Pointer(&l.text[0])), uintptr(len(l.text) - 1)}
+}
+
+// explain adds the log to the error.
+func (l *jitLog) explain(err error) error {
+	var e *Error
+	if text := strings.TrimSpace(cString(l.text[:])); text != "" && errors.As(err, &e) {
+		e.Detail = text
+	}
+	return err
+}
+
+func (m *moduleCore) kind() string { return "Module" }
+
+func (m *moduleCore) destroy(bool) error {
+	return m.ctx.destroying("Module.Close", func() error {
+		if m.library != 0 {
+			return driver.CuLibraryUnload(m.library)
+		}
+		return driver.CuModuleUnload(m.module)
+	})
+}
+
+// acquire marks the module for a call.
+func (m *Module) acquire(op string) (*moduleCore, error) {
+	if m == nil || m.core == nil || !m.core.mark() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return m.core, nil
+}
+
+// Close unloads the module; its kernels and variables must not be used any
+// more. It waits for kernels that run. Closing again does nothing.
+// Source: cuLibraryUnload, cuModuleUnload.
+func (m *Module) Close() error {
+	if m == nil || m.core == nil {
+		return nil
+	}
+	m.cleanup.Stop()
+	return m.core.close()
+}
+
+// Kernel finds a kernel by its name, as the compiler has mangled it: for C++
+// without extern "C" look at the names in the PTX. One that is not there is
+// driver.CUDA_ERROR_NOT_FOUND. A kernel needs no closing.
+//
+// Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0
+// cuModuleGetFunction; cuFuncGetParamInfo.
+func (m *Module) Kernel(name string) (*Kernel, error) {
+	const op = "Module.Kernel"
+	c, err := m.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	k := &Kernel{module: m, name: name}
+	err = c.ctx.in(func() error {
+		if err := c.find(&k.function, name); err != nil {
+			return err
+		}
+		return k.askParameters()
+	})
+	if err != nil {
+		return nil, named(wrap(op, err), name)
+	}
+	return k, nil
+}
+
+// named adds what was looked for to the error.
+func named(err error, name string) error {
+	var e *Error
+	if errors.As(err, &e) && e.Detail == "" {
+		e.Detail = name
+	}
+	return err
+}
+
+func (m *moduleCore) find(function *driver.CUfunction, name string) error {
+	if m.library == 0 {
+		return driver.CuModuleGetFunction(function, m.module, cName(name))
+	}
+	var kernel driver.CUkernel
+	if err := driver.CuLibraryGetKernel(&kernel, m.library, cName(name)); err != nil {
+		return err
+	}
+	return driver.CuKernelGetFunction(function, kernel)
+}
+
+// cName is a name as C wants it.
+func cName(name string) *byte { return unsafe.StringData(name + "\x00") }
+
+// Global is a global variable of a module, as many values of type T as it
+// holds. It belongs to the module, which it keeps from being collected.
+// Source: cuLibraryGetGlobal, before CUDA 12.0 cuModuleGetGlobal.
+func Global[T any](m *Module, name string) (*Buffer[T], error) {
+	const op = "Global"
+	one, err := sizeOf[T](1)
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	c, err := m.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	b := &block{ctx: c.ctx, owner: m}
+	err = c.ctx.in(func() error {
+		if c.library != 0 {
+			return driver.CuLibraryGetGlobal(&b.address, &b.size, c.library, cName(name))
+		}
+		return driver.CuModuleGetGlobal(&b.address, &b.size, c.module, cName(name))
+	})
+	if err != nil {
+		return nil, named(wrap(op, err), name)
+	}
+	if b.size%one != 0 {
+		return nil, refuse(op, ErrRange, "%s has %d bytes, which is no number of values of %d", name, b.size, one)
+	}
+	if err := b.open(b, &c.handle); err != nil {
+		return nil, wrap(op, err)
+	}
+	return newBuffer[T](b, int(b.size/one)), nil
+}

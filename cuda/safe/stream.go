@@ -1,0 +1,351 @@
+package safe
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Stream is a queue of work for a device. What is put on it runs in order;
+// work of different streams runs in any order, unless events say otherwise. Any
+// number of goroutines may use a stream at once.
+type Stream struct {
+	core    *streamCore
+	cleanup runtime.Cleanup
+}
+
+type streamCore struct {
+	handle
+	ctx         *contextCore
+	raw         driver.CUstream
+	set         driver.CUcontext // to make current for a call, 0 for none
+	owned       bool
+	owner       any // of a borrowed stream: kept alive
+	nonBlocking bool
+	priority    int
+
+	// mu is held while work that uses blocks of memory is put on the stream,
+	// so that whoever holds it knows that no such call is under way.
+	mu   sync.Mutex
+	used bool           // by such work
+	tail driver.CUevent // behind the last work of a stream that is over, 0 for none
+	over bool           // closed, and the handle not ours any more
+}
+
+// StreamOptions are the choices at [NewStream]. The zero value is CUDA's
+// default.
+type StreamOptions struct {
+	// NonBlocking: the stream's work does not wait for that of the legacy
+	// default stream, nor the other way round.
+	NonBlocking bool
+	// Priority of the stream's kernels: 0 is the default, smaller numbers are
+	// more urgent. It is a hint and interrupts no running kernel.
+	Priority int
+	// ClampPriority takes the nearest priority there is, as CUDA does, where
+	// Priority is outside [Context.StreamPriorityRange].
+	ClampPriority bool
+}
+
+// NewStream makes a stream. A priority outside the range is [ErrRange].
+// Source: cuStreamCreateWithPriority.
+func NewStream(x *Context, o StreamOptions) (*Stream, error) {
+	const op = "NewStream"
+	c, err := x.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	s := &streamCore{ctx: c, set: c.bare(), owned: true, nonBlocking: o.NonBlocking}
+	err = c.in(func() error {
+		var least, greatest int32
+		if err := driver.CuCtxGetStreamPriorityRange(&least, &greatest); err != nil {
+			return err
+		}
+		s.priority = max(min(o.Priority, int(least)), int(greatest))
+		if s.priority != o.Priority && !o.ClampPriority {
+			return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least)", o.Priority, greatest, least)
+		}
+		var flags driver.CUstream_flags
+		if o.NonBlocking {
+			flags = driver.CU_STREAM_NON_BLOCKING
+		}
+		return driver.CuStreamCreateWithPriority(&s.raw, uint32(flags), int32(s.priority))
+	})
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	return s.adopt(op)
+}
+
+// adopt makes a Stream of a core. c is marked.
+func (s *streamCore) adopt(op string) (*Stream, error) {
+	if err := s.open(s, &s.ctx.handle); err != nil {
+		if s.owned {
+			err = errors.Join(err, s.ctx.in(func() error { return driver.CuStreamDestroy(s.raw) }))
+		}
+		return nil, wrap(op, err)
+	}
+	shared := s.ctx.shared
+	shared.mu.Lock()
+	shared.streams[s] = struct{}{}
+	shared.mu.Unlock()
+	u := &Stream{core: s}
+	u.cleanup = cleanup(u, &s.handle)
+	return u, nil
+}
+
+// StreamFromRaw takes over a stream that somebody else has created: Close will
+// destroy it. The driver is asked whether it is one of x's, else the error is
+// [ErrContext]; the default streams, 0 to 2, are refused. The stream must not
+// capture. Source: cuStreamGetCtx.
+func StreamFromRaw(raw driver.CUstream, x *Context) (*Stream, error) {
+	return foreignStream("StreamFromRaw", raw, x, nil, true)
+}
+
+// BorrowStream makes a stream that somebody else has created usable here, and
+// never destroys it. owner, which may be nil, is kept alive as long as the
+// Stream is. The stream must not capture. Source: cuStreamGetCtx.
+func BorrowStream(raw driver.CUstream, x *Context, owner any) (*Stream, error) {
+	return foreignStream("BorrowStream", raw, x, owner, false)
+}
+
+func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned bool) (*Stream, error) {
+	c, err := x.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	if raw <= driver.CU_STREAM_PER_THREAD {
+		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream", uintptr(raw))
+	}
+	s := &streamCore{ctx: c, raw: raw, set: c.bare(), owned: owned, owner: owner}
+	if rt.Capturing(s.set, raw) {
+		return nil, refuse(op, ErrCapturing, "it could not be asked what it is")
+	}
+	err = c.in(func() error {
+		var of driver.CUcontext
+		if err := driver.CuStreamGetCtx(raw, &of); err != nil {
+			return err
+		}
+		if of != c.raw {
+			return refuse(op, ErrContext, "the stream belongs to context %#x, not to %#x", uintptr(of), uintptr(c.raw))
+		}
+		var flags uint32
+		var priority int32
+		err := errors.Join(driver.CuStreamGetFlags(raw, &flags), driver.CuStreamGetPriority(raw, &priority))
+		s.nonBlocking = driver.CUstream_flags(flags)&driver.CU_STREAM_NON_BLOCKING != 0
+		s.priority = int(priority)
+		return err
+	})
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	return s.adopt(op)
+}
+
+// LegacyStream is the legacy default stream of a context, which other libraries
+// use when none is given: work on it waits for the work of all blocking
+// streams, and the other way round. Closing it closes nothing of CUDA's.
+func LegacyStream(x *Context) (*Stream, error) {
+	const op = "LegacyStream"
+	c, err := x.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	return (&streamCore{ctx: c, raw: driver.CU_STREAM_LEGACY, set: c.raw}).adopt(op)
+}
+
+func (s *streamCore) kind() string { return "Stream" }
+
+func (s *streamCore) destroy(bool) error {
+	shared := s.ctx.shared
+	shared.mu.Lock()
+	delete(shared.streams, s)
+	shared.mu.Unlock()
+	err := s.ctx.destroying("Stream.Close", func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.leaveTail()
+		s.over = true
+		if s.owned {
+			return driver.CuStreamDestroy(s.raw)
+		}
+		return nil
+	})
+	s.owner = nil
+	return err
+}
+
+// acquire marks the stream for a call.
+func (s *Stream) acquire(op string) (*streamCore, error) {
+	if s == nil || s.core == nil || !s.core.mark() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return s.core, nil
+}
+
+// Close destroys the stream. Work that is on it still runs. Closing again does
+// nothing; where another call is using the stream, it is destroyed when that
+// call is over. Source: cuStreamDestroy.
+func (s *Stream) Close() error {
+	if s == nil || s.core == nil {
+		return nil
+	}
+	s.cleanup.Stop()
+	return s.core.close()
+}
+
+// Release gives up the stream without destroying it, and returns it for
+// somebody else to own. It is 0 if the stream was closed already. The context
+// is no longer kept alive by it.
+func (s *Stream) Release() driver.CUstream {
+	if s == nil || s.core == nil || !s.core.mark() {
+		return 0
+	}
+	s.core.mu.Lock()
+	s.core.owned = false
+	s.core.mu.Unlock()
+	raw := s.core.raw
+	s.Close()
+	s.core.unmark()
+	return raw
+}
+
+// Borrow returns a Stream that uses the same stream of CUDA's and never
+// destroys it, but keeps s from being collected.
+func (s *Stream) Borrow() (*Stream, error) {
+	const op = "Stream.Borrow"
+	c, err := s.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	return (&streamCore{ctx: c.ctx, raw: c.raw, set: c.set, owner: s, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
+}
+
+// Raw is the stream for calls of package driver, and of the runtime API, whose
+// handles are the same: cudart13.CudaStream_t(s.Raw()). It is good until the
+// stream is closed; keep s reachable meanwhile.
+func (s *Stream) Raw() driver.CUstream {
+	if s == nil || s.core == nil {
+		return 0
+	}
+	return s.core.raw
+}
+
+// NonBlocking tells whether the stream ignores the legacy default stream.
+func (s *Stream) NonBlocking() bool { return s != nil && s.core != nil && s.core.nonBlocking }
+
+// Priority is the stream's priority, as granted.
+func (s *Stream) Priority() int {
+	if s == nil || s.core == nil {
+		return 0
+	}
+	return s.core.priority
+}
+
+// Device is the GPU of the stream.
+func (s *Stream) Device() Device {
+	if s == nil || s.core == nil {
+		return Device{}
+	}
+	return s.core.ctx.device
+}
+
+// String is for messages.
+func (s *Stream) String() string { return fmt.Sprintf("stream %#x", uintptr(s.Raw())) }
+
+// ID is unique to the stream in this process. It needs a driver of CUDA 12.0,
+// and a stream that captures is [ErrCapturing]. Source: cuStreamGetId.
+func (s *Stream) ID() (uint64, error) {
+	const op = "Stream.ID"
+	c, err := s.acquire(op)
+	if err != nil {
+		return 0, err
+	}
+	defer c.unmark()
+	if c.capturing() {
+		return 0, &Error{Op: op, Err: ErrCapturing}
+	}
+	var id uint64
+	err = c.ctx.in(func() error { return driver.CuStreamGetId(c.raw, &id) })
+	return id, wrap(op, err)
+}
+
+// capturing tells whether work put on the stream now is captured.
+func (s *streamCore) capturing() bool { return rt.Capturing(s.set, s.raw) }
+
+// Query tells whether everything on the stream is done, without waiting. Errors
+// of earlier work arrive here. Source: cuStreamQuery.
+func (s *Stream) Query() (done bool, err error) {
+	const op = "Stream.Query"
+	c, err := s.acquire(op)
+	if err != nil {
+		return false, err
+	}
+	code := rt.Query(c.set, c.raw)
+	c.unmark()
+	return answer(op, code)
+}
+
+// answer makes a value of the code that says that work is not done yet.
+func answer(op string, code driver.CUresult) (done bool, err error) {
+	if code == driver.CUDA_ERROR_NOT_READY {
+		return false, nil
+	}
+	return code == 0, check(op, code)
+}
+
+// Record makes e stand for the work that is on the stream now. e must be of the
+// same context, else the error is [ErrContext]. With
+// driver.CU_EVENT_RECORD_EXTERNAL, which only a capturing stream takes, the
+// record becomes a node of the graph. Source: cuEventRecord,
+// cuEventRecordWithFlags.
+func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
+	const op = "Stream.Record"
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	v, err := e.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer v.unmark()
+	if v.ctx.raw != c.ctx.raw {
+		return refuse(op, ErrContext, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
+	}
+	code := rt.Record(c.set, v.raw, c.raw, uint32(flags))
+	if captured := code == rt.CodeCaptured; captured || code == 0 {
+		if v.captured.Load() != captured {
+			v.captured.Store(captured)
+		}
+		return nil
+	}
+	return check(op, code)
+}
+
+// WaitEvent makes what is put on the stream from now on wait for the work that
+// e stands for now: later records of e change nothing. An event that was never
+// recorded is no wait. e may be of another context or device. Source:
+// cuStreamWaitEvent.
+func (s *Stream) WaitEvent(e *Event, flags driver.CUevent_wait_flags) error {
+	const op = "Stream.WaitEvent"
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	v, err := e.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer v.unmark()
+	return check(op, rt.WaitEvent(c.set, c.raw, v.raw, uint32(flags)))
+}

@@ -1,0 +1,44 @@
+package safe
+
+import (
+	"runtime"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// in calls f on a thread where c is current and whose capture mode is RELAXED,
+// so that what f does destroys no capture that another thread has under way.
+// Afterwards the thread is as it was. Calls that are made often have a function
+// in package rt instead, which does all this in one crossing.
+func (c *contextCore) in(f func() error) error { return c.inMode(true, f) }
+
+func (c *contextCore) inMode(relaxed bool, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var scope rt.Scope
+	if code := rt.Enter(&scope, c.raw, c.id, relaxed); code != 0 {
+		return code
+	}
+	defer rt.Leave(&scope)
+	return f()
+}
+
+// destroying is in for the destruction of an object, which a reset of the
+// context has done already.
+func (c *contextCore) destroying(op string, f func() error) error {
+	err := c.in(f)
+	if err == rt.CodeReset {
+		return nil
+	}
+	return wrap(op, err)
+}
+
+// bare is the context to make current for a call that carries a handle: none
+// where the driver is known to need none.
+func (c *contextCore) bare() driver.CUcontext {
+	if rt.HandlesSuffice {
+		return 0
+	}
+	return c.raw
+}
