@@ -59,7 +59,12 @@ func (x *Context) Synchronize() error {
 	const op = "Context.Synchronize"
 	return x.do(op, func() error {
 		for _, s := range x.core.shared.live() {
-			if s.capturing() {
+			if !s.mark() {
+				continue // closed meanwhile
+			}
+			captures := s.capturing()
+			s.unmark()
+			if captures {
 				return refuse(op, ErrCapturing, "another stream of the context captures")
 			}
 		}
