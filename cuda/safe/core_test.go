@@ -247,9 +247,7 @@ func TestEvents(t *testing.T) {
 // touches nothing that is gone.
 func TestReset(t *testing.T) {
 	x, err := safe.Open(0)
-	if err != nil {
-		open(t, 0)
-	}
+	require.NoError(t, err)
 	if _, err := x.ID(); errors.Is(err, safe.ErrNotSupported) {
 		require.NoError(t, x.Close())
 		t.Skip("the driver does not tell the context's id: ", err)
@@ -270,4 +268,7 @@ func TestReset(t *testing.T) {
 	stream(t, y)
 	t.Cleanup(func() { assert.NoError(t, y.Close()) })
 	assert.NoError(t, x.Close())
+	if !onGPU {
+		assert.Positive(t, simulated.Lost(), "it was a reset")
+	}
 }

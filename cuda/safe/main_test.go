@@ -3,6 +3,9 @@
 package safe_test
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"testing"
@@ -11,17 +14,77 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this package need a driver and a device, and are skipped where
-// there is none. CUDABIND_REQUIRE_GPU=1 makes that a failure.
+// The tests of this package run on a simulated driver, or with
+// CUDABIND_REQUIRE_GPU=1 on the machine's own. CUDABIND_SIM_DRIVER is the CUDA
+// version of the simulated one, CUDABIND_SIM the file where it is built already.
+var (
+	onGPU     = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
+	simulated sim.Control
+)
+
+func TestMain(m *testing.M) {
+	if onGPU {
+		os.Exit(m.Run())
+	}
+	code, err := onSimulated(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// onSimulated runs the tests, and then looks for what they left alive.
+func onSimulated(m *testing.M) (int, error) {
+	file := os.Getenv("CUDABIND_SIM")
+	if file == "" {
+		dir, err := os.MkdirTemp("", "sim")
+		if err != nil {
+			return 0, err
+		}
+		defer os.RemoveAll(dir)
+		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Newest)); err != nil {
+			return 0, err
+		}
+		os.Setenv("CUDABIND_SIM", file) // for tests in a process of their own
+	}
+	if err := driver.Open(file); err != nil {
+		return 0, err
+	}
+	var err error
+	if simulated, err = sim.Attach(file); err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	return code, leftOver()
+}
+
+// leftOver says what the program has not given back, or done wrong.
+func leftOver() error {
+	for range 50 {
+		if drop(); simulated.Live("") == 0 {
+			break
+		}
+	}
+	if n := simulated.Live(""); n != 0 {
+		return fmt.Errorf("%d objects are alive:\n%s", n, simulated.List())
+	}
+	if n := simulated.Lost(); n != 0 {
+		return fmt.Errorf("%d objects went with their context", n)
+	}
+	if v := simulated.Violation(); v != "" {
+		return errors.New(v)
+	}
+	return nil
+}
+
 func open(t testing.TB, ordinal int) *safe.Context {
 	t.Helper()
 	x, err := safe.Open(ordinal)
-	if err != nil && os.Getenv("CUDABIND_REQUIRE_GPU") == "" {
-		t.Skip("no device: ", err)
-	}
 	require.NoError(t, err)
 	closing(t, x)
 	return x
@@ -101,7 +164,9 @@ type gate struct {
 
 func newGate(t testing.TB, x *safe.Context) *gate {
 	t.Helper()
-	return &gate{kernel(t, x, "wait"), host[uint32](t, x, 1)}
+	g := &gate{kernel(t, x, "wait"), host[uint32](t, x, 1)}
+	g.flag.Data()[0] = 0
+	return g
 }
 
 func (g *gate) shut(t testing.TB, s *safe.Stream) {

@@ -1,0 +1,164 @@
+#include "sim.h"
+
+static CUresult allocate(enum place place, size_t size, struct block **b)
+{
+	CUresult r = unsafe_call();
+
+	if (r)
+		return r;
+	if (!size)
+		return INVALID_VALUE;
+	*b = block_new(place, current()->device, current(), size);
+	return *b ? OK : OUT_OF_MEMORY;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
+{
+	ENTER(CURRENT);
+	struct block *b;
+	CUresult r = address ? allocate(DEVICE_MEMORY, size, &b) : INVALID_VALUE;
+
+	if (!r)
+		*address = b->address;
+	return r;
+}
+
+CUresult cuMemHostAlloc(void **host, size_t size, unsigned flags)
+{
+	ENTER(CURRENT);
+	struct block *b;
+	CUresult r = host && flags < 8 ? allocate(HOST_MEMORY, size, &b) : INVALID_VALUE;
+
+	if (r)
+		return r;
+	b->flags = flags;
+	*host = (void *)(uintptr_t)b->address;
+	return OK;
+}
+
+/* start finds the block that begins at an address, and that the program has not freed. */
+static struct block *start(CUdeviceptr address)
+{
+	struct block *b = block_at(address);
+
+	if (b && b->freed)
+		violation("memory of %zu bytes is freed twice", b->size);
+	return b && !b->freed && b->address == address ? b : 0;
+}
+
+/* release frees memory of the program. The driver waits for all work of the context first. */
+static CUresult release(struct block *b)
+{
+	CUresult r;
+
+	if (!b)
+		return INVALID_VALUE;
+	if (!sim.dead && ((r = owner(b->context)) || (r = unsafe_call())))
+		return r;
+	if (b->place != ASYNC_MEMORY)
+		context_wait(b->context);
+	if (b->freed)
+		return INVALID_VALUE;
+	block_free(b);
+	return sim.dead;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+	ENTER(DEAD);
+	struct block *b;
+
+	if (!address)
+		return sim.dead;
+	b = start(address);
+	return release(b && b->place != HOST_MEMORY ? b : 0);
+}
+
+CUresult cuMemFreeHost(void *host)
+{
+	ENTER(DEAD);
+	struct block *b = start((uintptr_t)host);
+
+	return release(b && b->place == HOST_MEMORY ? b : 0);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
+{
+	ENTER(0);
+	struct stream *s;
+	struct item *i;
+	CUresult r = stream_get(stream, &s);
+
+	if (!r)
+		r = unsafe_call();
+	if (r)
+		return r;
+	if (!address || !size)
+		return INVALID_VALUE;
+	if (s->capture)
+		return NOT_SUPPORTED; /* here */
+	i = item_new(APPEAR);
+	if (!(i->block = block_new(ASYNC_MEMORY, s->context->device, s->context, size))) {
+		item_free(i);
+		return OUT_OF_MEMORY;
+	}
+	i->block->absent = true;
+	*address = i->block->address;
+	return enqueue(s, i);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+	ENTER(DEAD);
+	struct block *b = start(address);
+	struct stream *s;
+	struct item *i;
+	CUresult r;
+
+	if (sim.dead)
+		return b ? release(b) : sim.dead;
+	if ((r = stream_get(stream, &s)) || (r = unsafe_call()))
+		return r;
+	if (!b || b->place == HOST_MEMORY)
+		return INVALID_VALUE;
+	if (s->capture)
+		return NOT_SUPPORTED; /* here */
+	b->freed = true;
+	i = item_new(VANISH);
+	i->block = b;
+	return enqueue(s, i);
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host, unsigned flags)
+{
+	ENTER(0);
+	if (!address || flags || !pinned(host, 1))
+		return INVALID_VALUE;
+	*address = (uintptr_t)host;
+	return OK;
+}
+
+CUresult cuMemHostGetFlags(unsigned *flags, void *host)
+{
+	ENTER(0);
+	struct block *b = block_at((uintptr_t)host);
+
+	if (!flags || !pinned(host, 1))
+		return INVALID_VALUE;
+	*flags = b ? b->flags : 0;
+	return OK;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+	ENTER(0);
+	struct block *b = block_at(address);
+
+	if (!b || b->freed || address - b->address >= b->size)
+		return INVALID_VALUE;
+	if (base)
+		*base = b->address;
+	if (size)
+		*size = b->size;
+	return OK;
+}

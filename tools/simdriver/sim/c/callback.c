@@ -1,0 +1,89 @@
+#include "sim.h"
+
+/* Host functions of all streams run on one thread, one after another. */
+static struct item *first, **last = &first;
+static pthread_cond_t pushed = PTHREAD_COND_INITIALIZER;
+
+void callback_push(struct item *i)
+{
+	i->queued = 0;
+	*last = i;
+	last = &i->queued;
+	pthread_cond_signal(&pushed);
+}
+
+static void *callbacks(void *unused)
+{
+	thread.in_callback = true;
+	pthread_mutex_lock(&sim.lock);
+	for (;;) {
+		struct item *i = first;
+		CUresult code = sim.dead;
+
+		if (!i) {
+			pthread_cond_wait(&pushed, &sim.lock);
+			continue;
+		}
+		if (!(first = i->queued))
+			last = &first;
+		pthread_mutex_unlock(&sim.lock);
+		if (i->work == STATUS)
+			i->status(i->stream, code, i->data);
+		else if (!code)
+			i->host(i->data);
+		pthread_mutex_lock(&sim.lock);
+		i->finished = true;
+		if (i->orphan)
+			item_free(i);
+		engine_wake();
+	}
+	return unused;
+}
+
+void callback_start(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, 0, callbacks, 0);
+	pthread_detach(thread);
+}
+
+static CUresult push(CUstream handle, struct item *i)
+{
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (!r && i->work == STATUS)
+		r = on_stream(s);
+	if (r) {
+		item_free(i);
+		return r;
+	}
+	return enqueue(s, i);
+}
+
+CUresult cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)
+{
+	ENTER(0);
+	struct item *i;
+
+	if (!fn)
+		return INVALID_VALUE;
+	i = item_new(HOST);
+	i->host = (void (*)(void *))fn;
+	i->data = data;
+	return push(handle, i);
+}
+
+CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback fn, void *data, unsigned flags)
+{
+	ENTER(0);
+	struct item *i;
+
+	if (!fn || flags)
+		return INVALID_VALUE;
+	i = item_new(STATUS);
+	i->status = (void (*)(CUstream, CUresult, void *))fn;
+	i->data = data;
+	return push(handle, i);
+}

@@ -1,0 +1,290 @@
+#include "sim.h"
+
+static struct capture *captures;
+
+enum { GLOBAL, THREAD_LOCAL, RELAXED };
+
+static void lose(struct capture *c) { c->lost = true; }
+
+/*
+ * unsafe_call is made by what is forbidden during a capture: in mode global to
+ * every thread that has not said otherwise, in mode thread local to the thread
+ * that captures.
+ */
+CUresult unsafe_call(void)
+{
+	CUresult r = OK;
+
+	if (thread.mode == RELAXED)
+		return OK;
+	for (struct capture *c = captures; c; c = c->next) {
+		bool mine = c->thread == thread_id();
+
+		if (c->mode == RELAXED || (!mine && (c->mode == THREAD_LOCAL || thread.mode == THREAD_LOCAL)))
+			continue;
+		lose(c);
+		r = CAPTURE_UNSUPPORTED;
+	}
+	return r;
+}
+
+CUresult on_stream(struct stream *s)
+{
+	if (!s->capture)
+		return OK;
+	lose(s->capture);
+	return CAPTURE_UNSUPPORTED;
+}
+
+/* The legacy stream would wait for a blocking stream that captures. */
+CUresult on_legacy(struct context *c)
+{
+	CUresult r = OK;
+
+	for (struct stream *s = c->streams; s; s = s->next)
+		if (s->capture && !(s->flags & 1)) {
+			lose(s->capture);
+			r = CAPTURE_IMPLICIT;
+		}
+	return r;
+}
+
+void capture_lose_context(struct context *c)
+{
+	for (struct stream *s = c->streams; s; s = s->next)
+		if (s->capture)
+			lose(s->capture);
+}
+
+static void depend(struct node ***deps, int *n, struct node *on)
+{
+	for (int i = 0; i < *n; i++)
+		if ((*deps)[i] == on)
+			return;
+	*deps = realloc(*deps, (*n + 1) * sizeof **deps);
+	(*deps)[(*n)++] = on;
+}
+
+static void follow(struct stream *s, struct node *n)
+{
+	s->ndeps = 0;
+	depend(&s->deps, &s->ndeps, n);
+}
+
+CUresult capture_item(struct stream *s, struct item *i)
+{
+	if (s->capture->lost) {
+		item_free(i);
+		return CAPTURE_INVALIDATED;
+	}
+	i->stream = s->handle;
+	follow(s, graph_add(s->capture->graph, i, s->deps, s->ndeps));
+	return OK;
+}
+
+CUresult capture_record(struct stream *s, struct event *e)
+{
+	if (s->capture->lost)
+		return CAPTURE_INVALIDATED;
+	free(e->deps);
+	e->deps = 0;
+	e->ndeps = 0;
+	for (int i = 0; i < s->ndeps; i++)
+		depend(&e->deps, &e->ndeps, s->deps[i]);
+	e->capture = s->capture;
+	e->capture_id = s->capture->id;
+	return OK;
+}
+
+/* captured_event tells whether an event stands for work of a capture that goes on. */
+bool captured_event(struct event *e)
+{
+	for (struct capture *c = captures; c; c = c->next)
+		if (c == e->capture && c->id == e->capture_id)
+			return true;
+	return false;
+}
+
+CUresult capture_wait(struct stream *s, struct event *e)
+{
+	if (s->capture && s->capture->lost)
+		return CAPTURE_INVALIDATED;
+	if (!captured_event(e)) {
+		if (!e->mark)
+			return OK;
+		lose(s->capture);
+		return CAPTURE_ISOLATION;
+	}
+	if (s->capture && s->capture != e->capture) {
+		lose(s->capture);
+		lose(e->capture);
+		return CAPTURE_MERGE;
+	}
+	s->capture = e->capture;
+	for (int i = 0; i < e->ndeps; i++)
+		depend(&s->deps, &s->ndeps, e->deps[i]);
+	return OK;
+}
+
+/* leave takes a stream out of its capture. */
+static void leave(struct stream *s)
+{
+	s->capture = 0;
+	free(s->deps);
+	s->deps = 0;
+	s->ndeps = 0;
+}
+
+struct joined { struct capture *capture; bool all; };
+
+static bool reaches(struct node *from, struct node *to)
+{
+	if (from == to)
+		return true;
+	for (int i = 0; i < from->ndeps; i++)
+		if (reaches(from->deps[i], to))
+			return true;
+	return false;
+}
+
+static void is_joined(struct stream *s, void *data)
+{
+	struct joined *j = data;
+	struct stream *origin = j->capture->origin;
+
+	if (s->capture != j->capture || s == origin)
+		return;
+	for (int i = 0; i < s->ndeps; i++) {
+		bool found = false;
+
+		for (int k = 0; k < origin->ndeps; k++)
+			found |= reaches(origin->deps[k], s->deps[i]);
+		j->all &= found;
+	}
+}
+
+static void leave_capture(struct stream *s, void *data)
+{
+	if (s->capture == data)
+		leave(s);
+}
+
+/* drop ends a capture for all of its streams. */
+static void drop(struct capture *c)
+{
+	contexts_each(leave_capture, c);
+	for (struct capture **at = &captures; *at; at = &(*at)->next)
+		if (*at == c) {
+			*at = c->next;
+			break;
+		}
+	free(c);
+}
+
+void capture_forget(struct stream *s)
+{
+	struct capture *c = s->capture;
+
+	if (!c)
+		return;
+	lose(c);
+	leave(s);
+	if (c->origin == s) {
+		graph_free(c->graph);
+		drop(c);
+	}
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	ENTER(BARE | DEAD | CALLBACK);
+	unsigned before = thread.mode;
+
+	if (!mode || *mode > RELAXED)
+		return INVALID_VALUE;
+	thread.mode = *mode;
+	*mode = before;
+	return OK;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
+{
+	ENTER(0);
+	struct stream *s;
+	struct capture *c;
+	CUresult r = stream_get(handle, &s);
+
+	if (r)
+		return r;
+	if (mode > RELAXED)
+		return INVALID_VALUE;
+	if (s == s->context->legacy)
+		return CAPTURE_UNSUPPORTED;
+	if (s->capture)
+		return ILLEGAL_STATE;
+	c = calloc(1, sizeof *c);
+	c->id = ++sim.ids;
+	c->mode = mode;
+	c->thread = thread_id();
+	c->origin = s;
+	c->graph = graph_new();
+	c->next = captures;
+	captures = c;
+	s->capture = c;
+	return OK;
+}
+
+/* end tells how a capture went. */
+static CUresult end(struct stream *s)
+{
+	struct joined j = {s->capture, true};
+
+	if (s->capture->mode != RELAXED && s->capture->thread != thread_id())
+		return CAPTURE_WRONG_THREAD;
+	if (s->capture->lost)
+		return CAPTURE_INVALIDATED;
+	contexts_each(is_joined, &j);
+	return j.all ? OK : CAPTURE_UNJOINED;
+}
+
+CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
+{
+	ENTER(0);
+	struct stream *s;
+	struct capture *c;
+	CUresult r = stream_get(handle, &s);
+
+	if (r)
+		return r;
+	if (!(c = s->capture))
+		return ILLEGAL_STATE;
+	if (c->origin != s) {
+		lose(c);
+		return CAPTURE_UNMATCHED;
+	}
+	r = end(s);
+	if (graph)
+		*graph = 0;
+	if (r || !graph)
+		graph_free(c->graph);
+	else
+		c->graph->handle = *graph = handle_new(GRAPH, c->graph);
+	drop(c);
+	return r;
+}
+
+CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
+{
+	ENTER(CALLBACK);
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (!r && s == s->context->legacy)
+		r = on_legacy(s->context);
+	if (r)
+		return r;
+	if (!status)
+		return INVALID_VALUE;
+	*status = !s->capture ? 0 : s->capture->lost ? 2 : 1;
+	return OK;
+}

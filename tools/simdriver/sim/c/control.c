@@ -1,0 +1,184 @@
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+struct sim sim = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.strict = SIM_VERSION < 13000,
+};
+
+static struct call *calls;
+static struct call any; /* counts for all that are not bare */
+static long failed;
+static int violations;
+static char first[256];
+
+static struct call *call_of(const char *name)
+{
+	struct call *c;
+
+	if (!name)
+		return &any;
+	for (c = calls; c; c = c->next)
+		if (!strcmp(c->name, name))
+			return c;
+	/* Not called yet: it is found by its name when it is. */
+	c = calloc(1, sizeof *c);
+	c->name = strdup(name);
+	c->next = calls;
+	return calls = c;
+}
+
+/* due counts a call and tells the code that it is to fail with. */
+static CUresult due(struct call *c)
+{
+	if (++c->calls != c->fail_at)
+		return OK;
+	c->fail_at = 0;
+	failed++;
+	return c->fail;
+}
+
+CUresult enter_call(struct call *c)
+{
+	struct call *told;
+	unsigned needs;
+	CUresult r, all;
+
+	pthread_mutex_lock(&sim.lock);
+	if (!c->known) {
+		c->known = true;
+		for (told = calls; told && strcmp(told->name, c->name); told = told->next)
+			;
+		if (told) { /* a test spoke of it before */
+			c->calls = told->calls;
+			c->delay = told->delay;
+			c->fail_at = told->fail_at;
+			c->fail = told->fail;
+			told->name = "";
+		}
+		c->next = calls;
+		calls = c;
+	}
+	needs = c->needs;
+	if (c->delay) {
+		long pause = c->delay;
+
+		pthread_mutex_unlock(&sim.lock);
+		usleep(pause);
+		pthread_mutex_lock(&sim.lock);
+	}
+	r = due(c);
+	all = needs & BARE ? OK : due(&any);
+	r = r ? r : all;
+	if (!r && thread.in_callback && !(needs & CALLBACK))
+		r = NOT_PERMITTED;
+	if (!r && !sim.initialized && !(needs & EARLY))
+		r = NOT_INITIALIZED;
+	if (!r && sim.dead && !(needs & DEAD))
+		r = sim.dead;
+	if (!r && needs & CURRENT && !current())
+		r = INVALID_CONTEXT;
+	if (!r && needs & CURRENT && !current()->alive)
+		r = CONTEXT_DESTROYED;
+	return r;
+}
+
+void leave_call(int *unused)
+{
+	(void)unused;
+	pthread_mutex_unlock(&sim.lock);
+}
+
+void await_change(void)
+{
+	sim.waiters++;
+	pthread_cond_wait(&sim.changed, &sim.lock);
+	sim.waiters--;
+}
+
+void violation(const char *format, ...)
+{
+	va_list list;
+
+	if (violations++)
+		return;
+	va_start(list, format);
+	vsnprintf(first, sizeof first, format, list);
+	va_end(list);
+}
+
+#define LOCK() pthread_mutex_lock(&sim.lock); int locked_ __attribute__((cleanup(leave_call), unused)) = 0
+
+void simFail(const char *function, long nth, unsigned code)
+{
+	LOCK();
+	struct call *c = call_of(function);
+
+	c->fail_at = nth > 0 ? c->calls + nth : 0;
+	c->fail = code;
+}
+
+long simFailed(void)
+{
+	LOCK();
+	return failed;
+}
+
+long simCalls(const char *function)
+{
+	LOCK();
+	return call_of(function)->calls;
+}
+
+void simDelay(const char *function, long microseconds)
+{
+	LOCK();
+	call_of(function)->delay = microseconds;
+}
+
+void simHold(int on)
+{
+	LOCK();
+	sim.held = on;
+	engine_wake();
+}
+
+void simFault(unsigned code)
+{
+	LOCK();
+	fault(code);
+}
+
+void simReset(void)
+{
+	LOCK();
+	for (struct call *c = calls; c; c = c->next)
+		c->delay = c->fail_at = 0;
+	any.fail_at = 0;
+	failed = 0;
+	violations = 0;
+	sim.held = false;
+	sim.dead = 0;
+	engine_wake();
+}
+
+int simViolations(void)
+{
+	LOCK();
+	check_guards();
+	return violations;
+}
+
+const char *simViolation(void)
+{
+	LOCK();
+	return violations ? first : "";
+}
+
+void simStrict(int on)
+{
+	LOCK();
+	sim.strict = on;
+}

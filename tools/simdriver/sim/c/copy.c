@@ -1,0 +1,161 @@
+#include "sim.h"
+
+static struct item *copying(CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+	struct item *i = item_new(COPY);
+
+	i->dst = dst;
+	i->src = src;
+	i->size = size;
+	return i;
+}
+
+enum side { TO_DEVICE, TO_HOST, ON_DEVICE };
+
+/*
+ * Memory of the host that is not pinned is read during the call, and written
+ * before it returns. A captured copy reads it at every launch of the graph.
+ */
+static CUresult copy(struct stream *s, enum side side, CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+	struct item *i;
+	bool wait = side == TO_HOST && !pinned((void *)(uintptr_t)dst, size) && !s->capture;
+	CUresult r;
+
+	if (!size)
+		return OK;
+	if (side != TO_HOST && !usable(dst, size, "a copy to"))
+		return INVALID_VALUE;
+	if (side != TO_DEVICE && !usable(src, size, "a copy from"))
+		return INVALID_VALUE;
+	if (!dst || !src)
+		return INVALID_VALUE;
+	i = copying(dst, src, size);
+	if (side == TO_DEVICE && !pinned((void *)(uintptr_t)src, size) && !s->capture)
+		i->staged = memcpy(malloc(size), (void *)(uintptr_t)src, size);
+	r = enqueue(s, i);
+	if (!r && wait)
+		stream_wait(s);
+	return r ? r : sim.dead;
+}
+
+static CUresult later(CUstream stream, enum side side, CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+	struct stream *s;
+	CUresult r = stream_get(stream, &s);
+
+	return r ? r : copy(s, side, dst, src, size);
+}
+
+/* Synchronous copies are work of the legacy stream. */
+static CUresult now(enum side side, CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+	struct stream *s = current()->legacy;
+	CUresult r = on_legacy(current());
+
+	if (r)
+		return r;
+	r = copy(s, side, dst, src, size);
+	if (!r && side != ON_DEVICE)
+		stream_wait(s);
+	return r ? r : sim.dead;
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size)
+{
+	ENTER(CURRENT);
+	return now(TO_DEVICE, dst, (uintptr_t)src, size);
+}
+
+CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t size)
+{
+	ENTER(CURRENT);
+	return now(TO_HOST, (uintptr_t)dst, src, size);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+	ENTER(CURRENT);
+	return now(ON_DEVICE, dst, src, size);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream)
+{
+	ENTER(0);
+	return later(stream, TO_DEVICE, dst, (uintptr_t)src, size);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+	ENTER(0);
+	return later(stream, TO_HOST, (uintptr_t)dst, src, size);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+	ENTER(0);
+	return later(stream, ON_DEVICE, dst, src, size);
+}
+
+static bool contexts(CUcontext a, CUcontext b)
+{
+	return handle_get(CONTEXT, a) && handle_get(CONTEXT, b);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size)
+{
+	ENTER(CURRENT);
+	return contexts(to, from) ? now(ON_DEVICE, dst, src, size) : INVALID_CONTEXT;
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size, CUstream stream)
+{
+	ENTER(0);
+	struct stream *s;
+	CUresult r = stream_get(stream, &s);
+
+	if (r)
+		return r;
+	if (!contexts(to, from))
+		return INVALID_CONTEXT;
+	if (s->capture) {
+		s->capture->lost = true;
+		return CAPTURE_UNSUPPORTED;
+	}
+	return copy(s, ON_DEVICE, dst, src, size);
+}
+
+static CUresult set(struct stream *s, CUdeviceptr dst, unsigned value, size_t width, size_t n)
+{
+	struct item *i;
+
+	if (!n)
+		return OK;
+	if (dst % width || n > SIZE_MAX / width || !usable(dst, n * width, "a memset of"))
+		return INVALID_VALUE;
+	i = item_new(SET);
+	i->dst = dst;
+	i->src = value;
+	i->width = width;
+	i->size = n;
+	return enqueue(s, i);
+}
+
+#define SETS(name, type, width) \
+	CUresult cuMemset##name##_v2(CUdeviceptr dst, type value, size_t n) \
+	{ \
+		ENTER(CURRENT); \
+		CUresult r = on_legacy(current()); \
+		return r ? r : set(current()->legacy, dst, value, width, n); \
+	} \
+	CUresult cuMemset##name##Async(CUdeviceptr dst, type value, size_t n, CUstream stream) \
+	{ \
+		ENTER(0); \
+		struct stream *s; \
+		CUresult r = stream_get(stream, &s); \
+		return r ? r : set(s, dst, value, width, n); \
+	}
+
+SETS(D8, unsigned char, 1)
+SETS(D16, unsigned short, 2)
+SETS(D32, unsigned int, 4)

@@ -1,0 +1,245 @@
+#include <time.h>
+
+#include "sim.h"
+
+/*
+ * One thread runs the work of all streams: of each that has some, the oldest
+ * item in turn. An item that cannot go on, such as a wait for an event, leaves
+ * the others alone.
+ */
+static struct stream *active; /* that have work */
+
+long now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+
+void engine_wake(void)
+{
+	pthread_cond_signal(&sim.work);
+}
+
+static void changed(void)
+{
+	if (sim.waiters)
+		pthread_cond_broadcast(&sim.changed);
+}
+
+/* before tells whether a stream has work that was put on it before an item. */
+static bool before(struct stream *s, struct item *i)
+{
+	return s->head && s->head->order < i->order;
+}
+
+/* ready tells whether an item may begin: the legacy stream and the blocking ones wait for each other. */
+static bool ready(struct stream *s, struct item *i)
+{
+	struct context *c = s->context;
+
+	if (i->started)
+		return true;
+	if (sim.held)
+		return false;
+	if (s->flags & 1)
+		return true;
+	if (s != c->legacy)
+		return !c->legacy || !before(c->legacy, i);
+	for (struct stream *t = c->streams; t; t = t->next)
+		if (t != s && !(t->flags & 1) && before(t, i))
+			return false;
+	return true;
+}
+
+static void copies(struct item *i)
+{
+	void *dst = reachable(i->dst, i->size, "a copy to");
+	void *src = i->staged ? i->staged : reachable(i->src, i->size, "a copy from");
+
+	if (dst && src)
+		memmove(dst, src, i->size);
+}
+
+static void sets(struct item *i)
+{
+	unsigned char *dst = reachable(i->dst, i->size * i->width, "a memset of");
+
+	for (size_t n = 0; dst && n < i->size; n++)
+		memcpy(dst + n * i->width, &i->src, i->width);
+}
+
+/* run goes on with an item and tells whether it is over. */
+static bool run(struct item *i)
+{
+	bool first = !i->started;
+
+	i->started = true;
+	switch (i->work) {
+	case NOTHING:
+		return true;
+	case RUN:
+		return i->kernel->run(i);
+	case COPY:
+		copies(i);
+		return true;
+	case SET:
+		sets(i);
+		return true;
+	case RECORD:
+		i->mark->done = true;
+		i->mark->time = now_ns();
+		return true;
+	case WAIT:
+		return i->mark->done;
+	case HOST:
+	case STATUS:
+		if (first)
+			callback_push(i);
+		return i->finished;
+	case APPEAR:
+		i->block->absent = false;
+		return true;
+	case VANISH:
+		i->block->gone = true;
+		block_free(i->block);
+		return true;
+	}
+	return true;
+}
+
+static void pop(struct stream *s)
+{
+	struct item *i = s->head;
+
+	if (!(s->head = i->next))
+		s->tail = &s->head;
+	s->executed++;
+	item_free(i);
+}
+
+/* pass gives each stream a turn, and tells when to look again: 0 now, -1 when something comes. */
+static long pass(void)
+{
+	long again = -1;
+
+	for (struct stream **at = &active, *s; (s = *at);) {
+		struct item *i = s->head;
+
+		if (!i) {
+			*at = s->active;
+			s->listed = false;
+			stream_collect(s);
+			continue;
+		}
+		at = &s->active;
+		if (!ready(s, i))
+			continue;
+		if (run(i)) {
+			pop(s);
+			again = 0;
+		} else if (i->until && (again < 0 || i->until < again)) {
+			again = i->until;
+		}
+		if (sim.faulted) {
+			fault(sim.faulted);
+			return 0;
+		}
+	}
+	return again;
+}
+
+static void *engine(void *unused)
+{
+	pthread_mutex_lock(&sim.lock);
+	for (;;) {
+		long again = pass();
+
+		if (!again) {
+			changed();
+			pthread_mutex_unlock(&sim.lock); /* let others in */
+			pthread_mutex_lock(&sim.lock);
+		} else if (again < 0) {
+			pthread_cond_wait(&sim.work, &sim.lock);
+		} else {
+			struct timespec t = {again / 1000000000, again % 1000000000};
+
+			pthread_cond_timedwait(&sim.work, &sim.lock, &t);
+		}
+	}
+	return unused;
+}
+
+void engine_start(void)
+{
+	pthread_t thread;
+	pthread_condattr_t clock;
+
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&sim.work, &clock);
+	pthread_cond_init(&sim.changed, 0);
+	pthread_create(&thread, 0, engine, 0);
+	pthread_detach(thread);
+	callback_start();
+}
+
+/* enqueue puts an item on a stream, or into the graph that the stream captures. */
+CUresult enqueue(struct stream *s, struct item *i)
+{
+	CUresult r = OK;
+
+	if (s->capture)
+		return capture_item(s, i);
+	if (s == s->context->legacy)
+		r = on_legacy(s->context);
+	s->waiting++; /* a full queue makes its user wait */
+	while (!r && !sim.dead && s->enqueued - s->executed >= 1024)
+		await_change();
+	s->waiting--;
+	if (r || sim.dead) {
+		item_free(i);
+		return r ? r : sim.dead;
+	}
+	i->order = ++sim.order;
+	i->stream = s->handle;
+	i->context = s->context;
+	*s->tail = i;
+	s->tail = &i->next;
+	s->enqueued++;
+	if (!s->listed) {
+		s->listed = true;
+		s->active = active;
+		active = s;
+	}
+	engine_wake();
+	return OK;
+}
+
+/*
+ * fault ends all work of the process. Host functions do not run any more,
+ * callbacks with a status do and get the code.
+ */
+void fault(CUresult code)
+{
+	sim.faulted = OK;
+	sim.dead = code;
+	for (struct stream *s = active; s; s = s->active) {
+		for (struct item *i = s->head, *next; i; i = next) {
+			next = i->next;
+			i->orphan = true;
+			if (i->started && (i->work == HOST || i->work == STATUS))
+				continue; /* the callback thread has it */
+			if (i->work == STATUS)
+				callback_push(i);
+			else
+				item_free(i);
+		}
+		s->head = 0;
+		s->tail = &s->head;
+		s->executed = s->enqueued;
+	}
+	changed();
+	engine_wake();
+}

@@ -1,0 +1,231 @@
+#include "sim.h"
+
+enum { DISABLE_TIMING = 2, INTERPROCESS = 4, EXTERNAL = 1 };
+
+static struct event *events;
+
+static void end(struct event *e)
+{
+	if ((*e->at = e->next))
+		e->next->at = e->at;
+	handle_end(e->handle);
+	mark_drop(e->mark);
+	free(e->deps);
+	free(e);
+}
+
+void events_end(struct context *c)
+{
+	for (struct event *e = events, *next; e; e = next) {
+		next = e->next;
+		if (e->context == c) {
+			live_lost(1);
+			end(e);
+		}
+	}
+}
+
+static CUresult get(CUevent handle, struct event **e)
+{
+	if (!(*e = handle_get(EVENT, handle)))
+		return INVALID_HANDLE;
+	return owner((*e)->context);
+}
+
+CUresult cuEventCreate(CUevent *handle, unsigned flags)
+{
+	ENTER(CURRENT);
+	struct event *e;
+
+	if (!handle || flags > 7 || (flags & INTERPROCESS && !(flags & DISABLE_TIMING)))
+		return INVALID_VALUE;
+	e = calloc(1, sizeof *e);
+	e->context = current();
+	e->flags = flags;
+	if ((e->next = events))
+		e->next->at = &e->next;
+	e->at = &events;
+	events = e;
+	e->handle = *handle = handle_new(EVENT, e);
+	return OK;
+}
+
+CUresult cuEventDestroy_v2(CUevent handle)
+{
+	ENTER(DEAD);
+	struct event *e;
+
+	if (!(e = handle_get(EVENT, handle)))
+		return INVALID_HANDLE;
+	if (!sim.dead && owner(e->context))
+		return owner(e->context);
+	end(e);
+	return sim.dead;
+}
+
+static CUresult record(CUevent event, CUstream stream, unsigned flags)
+{
+	struct stream *s;
+	struct event *e;
+	struct item *i;
+	CUresult r = stream_get(stream, &s);
+
+	if (!r)
+		r = get(event, &e);
+	if (r)
+		return r;
+	if (e->context != s->context)
+		return INVALID_HANDLE;
+	if (flags > EXTERNAL)
+		return INVALID_VALUE;
+	if (flags && !s->capture)
+		return ILLEGAL_STATE;
+	if (s->capture && !flags)
+		return capture_record(s, e);
+	i = item_new(RECORD);
+	i->mark = calloc(1, sizeof *i->mark);
+	i->mark->refs = 2;
+	if (!s->capture) {
+		free(e->deps);
+		e->deps = 0;
+		e->capture = 0;
+	}
+	mark_drop(e->mark);
+	e->mark = i->mark;
+	return enqueue(s, i);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	ENTER(0);
+	return record(event, stream, 0);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+	ENTER(0);
+	return record(event, stream, flags);
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+	ENTER(0);
+	struct stream *s;
+	struct event *e;
+	struct item *i;
+	CUresult r = stream_get(stream, &s);
+
+	if (r)
+		return r;
+	if (!(e = handle_get(EVENT, event)))
+		return INVALID_HANDLE;
+	if (!e->context->alive)
+		return CONTEXT_DESTROYED;
+	if (flags > EXTERNAL)
+		return INVALID_VALUE;
+	if (flags && !s->capture)
+		return ILLEGAL_STATE;
+	if (!flags && (s->capture || captured_event(e)))
+		return capture_wait(s, e);
+	if (!e->mark || (e->mark->done && !s->capture))
+		return OK;
+	i = item_new(WAIT);
+	i->mark = e->mark;
+	i->mark->refs++;
+	return enqueue(s, i);
+}
+
+/* asked is what a query and a wait have to find out first. */
+static CUresult asked(CUevent handle, struct event **e)
+{
+	CUresult r = get(handle, e);
+
+	if (r)
+		return r;
+	if (captured_event(*e)) {
+		(*e)->capture->lost = true;
+		return CAPTURED_EVENT;
+	}
+	return unsafe_call();
+}
+
+CUresult cuEventQuery(CUevent handle)
+{
+	ENTER(CALLBACK);
+	struct event *e;
+	CUresult r = asked(handle, &e);
+
+	if (r)
+		return r;
+	return !e->mark || e->mark->done ? OK : NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent handle)
+{
+	ENTER(0);
+	struct event *e;
+	struct mark *m;
+	CUresult r = asked(handle, &e);
+
+	if (r || !(m = e->mark))
+		return r;
+	m->refs++;
+	while (!m->done && !sim.dead)
+		await_change();
+	mark_drop(m);
+	return sim.dead;
+}
+
+static CUresult elapsed(float *ms, CUevent from, CUevent to)
+{
+	struct event *a, *b;
+	CUresult r = get(from, &a);
+
+	if (!r)
+		r = get(to, &b);
+	if (r)
+		return r;
+	if (!ms)
+		return INVALID_VALUE;
+	if (!a->mark || !b->mark || (a->flags | b->flags) & DISABLE_TIMING)
+		return INVALID_HANDLE;
+	if (!a->mark->done || !b->mark->done)
+		return NOT_READY;
+	*ms = (b->mark->time - a->mark->time) / 1e6f;
+	return OK;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+	ENTER(CALLBACK);
+	return elapsed(ms, from, to);
+}
+
+CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
+{
+	ENTER(CALLBACK);
+	return elapsed(ms, from, to);
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *ipc, CUevent handle)
+{
+	ENTER(0);
+	struct event *e;
+	CUresult r = get(handle, &e);
+
+	if (r)
+		return r;
+	if (!ipc || !(e->flags & INTERPROCESS))
+		return INVALID_VALUE;
+	memset(ipc, 0, sizeof *ipc);
+	memcpy(ipc, &e->handle, sizeof e->handle);
+	return OK;
+}
+
+/* Other processes are not simulated, and the one that made an event may not open its handle. */
+CUresult cuIpcOpenEventHandle(CUevent *handle, CUipcEventHandle ipc)
+{
+	ENTER(CURRENT);
+	(void)ipc;
+	return handle ? INVALID_CONTEXT : INVALID_VALUE;
+}

@@ -1,0 +1,71 @@
+#include "sim.h"
+
+/*
+ * A handle is no address, so that a wrong one is found out instead of followed:
+ * it tells its place in this table, which keeps what was destroyed in mind.
+ */
+static struct {
+	void *object;
+	enum kind kind;
+} *table;
+static size_t used, room;
+
+#define BASE 0x51d0000000ull
+#define STEP 64
+
+void *handle_new(enum kind kind, void *object)
+{
+	if (used == room) {
+		room = room ? 2 * room : 1024;
+		table = realloc(table, room * sizeof *table);
+	}
+	table[used].object = object;
+	table[used].kind = kind;
+	live_count(kind, 1);
+	return (void *)(BASE + STEP * used++);
+}
+
+static size_t place(const void *handle)
+{
+	uintptr_t h = (uintptr_t)handle;
+
+	if (h < BASE || h % STEP || (h - BASE) / STEP >= used)
+		return used;
+	return (h - BASE) / STEP;
+}
+
+void *handle_find(enum kind kind, const void *handle)
+{
+	size_t at = place(handle);
+
+	return at < used && table[at].kind == kind ? table[at].object : 0;
+}
+
+static const char *const names[] = {
+	"nothing", "context", "stream", "event", "module", "library", "function", "kernel", "graph", "node", "executable graph",
+};
+
+void *handle_get(enum kind kind, const void *handle)
+{
+	size_t at = place(handle);
+
+	if (!handle)
+		return 0;
+	if (at == used)
+		violation("%p is no handle of a %s", handle, names[kind]);
+	else if (table[at].kind != kind)
+		violation("the handle of a %s is used for a %s", names[table[at].kind], names[kind]);
+	else if (!table[at].object)
+		violation("a %s is used that was destroyed", names[kind]);
+	else
+		return table[at].object;
+	return 0;
+}
+
+void handle_end(void *handle)
+{
+	size_t at = place(handle);
+
+	table[at].object = 0;
+	live_count(table[at].kind, -1);
+}

@@ -1,0 +1,183 @@
+#include "sim.h"
+
+/*
+ * The kernels that can run are those of the test data, by their names: what
+ * their PTX does is done here in C.
+ */
+
+static uint32_t u32(struct item *i, int n) { return *(uint32_t *)i->params[n]; }
+static uint64_t u64(struct item *i, int n) { return *(uint64_t *)i->params[n]; }
+static float f32(struct item *i, int n) { return *(float *)i->params[n]; }
+
+/* at returns memory that a kernel uses: of its own device, or of one that it may reach. */
+static void *at(struct item *i, CUdeviceptr address, size_t size)
+{
+	struct block *b = block_at(address);
+
+	if (b && b->place != HOST_MEMORY && !(i->context->peers & 1u << b->device)) {
+		sim.faulted = ILLEGAL_ADDRESS;
+		return 0;
+	}
+	return reachable(address, size, i->kernel->name);
+}
+
+/* threads is how many of n values there are threads for, one each. */
+static size_t threads(struct item *i, size_t n)
+{
+	size_t all = (size_t)i->grid[0] * i->threads[0];
+
+	return n < all ? n : all;
+}
+
+static float *floats(struct item *i, CUdeviceptr address, size_t n)
+{
+	return n ? at(i, address, n * sizeof(float)) : 0;
+}
+
+static bool nothing(struct item *i)
+{
+	(void)i;
+	return true;
+}
+
+static bool fill(struct item *i)
+{
+	size_t n = threads(i, u32(i, 0));
+	float *y = floats(i, u64(i, 2), n);
+
+	for (size_t k = 0; y && k < n; k++)
+		y[k] = f32(i, 1);
+	return true;
+}
+
+static bool saxpy(struct item *i)
+{
+	size_t n = threads(i, u32(i, 0));
+	float *x = floats(i, u64(i, 2), n), *y = floats(i, u64(i, 3), n);
+
+	for (size_t k = 0; x && y && k < n; k++)
+		y[k] = f32(i, 1) * x[k] + y[k];
+	return true;
+}
+
+static bool copy(struct item *i)
+{
+	size_t n = threads(i, u32(i, 2));
+	float *dst = floats(i, u64(i, 0), n), *src = floats(i, u64(i, 1), n);
+
+	if (dst && src)
+		memmove(dst, src, n * sizeof *dst);
+	return true;
+}
+
+static bool sum(struct item *i)
+{
+	size_t n = u32(i, 2);
+	float *out = floats(i, u64(i, 0), 1), *in = floats(i, u64(i, 1), n), total = 0;
+
+	for (size_t k = 0; in && k < n; k++)
+		total += in[k];
+	if (out)
+		*out = total;
+	return true;
+}
+
+static bool scale(struct item *i)
+{
+	size_t n = threads(i, u32(i, 0));
+	float *y = floats(i, u64(i, 1), n), *table = floats(i, i->function->module->globals[0].block->address, 4);
+
+	for (size_t k = 0; y && table && k < n; k++)
+		y[k] *= table[k % 4];
+	return true;
+}
+
+static bool spin(struct item *i)
+{
+	long now = now_ns();
+
+	if (!i->until)
+		i->until = now + u64(i, 0);
+	return now >= i->until;
+}
+
+static bool wait(struct item *i)
+{
+	volatile uint32_t *flag = at(i, u64(i, 0), sizeof *flag);
+
+	i->until = now_ns() + 50000;
+	return !flag || *flag;
+}
+
+static bool store(struct item *i)
+{
+	uint64_t *to = at(i, u64(i, 0), sizeof *to);
+
+	if (to)
+		*to = u64(i, 1);
+	return true;
+}
+
+static bool point(struct item *i)
+{
+	struct { uint64_t a; double b; uint32_t c; } *p = i->params[0];
+	double *out = at(i, u64(i, 1), 3 * sizeof *out);
+
+	if (out) {
+		out[0] = p->a;
+		out[1] = p->b;
+		out[2] = p->c;
+	}
+	return true;
+}
+
+static bool many(struct item *i)
+{
+	double *out = at(i, u64(i, 6), 6 * sizeof *out);
+
+	if (out) {
+		out[0] = *(uint8_t *)i->params[0];
+		out[1] = *(int16_t *)i->params[1];
+		out[2] = u32(i, 2);
+		out[3] = (int64_t)u64(i, 3);
+		out[4] = f32(i, 4);
+		out[5] = *(double *)i->params[5];
+	}
+	return true;
+}
+
+static bool shared(struct item *i)
+{
+	uint32_t n = u32(i, 1), *out;
+
+	n = n < i->threads[0] ? n : i->threads[0];
+	if (n * sizeof *out > i->shared) {
+		sim.faulted = ILLEGAL_ADDRESS;
+		return true;
+	}
+	out = at(i, u64(i, 0), n * sizeof *out);
+	for (uint32_t k = 0; out && k < n; k++)
+		out[k] = k;
+	return true;
+}
+
+static bool trap(struct item *i)
+{
+	(void)i;
+	sim.faulted = LAUNCH_FAILED;
+	return true;
+}
+
+static const struct kernel kernels[] = {
+	{"nothing", nothing}, {"limited", nothing}, {"three", nothing}, {"sixteen", nothing},
+	{"fill", fill}, {"saxpy", saxpy}, {"copy", copy}, {"sum", sum}, {"scale", scale}, {"spin", spin},
+	{"wait", wait}, {"store", store}, {"point", point}, {"many", many}, {"shared", shared}, {"trap", trap},
+};
+
+const struct kernel *kernel_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+		if (!strcmp(kernels[i].name, name))
+			return &kernels[i];
+	return 0;
+}

@@ -1,0 +1,203 @@
+#include "sim.h"
+
+CUresult function_get(CUfunction handle, struct function **f)
+{
+	*f = handle_find(KERNEL, handle); /* stands for a function, too */
+	if (!*f)
+		*f = handle_get(FUNCTION, handle);
+	return *f ? owner((*f)->module->context) : INVALID_HANDLE;
+}
+
+enum { MAX_THREADS = 0, PTX_VERSION = 5, BINARY_VERSION = 6, MAX_DYNAMIC = 8, SETTABLE = 16, OPTIN = 232448 };
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	if (r)
+		return r;
+	if (!value || attribute >= SETTABLE)
+		return INVALID_VALUE;
+	*value = attribute == MAX_THREADS ? f->max_threads : attribute == PTX_VERSION ? 70 : attribute == BINARY_VERSION ? 90 : f->attributes[attribute];
+	return OK;
+}
+
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	if (r)
+		return r;
+	if (attribute < MAX_DYNAMIC || attribute >= SETTABLE || (attribute == MAX_DYNAMIC && (value < 0 || value > OPTIN)))
+		return INVALID_VALUE;
+	f->attributes[attribute] = value;
+	return OK;
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	return r ? r : config > 3 ? INVALID_VALUE : OK;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction handle, size_t n, size_t *offset, size_t *size)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	if (r)
+		return r;
+	if (!offset || n >= (size_t)f->nparams)
+		return INVALID_VALUE;
+	*offset = f->params[n].offset;
+	if (size)
+		*size = f->params[n].size;
+	return OK;
+}
+
+static int blocks_at_once(struct function *f, int threads)
+{
+	int blocks = threads > 0 && threads <= f->max_threads ? 2048 / threads : 0;
+
+	return blocks > 32 ? 32 : blocks;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int threads, size_t shared)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	if (r)
+		return r;
+	if (!blocks || threads <= 0 || shared > OPTIN)
+		return INVALID_VALUE;
+	*blocks = blocks_at_once(f, threads);
+	return OK;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction handle, CUoccupancyB2DSize sizes, size_t shared, int limit)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	(void)sizes;
+	if (r)
+		return r;
+	if (!grid || !threads || limit < 0 || shared > OPTIN)
+		return INVALID_VALUE;
+	*threads = limit && limit < f->max_threads ? limit : f->max_threads;
+	*grid = 132 * blocks_at_once(f, *threads);
+	return OK;
+}
+
+/* The parameters are copied: pointers first, then what they point to. */
+static void **pack(struct function *f, void **from)
+{
+	size_t head = f->nparams * sizeof(void *), n = f->nparams;
+	struct param *last = n ? &f->params[n - 1] : 0;
+	void **params = malloc(head + (last ? last->offset + last->size : 0) + 1);
+	char *data = (char *)params + head;
+
+	for (size_t i = 0; i < n; i++) {
+		params[i] = data + f->params[i].offset;
+		memcpy(params[i], from[i], f->params[i].size);
+	}
+	return params;
+}
+
+void **params_copy(const struct item *i)
+{
+	return i->work == RUN ? pack(i->function, i->params) : 0;
+}
+
+struct z_CUlaunchConfig {
+	unsigned grid[3], block[3], shared;
+	CUstream stream;
+	struct { unsigned id, unused; union { int on; unsigned dim[3]; char all[64]; } value; } *attributes;
+	unsigned n;
+};
+
+enum { COOPERATIVE = 2, CLUSTER = 4 };
+
+static CUresult check(struct function *f, const struct z_CUlaunchConfig *c, bool cooperative)
+{
+	size_t threads = (size_t)c->block[0] * c->block[1] * c->block[2], blocks = (size_t)c->grid[0] * c->grid[1] * c->grid[2];
+
+	for (int i = 0; i < 3; i++)
+		if (!c->grid[i] || !c->block[i] || c->grid[i] > (i ? 65535u : 2147483647u) || c->block[i] > (i == 2 ? 64u : 1024u))
+			return INVALID_VALUE;
+	if (threads > 1024)
+		return INVALID_VALUE;
+	if (threads > (size_t)f->max_threads)
+		return OUT_OF_RESOURCES;
+	if (c->shared > (unsigned)f->attributes[MAX_DYNAMIC])
+		return INVALID_VALUE;
+	if (cooperative && blocks > 132 * (size_t)blocks_at_once(f, threads))
+		return COOPERATIVE_TOO_LARGE;
+	return OK;
+}
+
+static CUresult launch(const struct z_CUlaunchConfig *c, CUfunction handle, void **params, void **extra)
+{
+	struct function *f;
+	struct stream *s;
+	struct item *i;
+	bool cooperative = false;
+	CUresult r = stream_get(c->stream, &s);
+
+	if (!r)
+		r = function_get(handle, &f);
+	if (r)
+		return r;
+	for (unsigned n = 0; n < c->n; n++) {
+		unsigned *cluster = c->attributes[n].value.dim;
+
+		if (c->attributes[n].id == COOPERATIVE)
+			cooperative = c->attributes[n].value.on;
+		if (c->attributes[n].id == CLUSTER && (!cluster[0] || !cluster[1] || !cluster[2] || c->grid[0] % cluster[0] || c->grid[1] % cluster[1] || c->grid[2] % cluster[2]))
+			return INVALID_VALUE;
+	}
+	if (extra)
+		return NOT_SUPPORTED; /* here */
+	if (f->module->context != s->context)
+		return INVALID_HANDLE;
+	if (!f->kernel) {
+		violation("kernel %s is not one of those that the simulated driver can run", f->name);
+		return NOT_SUPPORTED;
+	}
+	if ((f->nparams && !params) || (r = check(f, c, cooperative)))
+		return r ? r : INVALID_VALUE;
+	i = item_new(RUN);
+	i->kernel = f->kernel;
+	i->function = f;
+	memcpy(i->grid, c->grid, sizeof i->grid);
+	memcpy(i->threads, c->block, sizeof i->threads);
+	i->shared = c->shared;
+	i->params = pack(f, params);
+	return enqueue(s, i);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+	unsigned shared, CUstream stream, void **params, void **extra)
+{
+	ENTER(0);
+	struct z_CUlaunchConfig c = {{gx, gy, gz}, {bx, by, bz}, shared, stream, 0, 0};
+
+	return launch(&c, f, params, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+{
+	ENTER(0);
+	return config ? launch(config, f, params, extra) : INVALID_VALUE;
+}

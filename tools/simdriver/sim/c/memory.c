@@ -1,0 +1,259 @@
+#include <sys/mman.h>
+
+#include "sim.h"
+
+/*
+ * Each device has a range of addresses, and the host's pinned memory one more.
+ * An array tells for every unit of it whose it is or was, so that the block of
+ * any address is found at once, also when it is freed. Addresses are used again
+ * only when the range is used up.
+ */
+#define UNIT 512
+#define SPAN (16ull << 30)
+#define UNITS (SPAN / UNIT)
+#define GUARD 0xfd
+#define POISON 0xa5
+#define SHORT (64 << 10) /* what is worth poisoning */
+
+struct arena {
+	unsigned char *base;
+	struct block **of; /* for every unit */
+	size_t next;       /* unit */
+};
+static struct arena arenas[MAX_DEVICES + 1]; /* the last is the host's */
+static struct block *blocks;
+static int alive[HOST_MEMORY + 1];
+
+#define HOST_ARENA MAX_DEVICES
+
+static struct arena *arena(int device)
+{
+	struct arena *a = &arenas[device];
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+	if (!a->base) {
+		a->base = mmap(0, SPAN, PROT_READ | PROT_WRITE, flags, -1, 0);
+		a->of = mmap(0, UNITS * sizeof *a->of, PROT_READ | PROT_WRITE, flags, -1, 0);
+		if (a->base == MAP_FAILED || a->of == MAP_FAILED) {
+			fprintf(stderr, "simulated driver: no address space\n");
+			abort();
+		}
+	}
+	return a;
+}
+
+/* room finds so many units in a row that nothing alive is in, or returns UNITS. */
+static size_t room(struct arena *a, size_t units)
+{
+	size_t at = a->next, found = 0;
+
+	for (size_t tried = 0; tried < UNITS + units; tried++) {
+		if (at == UNITS)
+			at = found = 0;
+		found = a->of[at] && !a->of[at]->gone ? 0 : found + 1;
+		at++;
+		if (found == units) {
+			a->next = at;
+			return at - units;
+		}
+	}
+	return UNITS;
+}
+
+static unsigned char *bytes(struct block *b)
+{
+	return (unsigned char *)(uintptr_t)b->address;
+}
+
+/* whole is the size of a block without its guards, in units. */
+static size_t whole(struct block *b)
+{
+	return (b->size + UNIT - 1) / UNIT;
+}
+
+struct block *block_new(enum place place, int device, struct context *c, size_t size)
+{
+	bool host = place == HOST_MEMORY;
+	struct arena *a = arena(host ? HOST_ARENA : device);
+	struct block *b;
+	size_t units = (size + UNIT - 1) / UNIT + 2, at;
+
+	if (!host && devices[device].used + size > device_memory())
+		return 0;
+	if (size > SPAN / 2 || (at = room(a, units)) == UNITS)
+		return 0;
+	b = calloc(1, sizeof *b);
+	b->address = (uintptr_t)(a->base + (at + 1) * UNIT);
+	b->size = size;
+	b->place = place;
+	b->device = device;
+	b->context = c;
+	for (size_t i = 0; i < units; i++)
+		a->of[at + i] = b;
+	memset(bytes(b) - UNIT, GUARD, UNIT);
+	memset(bytes(b) + size, GUARD, whole(b) * UNIT - size + UNIT);
+	memset(bytes(b), POISON, size < SHORT ? size : SHORT);
+	if (!host)
+		devices[device].used += size;
+	if ((b->next = blocks))
+		b->next->before = b;
+	blocks = b;
+	alive[place]++;
+	return b;
+}
+
+static bool filled(const unsigned char *p, size_t n)
+{
+	while (n && *p == GUARD)
+		p++, n--;
+	return !n;
+}
+
+static void check_guard(struct block *b)
+{
+	if (!filled(bytes(b) - UNIT, UNIT))
+		violation("something wrote before a block of %zu bytes", b->size);
+	if (!filled(bytes(b) + b->size, whole(b) * UNIT - b->size + UNIT))
+		violation("something wrote behind a block of %zu bytes", b->size);
+}
+
+void check_guards(void)
+{
+	for (struct block *b = blocks; b; b = b->next)
+		check_guard(b);
+}
+
+/* block_free gives a block back. What was it stays known, for those who use it still. */
+void block_free(struct block *b)
+{
+	check_guard(b);
+	b->freed = b->gone = true;
+	if (b->place != HOST_MEMORY)
+		devices[b->device].used -= b->size;
+	if (b->size > SHORT)
+		madvise(bytes(b), whole(b) * UNIT, MADV_DONTNEED);
+	else
+		memset(bytes(b), POISON, b->size);
+	if (b->next)
+		b->next->before = b->before;
+	*(b->before ? &b->before->next : &blocks) = b->next;
+	alive[b->place]--;
+}
+
+struct block *block_at(CUdeviceptr address)
+{
+	for (int i = 0; i <= HOST_ARENA; i++) {
+		struct arena *a = &arenas[i];
+		CUdeviceptr from = (uintptr_t)a->base;
+
+		if (a->base && address >= from && address < from + SPAN)
+			return a->of[(address - from) / UNIT];
+	}
+	return 0;
+}
+
+static bool inside(struct block *b, CUdeviceptr address, size_t size)
+{
+	return address >= b->address && size <= b->size && address - b->address <= b->size - size;
+}
+
+bool usable(CUdeviceptr address, size_t size, const char *who)
+{
+	struct block *b = block_at(address);
+
+	if (!b)
+		return pinned((void *)(uintptr_t)address, size);
+	if (b->freed)
+		violation("%s memory of %zu bytes that was freed", who, b->size);
+	return !b->freed && inside(b, address, size);
+}
+
+int blocks_alive(enum place place) { return alive[place]; }
+
+/* -- host memory that is registered -- */
+
+static struct range { uintptr_t from, to; } *ranges;
+static int nranges;
+
+int registered_alive(void) { return nranges; }
+
+static int overlapping(uintptr_t from, uintptr_t to)
+{
+	for (int i = 0; i < nranges; i++)
+		if (from < ranges[i].to && to > ranges[i].from)
+			return i;
+	return -1;
+}
+
+bool pinned(const void *host, size_t size)
+{
+	uintptr_t from = (uintptr_t)host;
+	struct block *b = block_at(from);
+	int i;
+
+	if (b)
+		return !b->freed && inside(b, from, size);
+	i = overlapping(from, from + size);
+	return i >= 0 && from >= ranges[i].from && from + size <= ranges[i].to;
+}
+
+/* reachable returns the memory, or 0 after a fault. Memory that is unknown is the host's own. */
+void *reachable(CUdeviceptr address, size_t size, const char *who)
+{
+	struct block *b = block_at(address);
+
+	if (b && !b->absent && !b->gone && inside(b, address, size))
+		return (void *)(uintptr_t)address;
+	if (b)
+		violation("%s %zu bytes, %s of a block of %zu", who, size,
+			b->absent ? "before the allocation" : b->gone ? "after the release" : "outside", b->size);
+	else if (pinned((void *)(uintptr_t)address, size) || !strncmp(who, "a copy", 6))
+		return (void *)(uintptr_t)address;
+	sim.faulted = ILLEGAL_ADDRESS;
+	return 0;
+}
+
+/* memory_end frees what lives in a context. */
+void memory_end(struct context *c)
+{
+	for (struct block *b = blocks, *next; b; b = next) {
+		next = b->next;
+		if (b->context == c) {
+			live_lost(b->place != GLOBAL_MEMORY);
+			block_free(b);
+		}
+	}
+}
+
+CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned flags)
+{
+	ENTER(CURRENT);
+	uintptr_t from = (uintptr_t)host;
+	CUresult r = unsafe_call();
+
+	if (r)
+		return r;
+	if (!host || !size || flags > 15)
+		return INVALID_VALUE;
+	if (overlapping(from, from + size) >= 0)
+		return HOST_REGISTERED;
+	ranges = realloc(ranges, (nranges + 1) * sizeof *ranges);
+	ranges[nranges++] = (struct range){from, from + size};
+	return OK;
+}
+
+CUresult cuMemHostUnregister(void *host)
+{
+	ENTER(CURRENT | DEAD);
+	CUresult r = unsafe_call();
+
+	if (r)
+		return r;
+	context_wait(current());
+	for (int i = 0; i < nranges; i++)
+		if (ranges[i].from == (uintptr_t)host) {
+			ranges[i] = ranges[--nranges];
+			return sim.dead;
+		}
+	return HOST_NOT_REGISTERED;
+}

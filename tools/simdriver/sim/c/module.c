@@ -1,0 +1,325 @@
+#include "sim.h"
+
+static struct module *modules[4096]; /* alive */
+
+/* Where the compiler is to write what is wrong. */
+struct log { char *text; size_t size; };
+
+enum { ERROR_LOG = 5, ERROR_LOG_SIZE = 6 };
+
+static struct log log_of(unsigned n, CUjit_option *options, void **values)
+{
+	struct log l = {0};
+
+	for (unsigned i = 0; i < n; i++) {
+		if (options[i] == ERROR_LOG)
+			l.text = values[i];
+		if (options[i] == ERROR_LOG_SIZE)
+			l.size = (uintptr_t)values[i];
+	}
+	return l;
+}
+
+static CUresult place(struct module *m)
+{
+	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+		if (!modules[i]) {
+			modules[i] = m;
+			return OK;
+		}
+	return OUT_OF_MEMORY;
+}
+
+static void module_end(struct module *m)
+{
+	for (int i = 0; i < m->nfunctions; i++) {
+		handle_end(m->functions[i].handle);
+		handle_end(m->functions[i].kernel_handle);
+	}
+	for (int i = 0; i < m->nglobals; i++)
+		if (m->globals[i].block)
+			block_free(m->globals[i].block);
+	if (m->handle)
+		handle_end(m->handle);
+	if (m->library)
+		handle_end(m->library);
+	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+		if (modules[i] == m)
+			modules[i] = 0;
+	free(m->image);
+	free(m);
+}
+
+void modules_end(struct context *c)
+{
+	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+		if (modules[i] && modules[i]->context == c) {
+			live_lost(1);
+			module_end(modules[i]);
+		}
+}
+
+/* compile makes a module of an image usable in a context. */
+static CUresult compile(struct module *m, struct context *c, struct log l)
+{
+	int wrong = ptx_read(m, m->image);
+
+	if (wrong) {
+		if (l.text && l.size)
+			snprintf(l.text, l.size, "simulated driver: line %d is not understood", wrong);
+		return INVALID_PTX;
+	}
+	m->context = c;
+	for (int i = 0; i < m->nfunctions; i++) {
+		struct function *f = &m->functions[i];
+
+		f->module = m;
+		f->kernel = kernel_find(f->name);
+		f->handle = handle_new(FUNCTION, f);
+		f->kernel_handle = handle_new(KERNEL, f);
+	}
+	for (int i = 0; i < m->nglobals; i++) {
+		struct global *g = &m->globals[i];
+
+		if (!(g->block = block_new(GLOBAL_MEMORY, c->device, c, g->size)))
+			return OUT_OF_MEMORY;
+		memset((void *)(uintptr_t)g->block->address, 0, g->size);
+	}
+	return OK;
+}
+
+static CUresult read_image(const void *image, struct module **m)
+{
+	if (!image)
+		return INVALID_VALUE;
+	if (!ptx_looks(image))
+		return INVALID_IMAGE;
+	*m = calloc(1, sizeof **m);
+	(*m)->image = strdup(image);
+	return OK;
+}
+
+static CUresult load(CUmodule *handle, const void *image, struct log l)
+{
+	struct module *m;
+	CUresult r = handle ? read_image(image, &m) : INVALID_VALUE;
+
+	if (r)
+		return r;
+	if ((r = compile(m, current(), l)) || (r = place(m))) {
+		module_end(m);
+		return r;
+	}
+	m->handle = *handle = handle_new(MODULE, m);
+	return OK;
+}
+
+CUresult cuModuleLoadData(CUmodule *handle, const void *image)
+{
+	ENTER(CURRENT);
+	return load(handle, image, (struct log){0});
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *handle, const void *image, unsigned n, CUjit_option *options, void **values)
+{
+	ENTER(CURRENT);
+	return load(handle, image, log_of(n, options, values));
+}
+
+/* unload waits for what runs. */
+static CUresult unload(struct module *m)
+{
+	if (m->context && !sim.dead)
+		context_wait(m->context);
+	module_end(m);
+	return sim.dead;
+}
+
+CUresult cuModuleUnload(CUmodule handle)
+{
+	ENTER(DEAD);
+	struct module *m = handle_get(MODULE, handle);
+	CUresult r;
+
+	if (!m || m->library)
+		return INVALID_HANDLE;
+	if (!sim.dead && ((r = owner(m->context)) || (r = unsafe_call())))
+		return r;
+	return unload(m);
+}
+
+static CUresult module_get(CUmodule handle, struct module **m)
+{
+	if (!(*m = handle_get(MODULE, handle)))
+		return INVALID_HANDLE;
+	return owner((*m)->context);
+}
+
+static struct function *named(struct module *m, const char *name)
+{
+	for (int i = 0; name && i < m->nfunctions; i++)
+		if (!strcmp(m->functions[i].name, name))
+			return &m->functions[i];
+	return 0;
+}
+
+CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module, const char *name)
+{
+	ENTER(0);
+	struct module *m;
+	struct function *f;
+	CUresult r = module_get(module, &m);
+
+	if (r)
+		return r;
+	if (!handle || !name)
+		return INVALID_VALUE;
+	if (!(f = named(m, name)))
+		return NOT_FOUND;
+	*handle = f->handle;
+	return OK;
+}
+
+static CUresult global(struct module *m, CUdeviceptr *address, size_t *size, const char *name)
+{
+	for (int i = 0; i < m->nglobals; i++) {
+		struct global *g = &m->globals[i];
+
+		if (strcmp(g->name, name))
+			continue;
+		if (address)
+			*address = g->block->address;
+		if (size)
+			*size = g->size;
+		return OK;
+	}
+	return NOT_FOUND;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
+{
+	ENTER(0);
+	struct module *m;
+	CUresult r = module_get(module, &m);
+
+	if (r)
+		return r;
+	return name ? global(m, address, size, name) : INVALID_VALUE;
+}
+
+/* -- libraries: modules that are compiled for a context when they are first used there -- */
+
+struct library {
+	struct module *module;
+	struct log log;
+};
+
+CUresult cuLibraryLoadData(CUlibrary *handle, const void *image, CUjit_option *options, void **values, unsigned n,
+	CUlibraryOption *more, void **more_values, unsigned n_more)
+{
+	ENTER(0);
+	struct library *l;
+	struct module *m;
+	CUresult r = handle ? read_image(image, &m) : INVALID_VALUE;
+
+	(void)more, (void)more_values, (void)n_more;
+	if (r)
+		return r;
+	l = calloc(1, sizeof *l);
+	l->module = m;
+	l->log = log_of(n, options, values);
+	m->library = *handle = handle_new(LIBRARY, l);
+	return place(m);
+}
+
+/* use finds a library's module for the current context. Here it is the same for all uses. */
+static CUresult use(CUlibrary handle, struct module **m)
+{
+	struct library *l = handle_get(LIBRARY, handle);
+	CUresult r;
+
+	if (!l)
+		return INVALID_HANDLE;
+	*m = l->module;
+	if (!current())
+		return INVALID_CONTEXT;
+	if ((*m)->context)
+		return (*m)->context == current() ? OK : NOT_SUPPORTED;
+	if ((r = compile(*m, current(), l->log)))
+		return r;
+	(*m)->handle = handle_new(MODULE, *m);
+	live_count(MODULE, -1);
+	return OK;
+}
+
+CUresult cuLibraryUnload(CUlibrary handle)
+{
+	ENTER(DEAD);
+	struct library *l = handle_get(LIBRARY, handle);
+	struct module *m;
+	CUresult r;
+
+	if (!l)
+		return INVALID_HANDLE;
+	if (!sim.dead && (r = unsafe_call()))
+		return r;
+	m = l->module;
+	free(l);
+	live_count(MODULE, m->handle != 0);
+	return unload(m);
+}
+
+CUresult cuLibraryGetModule(CUmodule *handle, CUlibrary library)
+{
+	ENTER(0);
+	struct module *m;
+	CUresult r = use(library, &m);
+
+	if (r)
+		return r;
+	if (!handle)
+		return INVALID_VALUE;
+	*handle = m->handle;
+	return OK;
+}
+
+CUresult cuLibraryGetKernel(CUkernel *handle, CUlibrary library, const char *name)
+{
+	ENTER(0);
+	struct module *m;
+	struct function *f;
+	CUresult r = use(library, &m);
+
+	if (r)
+		return r;
+	if (!handle || !name)
+		return INVALID_VALUE;
+	if (!(f = named(m, name)))
+		return NOT_FOUND;
+	*handle = f->kernel_handle;
+	return OK;
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
+{
+	ENTER(0);
+	struct module *m;
+	CUresult r = use(library, &m);
+
+	if (r)
+		return r;
+	return name ? global(m, address, size, name) : INVALID_VALUE;
+}
+
+CUresult cuKernelGetFunction(CUfunction *handle, CUkernel kernel)
+{
+	ENTER(CURRENT);
+	struct function *f = handle_get(KERNEL, kernel);
+
+	if (!f)
+		return INVALID_HANDLE;
+	if (!handle)
+		return INVALID_VALUE;
+	*handle = f->handle;
+	return OK;
+}

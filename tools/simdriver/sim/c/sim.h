@@ -1,0 +1,349 @@
+/*
+ * A simulated libcuda.so.1: a test double for programs that are tested on
+ * machines without a GPU. It is made after measurements of the real driver, and
+ * proves nothing about it.
+ *
+ * One lock guards everything. One thread runs the work of all streams, one more
+ * the host functions. Device memory is the process's own, with guards around
+ * every block, so that a use after free or out of bounds is noticed.
+ */
+#pragma once
+
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ztypes.h"
+#include "zprotos.h"
+
+#include "functions.h"
+#define DECLARE(name) __typeof__(*(fn_##name)0) name;
+FUNCTIONS(DECLARE)
+#undef DECLARE
+
+#include "simulate.h"
+
+enum { /* CUresult */
+	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
+	INVALID_IMAGE = 200, INVALID_CONTEXT = 201, PEER_ENABLED = 704, PEER_NOT_ENABLED = 705, INVALID_PTX = 218,
+	INVALID_HANDLE = 400, ILLEGAL_STATE = 401, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
+	OUT_OF_RESOURCES = 701, CONTEXT_DESTROYED = 709, HOST_REGISTERED = 712, HOST_NOT_REGISTERED = 713,
+	LAUNCH_FAILED = 719, COOPERATIVE_TOO_LARGE = 720, NOT_PERMITTED = 800, NOT_SUPPORTED = 801,
+	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_MERGE = 902, CAPTURE_UNMATCHED = 903,
+	CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907,
+	CAPTURE_WRONG_THREAD = 908,
+};
+
+#define MAX_DEVICES 16
+
+/* -- handles: handle.c -- */
+
+enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC };
+
+void *handle_new(enum kind kind, void *object);
+/* handle_get returns the object, or 0 for a handle of nothing. Using what was destroyed is a violation. */
+void *handle_get(enum kind kind, const void *handle);
+/* handle_find is handle_get without a complaint. */
+void *handle_find(enum kind kind, const void *handle);
+void handle_end(void *handle);
+
+/* -- what is alive: live.c -- */
+
+void live_count(enum kind kind, int by);
+void live_lost(int n);
+
+/* -- control: control.c -- */
+
+enum { /* what a function needs, or may */
+	BARE = 1,      /* the brackets around other calls, which injected failures of any function pass by */
+	EARLY = 2,     /* works before cuInit */
+	DEAD = 4,      /* works after a fault */
+	CALLBACK = 8,  /* works inside a host function */
+	CURRENT = 16,  /* needs a current context */
+};
+
+struct call {
+	const char *name;
+	struct call *next;
+	bool known;
+	unsigned needs;
+	long calls, delay, fail_at;
+	CUresult fail;
+};
+
+/* ENTER begins a function of the API: it takes the lock until the function returns. */
+#define ENTER(flags) \
+	static struct call call_ = {.name = __func__, .needs = (flags)}; \
+	int locked_ __attribute__((cleanup(leave_call), unused)) = 0; \
+	CUresult entered_ = enter_call(&call_); \
+	if (entered_) \
+		return entered_
+
+CUresult enter_call(struct call *call);
+void leave_call(int *);
+void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* -- the state of all: control.c -- */
+
+extern struct sim {
+	pthread_mutex_t lock;
+	pthread_cond_t work;    /* there is work for the engine */
+	pthread_cond_t changed; /* some work is over */
+	int waiters;            /* for changed */
+	bool initialized, held, strict;
+	CUresult faulted; /* by the work that runs just now */
+	CUresult dead;    /* the code of the fault that has killed the process's contexts */
+	unsigned long long contexts, ids, order;
+} sim;
+
+void await_change(void);
+
+/* -- devices and contexts: device.c, context.c -- */
+
+struct context {
+	CUcontext handle;
+	struct context *next;
+	int device, refs;
+	unsigned flags;
+	bool primary, alive;
+	unsigned long long id;
+	size_t limits[16];
+	int cache;
+	unsigned peers; /* bits of devices that kernels may reach */
+	struct stream *legacy;
+	struct stream *streams;
+};
+
+struct device {
+	struct context primary;
+	size_t used;
+};
+extern struct device devices[MAX_DEVICES];
+int device_count(void);
+size_t device_memory(void);
+struct device *device_get(CUdevice d);
+int device_attribute(int attribute, int device);
+
+struct stream;
+struct context *current(void);
+/* owner checks that a call for an object of a context may be made with what is current. */
+CUresult owner(struct context *c);
+void context_end(struct context *c);
+/* contexts_each calls f for every stream of every context. */
+void contexts_each(void (*f)(struct stream *, void *), void *data);
+
+extern __thread struct thread {
+	struct context *stack[64];
+	int depth;
+	unsigned mode;    /* of captures */
+	bool in_callback;
+	int id;
+} thread;
+int thread_id(void);
+
+/* -- memory: memory.c -- */
+
+enum place { DEVICE_MEMORY, ASYNC_MEMORY, GLOBAL_MEMORY, HOST_MEMORY };
+
+struct block {
+	CUdeviceptr address;
+	size_t size;
+	enum place place;
+	int device;
+	unsigned flags;
+	struct context *context;
+	bool freed;           /* by the program */
+	bool absent, gone;    /* in the order of the stream: not yet allocated, freed */
+	struct block *next;   /* of the live ones */
+	struct block *before;
+};
+
+struct block *block_new(enum place place, int device, struct context *c, size_t size);
+void block_free(struct block *b);
+/* block_at finds the block that an address lies in, alive or not. */
+struct block *block_at(CUdeviceptr address);
+/* reachable returns the memory, or 0 after saying what is wrong with it. */
+void *reachable(CUdeviceptr address, size_t size, const char *who);
+/* usable tells whether a copy of device memory may be enqueued. */
+bool usable(CUdeviceptr address, size_t size, const char *who);
+bool pinned(const void *host, size_t size);
+void memory_end(struct context *c);
+int blocks_alive(enum place place);
+int registered_alive(void);
+void check_guards(void);
+
+/* -- streams and their work: stream.c, engine.c -- */
+
+/* A mark is one record of an event. */
+struct mark {
+	int refs;
+	bool done;
+	long time; /* ns */
+};
+void mark_drop(struct mark *m);
+
+enum work { NOTHING, RUN, COPY, SET, RECORD, WAIT, HOST, STATUS, APPEAR, VANISH };
+
+struct item {
+	enum work work;
+	struct item *next;
+	unsigned long long order;
+	struct context *context; /* where it runs */
+	bool started, finished, orphan;
+	long until; /* ns: when to look again */
+	struct item *queued; /* for the callback thread */
+	struct mark *mark;
+	struct block *block;
+	/* kernels */
+	const struct kernel *kernel;
+	struct function *function;
+	unsigned grid[3], threads[3], shared;
+	void **params;
+	/* copies and sets */
+	CUdeviceptr dst, src;
+	size_t size, width;
+	void *staged;
+	/* host functions */
+	void (*host)(void *);
+	void (*status)(CUstream, CUresult, void *);
+	void *data;
+	CUstream stream;
+};
+
+struct stream {
+	CUstream handle;
+	struct context *context;
+	struct stream *next, *active;
+	unsigned flags;
+	int priority;
+	unsigned long long id;
+	bool destroyed, listed;
+	int waiting;
+	struct item *head, **tail;
+	unsigned long long enqueued, executed;
+	/* capture */
+	struct capture *capture;
+	struct node **deps;
+	int ndeps;
+};
+
+struct stream *stream_new(struct context *c, unsigned flags, int priority);
+/* stream_get finds a stream by its handle, also the default ones. */
+CUresult stream_get(CUstream handle, struct stream **s);
+void stream_end(struct stream *s);
+void stream_collect(struct stream *s);
+bool stream_busy(struct stream *s);
+struct item *item_new(enum work work);
+void item_free(struct item *i);
+struct item *item_copy(const struct item *i);
+void **params_copy(const struct item *i);
+/* enqueue puts an item on a stream, or into the graph that the stream captures. */
+CUresult enqueue(struct stream *s, struct item *i);
+void stream_wait(struct stream *s);
+void context_wait(struct context *c);
+void fault(CUresult code);
+long now_ns(void);
+void engine_start(void);
+void engine_wake(void);
+void callback_push(struct item *i);
+void callback_start(void);
+
+void events_end(struct context *c);
+
+struct event {
+	CUevent handle;
+	struct event *next, **at; /* in the list of all */
+	struct context *context;
+	unsigned flags;
+	struct mark *mark;
+	struct capture *capture;
+	unsigned long long capture_id;
+	struct node **deps;
+	int ndeps;
+};
+
+/* -- modules and kernels: module.c, kernel.c -- */
+
+struct param { size_t offset, size; };
+
+/* A function is what an image says about a kernel, and what the program has set. */
+struct function {
+	char name[64];
+	CUfunction handle;
+	CUkernel kernel_handle;
+	struct module *module;
+	const struct kernel *kernel;
+	struct param params[64];
+	int nparams, max_threads, max_shared;
+	int attributes[16];
+};
+
+struct global { char name[64]; struct block *block; size_t size; };
+
+struct module {
+	CUmodule handle;
+	CUlibrary library;
+	struct context *context; /* of a module; a library's is where it was used first */
+	struct function functions[64];
+	struct global globals[16];
+	int nfunctions, nglobals;
+	char *image;
+};
+
+/* A kernel is one of the few that can run: its work is written in C. */
+struct kernel {
+	const char *name;
+	/* run does the work. It returns false as long as it has to be asked again. */
+	bool (*run)(struct item *i);
+};
+const struct kernel *kernel_find(const char *name);
+/* ptx_read fills a module from a text and returns 0, or the line that is wrong. */
+int ptx_read(struct module *m, const char *image);
+bool ptx_looks(const char *image);
+CUresult function_get(CUfunction handle, struct function **f);
+void modules_end(struct context *c);
+
+/* -- capture and graphs: capture.c, graph.c -- */
+
+struct node {
+	CUgraphNode handle;
+	struct item *item;
+	struct node **deps;
+	int ndeps;
+};
+
+struct graph {
+	CUgraph handle;
+	struct node **nodes;
+	int nnodes;
+};
+
+struct capture {
+	struct capture *next;
+	unsigned long long id;
+	unsigned mode;
+	int thread;
+	bool lost;
+	struct stream *origin;
+	struct graph *graph;
+};
+
+/* unsafe is called by what captures forbid, and tells whether one of them is lost by it. */
+CUresult unsafe_call(void);
+/* on_stream is called by what no capturing stream may be asked. */
+CUresult on_stream(struct stream *s);
+/* on_legacy is called by what uses the legacy stream. */
+CUresult on_legacy(struct context *c);
+CUresult capture_item(struct stream *s, struct item *i);
+CUresult capture_record(struct stream *s, struct event *e);
+CUresult capture_wait(struct stream *s, struct event *e);
+void capture_lose_context(struct context *c);
+void capture_forget(struct stream *s);
+bool captured_event(struct event *e);
+struct graph *graph_new(void);
+struct node *graph_add(struct graph *g, struct item *i, struct node **deps, int ndeps);
+void graph_free(struct graph *g);

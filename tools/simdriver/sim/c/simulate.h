@@ -1,0 +1,30 @@
+/* What tests tell the simulated driver, by dlsym. All of it may be called at any time, from any thread. */
+#pragma once
+
+/* The nth call from now of a function (0 for any), 1 being the next, returns code and does nothing. */
+void simFail(const char *function, long nth, unsigned code);
+/* How many failures were injected. */
+long simFailed(void);
+/* How many calls of a function there were, 0 for all that count for simFail. */
+long simCalls(const char *function);
+/* Every call of a function takes so much longer. */
+void simDelay(const char *function, long microseconds);
+/* While it is held, no stream begins new work. */
+void simHold(int on);
+/* Kills the contexts of the process as a bad store does. */
+void simFault(unsigned code);
+/* Takes back failures, delays, a hold and a fault, and forgets violations. */
+void simReset(void);
+/* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec, 0 for all. */
+int simLive(const char *kind);
+/* What is alive, a line each. */
+void simList(char *text, unsigned long size);
+/* How many objects went with their context, which no program should leave to it. */
+int simLost(void);
+/* How many wrong uses were seen, and the first of them. */
+int simViolations(void);
+const char *simViolation(void);
+/* Every call needs the context of what it is called for to be current, as with older drivers. */
+void simStrict(int on);
+/* How many devices there are, before cuInit. */
+void simDevices(int n);

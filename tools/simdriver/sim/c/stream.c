@@ -1,0 +1,280 @@
+#include "sim.h"
+
+struct item *item_new(enum work work)
+{
+	struct item *i = calloc(1, sizeof *i);
+
+	i->work = work;
+	return i;
+}
+
+void mark_drop(struct mark *m)
+{
+	if (m && !--m->refs)
+		free(m);
+}
+
+void item_free(struct item *i)
+{
+	mark_drop(i->mark);
+	free(i->params);
+	free(i->staged);
+	free(i);
+}
+
+/* A copy of what a graph holds. */
+struct item *item_copy(const struct item *i)
+{
+	struct item *copy = item_new(i->work);
+
+	*copy = *i;
+	copy->next = copy->queued = 0;
+	copy->params = params_copy(i);
+	if (copy->mark)
+		copy->mark->refs++;
+	return copy;
+}
+
+struct stream *stream_new(struct context *c, unsigned flags, int priority)
+{
+	struct stream *s = calloc(1, sizeof *s);
+
+	s->context = c;
+	s->flags = flags;
+	s->priority = priority;
+	s->id = ++sim.ids;
+	s->tail = &s->head;
+	s->next = c->streams;
+	c->streams = s;
+	return s;
+}
+
+/* stream_collect frees a stream that nothing needs any more. */
+void stream_collect(struct stream *s)
+{
+	struct stream **at = &s->context->streams;
+
+	if (!s->destroyed || s->head || s->listed || s->waiting)
+		return;
+	while (*at && *at != s)
+		at = &(*at)->next;
+	if (*at)
+		*at = s->next;
+	free(s);
+}
+
+/* stream_end takes a stream from the program. Its work goes on. */
+void stream_end(struct stream *s)
+{
+	if (s->destroyed)
+		return;
+	capture_forget(s);
+	if (s->handle)
+		handle_end(s->handle);
+	s->destroyed = true;
+	stream_collect(s);
+}
+
+CUresult stream_get(CUstream handle, struct stream **s)
+{
+	if ((uintptr_t)handle <= 1) {
+		if (!current())
+			return INVALID_CONTEXT;
+		*s = current()->legacy;
+		return *s ? OK : CONTEXT_DESTROYED;
+	}
+	if ((uintptr_t)handle == 2) /* the default stream of a thread is not simulated */
+		return NOT_SUPPORTED;
+	if (!(*s = handle_get(STREAM, handle)))
+		return INVALID_HANDLE;
+	return owner((*s)->context);
+}
+
+bool stream_busy(struct stream *s)
+{
+	if (s->head)
+		return true;
+	if (s == s->context->legacy)
+		for (struct stream *t = s->context->streams; t; t = t->next)
+			if (!(t->flags & 1) && t->head)
+				return true;
+	return false;
+}
+
+/* stream_wait waits for what is on the stream now. */
+void stream_wait(struct stream *s)
+{
+	unsigned long long all;
+
+	if (s == s->context->legacy && stream_busy(s))
+		enqueue(s, item_new(NOTHING));
+	all = s->enqueued;
+	s->waiting++;
+	while (s->executed < all && !sim.dead)
+		await_change();
+	s->waiting--;
+	stream_collect(s);
+}
+
+/* context_wait waits for what is on the streams of a context now. */
+void context_wait(struct context *c)
+{
+	unsigned long long last = sim.order;
+
+	for (struct stream *s = c->streams; s && !sim.dead;) {
+		if (!s->head || s->head->order > last) {
+			s = s->next;
+			continue;
+		}
+		await_change();
+		s = c->streams; /* the list may be another now */
+	}
+}
+
+static CUresult create(CUstream *handle, unsigned flags, int priority)
+{
+	struct stream *s;
+
+	if (!handle || flags > 1)
+		return INVALID_VALUE;
+	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+	s = stream_new(current(), flags, priority);
+	s->handle = *handle = handle_new(STREAM, s);
+	return OK;
+}
+
+CUresult cuStreamCreate(CUstream *handle, unsigned flags)
+{
+	ENTER(CURRENT);
+	return create(handle, flags, 0);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *handle, unsigned flags, int priority)
+{
+	ENTER(CURRENT);
+	return create(handle, flags, priority);
+}
+
+CUresult cuStreamDestroy_v2(CUstream handle)
+{
+	ENTER(DEAD);
+	struct stream *s;
+
+	if ((uintptr_t)handle <= 2 || !(s = handle_get(STREAM, handle)))
+		return INVALID_HANDLE;
+	if (!sim.dead && owner(s->context))
+		return owner(s->context);
+	stream_end(s);
+	return sim.dead;
+}
+
+CUresult cuStreamQuery(CUstream handle)
+{
+	ENTER(CALLBACK);
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (!r && s == s->context->legacy)
+		r = on_legacy(s->context);
+	if (!r)
+		r = on_stream(s);
+	if (!r)
+		r = unsafe_call();
+	if (r)
+		return r;
+	return stream_busy(s) ? NOT_READY : OK;
+}
+
+CUresult cuStreamSynchronize(CUstream handle)
+{
+	ENTER(0);
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (!r && s == s->context->legacy)
+		r = on_legacy(s->context);
+	if (!r)
+		r = on_stream(s);
+	if (!r)
+		r = unsafe_call();
+	if (r)
+		return r;
+	stream_wait(s);
+	return sim.dead;
+}
+
+CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
+{
+	ENTER(0);
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (!r)
+		r = on_stream(s);
+	if (r)
+		return r;
+	if (!flags)
+		return INVALID_VALUE;
+	*flags = s->flags;
+	return OK;
+}
+
+CUresult cuStreamGetPriority(CUstream handle, int *priority)
+{
+	ENTER(0);
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (r)
+		return r;
+	if (!priority)
+		return INVALID_VALUE;
+	*priority = s->priority;
+	return OK;
+}
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext *c)
+{
+	ENTER(0);
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (r)
+		return r;
+	if (!c)
+		return INVALID_VALUE;
+	*c = s->context->handle;
+	return OK;
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+	ENTER(0);
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (!r)
+		r = on_stream(s);
+	if (r)
+		return r;
+	if (!id)
+		return INVALID_VALUE;
+	*id = s->id;
+	return OK;
+}
+
+CUresult cuStreamGetDevice(CUstream handle, CUdevice *d)
+{
+	ENTER(0);
+	struct stream *s;
+	CUresult r = stream_get(handle, &s);
+
+	if (!r)
+		r = on_stream(s);
+	if (r)
+		return r;
+	if (!d)
+		return INVALID_VALUE;
+	*d = s->context->device;
+	return OK;
+}
