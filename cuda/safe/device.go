@@ -48,7 +48,11 @@ func DeviceByPCI(address string) (Device, error) {
 		return Device{}, wrap(op, err)
 	}
 	for _, d := range devices {
-		if a, err := d.PCIAddress(); err == nil && a == address {
+		at, err := d.PCIAddress()
+		if err != nil {
+			return Device{}, wrap(op, err)
+		}
+		if at == address {
 			return d, nil
 		}
 	}

@@ -93,9 +93,14 @@ func failed(op string, code driver.CUresult) *Error {
 	return &Error{Op: op, Code: code, Err: code, Async: fatal(code)}
 }
 
-// wrap names the operation in which err happened. An error that has been
-// named already keeps the inner name.
+// wrap names the operation in which err happened: the one that the user called,
+// if it was done by others of this package.
 func wrap(op string, err error) error {
+	if e, ok := err.(*Error); ok && e.Op != op {
+		renamed := *e
+		renamed.Op = op
+		return &renamed
+	}
 	var named *Error
 	if err == nil || errors.As(err, &named) {
 		return err

@@ -29,8 +29,9 @@ type moduleCore struct {
 //
 // Source: cuLibraryLoadData and cuLibraryGetModule, before CUDA 12.0
 // cuModuleLoadDataEx.
-func Load(x *Context, image []byte) (*Module, error) {
-	const op = "Load"
+func Load(x *Context, image []byte) (*Module, error) { return load("Load", x, image) }
+
+func load(op string, x *Context, image []byte) (*Module, error) {
 	c, err := x.acquire(op)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func LoadFile(x *Context, file string) (*Module, error) {
 	if err != nil {
 		return nil, wrap("LoadFile", err)
 	}
-	return Load(x, image)
+	return load("LoadFile", x, image)
 }
 
 // LoadFS is [Load] of a file of a file system, such as an embed.FS.
@@ -69,7 +70,7 @@ func LoadFS(x *Context, files fs.FS, name string) (*Module, error) {
 	if err != nil {
 		return nil, wrap("LoadFS", err)
 	}
-	return Load(x, image)
+	return load("LoadFS", x, image)
 }
 
 func (m *moduleCore) load(image []byte, log *jitLog) error {

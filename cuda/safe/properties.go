@@ -64,26 +64,30 @@ type Properties struct {
 // Source: cuDeviceGetName, cuDeviceTotalMem, cuDeviceGetAttribute.
 func (d Device) Properties() (Properties, error) {
 	var p Properties
-	var err error
+	err := p.ask(d)
+	return p, wrap("Device.Properties", err)
+}
+
+func (p *Properties) ask(d Device) (err error) {
 	if p.Name, err = d.Name(); err != nil {
-		return p, err
+		return err
 	}
 	if p.TotalMemory, err = d.TotalMemory(); err != nil {
-		return p, err
+		return err
 	}
 	for _, a := range p.numbers() {
 		if *a.value, err = d.known(a.id); err != nil {
-			return p, err
+			return err
 		}
 	}
 	for _, a := range p.answers() {
 		n, err := d.known(a.id)
 		if err != nil {
-			return p, err
+			return err
 		}
 		*a.value = n != 0
 	}
-	return p, nil
+	return nil
 }
 
 // known is an attribute, 0 where the driver does not know it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -177,6 +178,9 @@ func (s *streamCore) destroy(bool) error {
 		}
 		return nil
 	})
+	s.mu.Lock()
+	s.over = true // also where a reset was first
+	s.mu.Unlock()
 	s.owner = nil
 	return err
 }
@@ -201,8 +205,8 @@ func (s *Stream) Close() error {
 }
 
 // Release gives up the stream without destroying it, and returns it for
-// somebody else to own. It is 0 if the stream was closed already. The context
-// is no longer kept alive by it.
+// somebody else to own. It is 0 if the stream was closed already. Calls in
+// flight are waited for. The context is no longer kept alive by it.
 func (s *Stream) Release() driver.CUstream {
 	if s == nil || s.core == nil || !s.core.mark() {
 		return 0
@@ -210,10 +214,18 @@ func (s *Stream) Release() driver.CUstream {
 	s.core.mu.Lock()
 	s.core.owned = false
 	s.core.mu.Unlock()
-	raw := s.core.raw
-	s.Close()
 	s.core.unmark()
-	return raw
+	s.Close()
+	for !s.core.isOver() {
+		time.Sleep(retry)
+	}
+	return s.core.raw
+}
+
+func (s *streamCore) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // Borrow returns a Stream that uses the same stream of CUDA's and never

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/internal/cloop"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,7 +44,7 @@ func BenchmarkGPU(b *testing.B) {
 func benchmarkEmpty(b *testing.B) {
 	b.Run("empty cgo call", func(b *testing.B) {
 		for b.Loop() {
-			drivertest.Empty()
+			cloop.Empty()
 		}
 	})
 }
@@ -61,7 +61,7 @@ func benchmarkVersion(b *testing.B, file string) {
 		}
 	})
 	b.Run("version/c", func(b *testing.B) {
-		drivertest.LoopVersion(drivertest.Symbol(file, "cuDriverGetVersion"), b.N)
+		cloop.Version.Run(b.N, cloop.Symbol(file, "cuDriverGetVersion"))
 	})
 }
 
@@ -73,7 +73,7 @@ func benchmarkQuery(b *testing.B, file, name string, stream driver.CUstream) {
 		}
 	})
 	b.Run("query "+name+"/c", func(b *testing.B) {
-		drivertest.LoopQuery(drivertest.Symbol(file, "cuStreamQuery"), uintptr(stream), b.N)
+		cloop.Query.Run(b.N, cloop.Symbol(file, "cuStreamQuery"), uintptr(stream))
 	})
 }
 
@@ -88,6 +88,6 @@ func benchmarkLaunch(b *testing.B, file string, function driver.CUfunction, stre
 		}
 	})
 	b.Run("launch/c", func(b *testing.B) {
-		drivertest.LoopLaunch(drivertest.Symbol(file, "cuLaunchKernel"), uintptr(function), uintptr(stream), b.N)
+		cloop.Launch0.Run(b.N, cloop.Symbol(file, "cuLaunchKernel"), uintptr(function), uintptr(stream))
 	})
 }

@@ -10,7 +10,7 @@ package sim
 
 static struct {
 	void (*fail)(const char *, long, unsigned);
-	long (*failed)(void);
+	const char *(*failed)(void);
 	long (*calls)(const char *);
 	void (*delay)(const char *, long);
 	void (*hold)(int);
@@ -19,6 +19,7 @@ static struct {
 	int (*live)(const char *);
 	void (*list)(char *, unsigned long);
 	int (*lost)(void);
+	void (*purge)(void);
 	int (*violations)(void);
 	const char *(*violation)(void);
 	void (*strict)(int);
@@ -44,6 +45,7 @@ static const char *bind(const char *file)
 	FIND(live, "simLive")
 	FIND(list, "simList")
 	FIND(lost, "simLost")
+	FIND(purge, "simPurge")
 	FIND(violations, "simViolations")
 	FIND(violation, "simViolation")
 	FIND(strict, "simStrict")
@@ -51,7 +53,7 @@ static const char *bind(const char *file)
 }
 
 static void fail(const char *f, long nth, unsigned code) { sim.fail(f, nth, code); }
-static long failed(void) { return sim.failed(); }
+static const char *failed(void) { return sim.failed(); }
 static long calls(const char *f) { return sim.calls(f); }
 static void delay(const char *f, long us) { sim.delay(f, us); }
 static void hold(int on) { sim.hold(on); }
@@ -60,6 +62,7 @@ static void reset(void) { sim.reset(); }
 static int live(const char *kind) { return sim.live(kind); }
 static void list(char *text, unsigned long size) { sim.list(text, size); }
 static int lost(void) { return sim.lost(); }
+static void purge(void) { sim.purge(); }
 static int violations(void) { return sim.violations(); }
 static const char *violation(void) { return sim.violation(); }
 static void strict(int on) { sim.strict(on); }
@@ -105,8 +108,8 @@ func (Control) Fail(function string, nth int, code uint32) {
 	named(function, func(name *C.char) { C.fail(name, C.long(nth), C.uint(code)) })
 }
 
-// Failed is how many failures were injected since Reset.
-func (Control) Failed() int { return int(C.failed()) }
+// Failed is the function that was made to fail last since Reset, and "" if none was.
+func (Control) Failed() string { return C.GoString(C.failed()) }
 
 // Calls is how often a function was called, with "" how many calls counted for
 // Fail.
@@ -157,6 +160,9 @@ func (Control) List() string {
 
 // Lost is how many objects have gone with their context since the last call.
 func (Control) Lost() int { return int(C.lost()) }
+
+// Purge destroys whatever is alive, as after a failure of what should have.
+func (Control) Purge() { C.purge() }
 
 // Violation is the first wrong use that was seen since Reset, such as one of
 // memory that was freed, and "" if there was none.

@@ -31,7 +31,7 @@ void context_end(struct context *c)
 	context_wait(c);
 	for (struct stream *s = c->streams, *next; s; s = next) {
 		next = s->next;
-		live_lost(s != c->legacy);
+		live_lost(s->handle && !s->destroyed);
 		stream_end(s);
 	}
 	c->legacy = 0;
@@ -48,6 +48,20 @@ struct context *current(void)
 }
 
 static struct context *created; /* those that are no primary ones */
+
+void contexts_end(void)
+{
+	for (int i = 0; i < MAX_DEVICES; i++) {
+		devices[i].primary.refs = 0;
+		if (devices[i].primary.alive)
+			context_end(&devices[i].primary);
+	}
+	for (struct context *c = created; c; c = c->next)
+		if (c->alive) {
+			context_end(c);
+			handle_end(c->handle);
+		}
+}
 
 void contexts_each(void (*f)(struct stream *, void *), void *data)
 {

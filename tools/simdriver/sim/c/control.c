@@ -10,7 +10,7 @@ struct sim sim = {
 
 static struct call *calls;
 static struct call any; /* counts for all that are not bare */
-static long failed;
+static const char *failed = "";
 static int violations;
 static char first[256];
 
@@ -36,7 +36,6 @@ static CUresult due(struct call *c)
 	if (++c->calls != c->fail_at)
 		return OK;
 	c->fail_at = 0;
-	failed++;
 	return c->fail;
 }
 
@@ -72,6 +71,8 @@ CUresult enter_call(struct call *c)
 	r = due(c);
 	all = needs & BARE ? OK : due(&any);
 	r = r ? r : all;
+	if (r)
+		failed = c->name;
 	if (!r && thread.in_callback && !(needs & CALLBACK))
 		r = NOT_PERMITTED;
 	if (!r && !sim.initialized && !(needs & EARLY))
@@ -120,7 +121,7 @@ void simFail(const char *function, long nth, unsigned code)
 	c->fail = code;
 }
 
-long simFailed(void)
+const char *simFailed(void)
 {
 	LOCK();
 	return failed;
@@ -157,7 +158,7 @@ void simReset(void)
 	for (struct call *c = calls; c; c = c->next)
 		c->delay = c->fail_at = 0;
 	any.fail_at = 0;
-	failed = 0;
+	failed = "";
 	violations = 0;
 	sim.held = false;
 	sim.dead = 0;

@@ -43,6 +43,26 @@ struct exec {
 	int n;
 };
 
+static void exec_free(struct exec *e)
+{
+	for (int i = 0; i < e->n; i++)
+		item_free(e->items[i]);
+	free(e->items);
+	free(e);
+}
+
+static void end(enum kind kind, void *handle, void *object)
+{
+	if (kind == EXEC) {
+		exec_free(object);
+		handle_end(handle);
+	} else if (kind == GRAPH) {
+		graph_free(object);
+	}
+}
+
+void graphs_end(void) { handles_each(end); }
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph, unsigned long long flags)
 {
 	ENTER(0);
@@ -100,10 +120,7 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
 
 	if (!e)
 		return INVALID_VALUE;
-	for (int i = 0; i < e->n; i++)
-		item_free(e->items[i]);
-	free(e->items);
-	free(e);
+	exec_free(e);
 	handle_end(handle);
 	return OK;
 }

@@ -69,3 +69,10 @@ void handle_end(void *handle)
 	table[at].object = 0;
 	live_count(table[at].kind, -1);
 }
+
+void handles_each(void (*f)(enum kind kind, void *handle, void *object))
+{
+	for (size_t i = 0; i < used; i++)
+		if (table[i].object)
+			f(table[i].kind, (void *)(BASE + STEP * i), table[i].object);
+}

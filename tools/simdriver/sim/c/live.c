@@ -81,3 +81,12 @@ void simList(char *text, unsigned long size)
 			at += snprintf(text + at, size - at, "%d %s\n", live(all[i]), all[i]);
 	pthread_mutex_unlock(&sim.lock);
 }
+
+void simPurge(void)
+{
+	pthread_mutex_lock(&sim.lock);
+	contexts_end();
+	graphs_end();
+	registered_end();
+	pthread_mutex_unlock(&sim.lock);
+}

@@ -176,6 +176,7 @@ static struct range { uintptr_t from, to; } *ranges;
 static int nranges;
 
 int registered_alive(void) { return nranges; }
+void registered_end(void) { nranges = 0; }
 
 static int overlapping(uintptr_t from, uintptr_t to)
 {

@@ -41,8 +41,10 @@ static void module_end(struct module *m)
 			block_free(m->globals[i].block);
 	if (m->handle)
 		handle_end(m->handle);
-	if (m->library)
+	if (m->library) {
 		handle_end(m->library);
+		live_count(MODULE, m->handle != 0); /* counted as one */
+	}
 	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
 		if (modules[i] == m)
 			modules[i] = 0;
@@ -265,7 +267,6 @@ CUresult cuLibraryUnload(CUlibrary handle)
 		return r;
 	m = l->module;
 	free(l);
-	live_count(MODULE, m->handle != 0);
 	return unload(m);
 }
 

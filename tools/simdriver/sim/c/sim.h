@@ -50,6 +50,8 @@ void *handle_get(enum kind kind, const void *handle);
 /* handle_find is handle_get without a complaint. */
 void *handle_find(enum kind kind, const void *handle);
 void handle_end(void *handle);
+/* handles_each calls f for every object. */
+void handles_each(void (*f)(enum kind kind, void *handle, void *object));
 
 /* -- what is alive: live.c -- */
 
@@ -133,6 +135,7 @@ struct context *current(void);
 /* owner checks that a call for an object of a context may be made with what is current. */
 CUresult owner(struct context *c);
 void context_end(struct context *c);
+void contexts_end(void);
 /* contexts_each calls f for every stream of every context. */
 void contexts_each(void (*f)(struct stream *, void *), void *data);
 
@@ -174,6 +177,7 @@ bool pinned(const void *host, size_t size);
 void memory_end(struct context *c);
 int blocks_alive(enum place place);
 int registered_alive(void);
+void registered_end(void);
 void check_guards(void);
 
 /* -- streams and their work: stream.c, engine.c -- */
@@ -347,3 +351,4 @@ bool captured_event(struct event *e);
 struct graph *graph_new(void);
 struct node *graph_add(struct graph *g, struct item *i, struct node **deps, int ndeps);
 void graph_free(struct graph *g);
+void graphs_end(void);

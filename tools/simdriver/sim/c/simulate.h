@@ -3,8 +3,8 @@
 
 /* The nth call from now of a function (0 for any), 1 being the next, returns code and does nothing. */
 void simFail(const char *function, long nth, unsigned code);
-/* How many failures were injected. */
-long simFailed(void);
+/* The function that was made to fail last, "" for none. */
+const char *simFailed(void);
 /* How many calls of a function there were, 0 for all that count for simFail. */
 long simCalls(const char *function);
 /* Every call of a function takes so much longer. */
@@ -19,6 +19,8 @@ void simReset(void);
 int simLive(const char *kind);
 /* What is alive, a line each. */
 void simList(char *text, unsigned long size);
+/* Destroys whatever is alive. */
+void simPurge(void);
 /* How many objects went with their context, which no program should leave to it. */
 int simLost(void);
 /* How many wrong uses were seen, and the first of them. */

@@ -1,0 +1,140 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// needsSimulated skips a test that tells the driver what to do.
+func needsSimulated(t *testing.T) {
+	t.Helper()
+	if onGPU {
+		t.Skip("needs the simulated driver, which can be told to fail")
+	}
+}
+
+// sweep makes the first call of the driver in do fail, then the second, and so
+// on, until do needs no more calls.
+func sweep(t *testing.T, code driver.CUresult, do func(n int) error, check func(failed string, err error)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		require.Less(t, n, 500, "it does not end")
+		err := do(n)
+		failed := simulated.Failed()
+		simulated.Reset()
+		check(failed, err)
+		if failed == "" {
+			return
+		}
+	}
+}
+
+// failing is what a call is made to fail with.
+func failing(nth int, code driver.CUresult) { simulated.Fail("", nth, uint32(code)) }
+
+// nothingAlive waits for the reaper and checks that it has left nothing.
+func nothingAlive(t *testing.T, what string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); simulated.Live("") > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	require.Zero(t, simulated.Live(""), "%s: %s", what, simulated.List())
+}
+
+// TestSimFaultSweep has every call of the driver that an operation makes fail.
+func TestSimFaultSweep(t *testing.T) {
+	needsSimulated(t)
+	for _, code := range []driver.CUresult{driver.CUDA_ERROR_UNKNOWN, driver.CUDA_ERROR_OUT_OF_MEMORY} {
+		for _, op := range operations {
+			t.Run(op.name, func(t *testing.T) {
+				var w *world
+				sweep(t, code, func(n int) error {
+					var err error
+					w, err = newWorld()
+					require.NoError(t, err)
+					failing(n, code)
+					return op.do(w)
+				}, func(failed string, err error) {
+					if err != nil && failed != "" {
+						var e *safe.Error
+						require.ErrorAs(t, err, &e, failed)
+						assert.ErrorIs(t, err, code, failed)
+						assert.Equal(t, op.name, e.Op, failed)
+					}
+					require.NoError(t, w.close(), failed)
+					nothingAlive(t, failed)
+					assert.Zero(t, simulated.Lost(), "went with the context after %s", failed)
+				})
+			})
+		}
+	}
+	assert.Empty(t, simulated.Violation())
+}
+
+// TestSimCloseSweep has every call fail that closing makes. What could not be
+// destroyed counts as gone, and the error reaches Close or the hook.
+func TestSimCloseSweep(t *testing.T) {
+	needsSimulated(t)
+	var mu sync.Mutex
+	var reported []error
+	safe.HandleErrors(func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, err)
+	})
+	defer safe.HandleErrors(nil)
+	for _, code := range []driver.CUresult{driver.CUDA_ERROR_UNKNOWN, driver.CUDA_ERROR_OUT_OF_MEMORY} {
+		var w *world
+		sweep(t, code, func(n int) error {
+			var err error
+			w, err = newWorld()
+			require.NoError(t, err)
+			failing(n, code)
+			return w.close()
+		}, func(failed string, err error) {
+			settle()
+			mu.Lock()
+			defer mu.Unlock()
+			err = errors.Join(append(reported, err)...)
+			reported = nil
+			if destroys(failed) {
+				assert.ErrorIs(t, err, code, failed)
+			}
+			if err == nil {
+				assert.Zero(t, simulated.Live(""), "%s: %s", failed, simulated.List())
+			}
+			assert.LessOrEqual(t, simulated.Live(""), 1, "%s: %s", failed, simulated.List())
+			assert.NoError(t, w.close(), "again")
+			simulated.Purge()
+			simulated.Lost()
+		})
+	}
+	assert.Empty(t, simulated.Violation())
+}
+
+func destroys(function string) bool {
+	for _, s := range []string{"Destroy", "Free", "Unload", "Release", "Unregister"} {
+		if strings.Contains(function, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle waits until nothing is given back any more.
+func settle() {
+	for n := -1; n != simulated.Live(""); {
+		n = simulated.Live("")
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,248 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// A world has one object of each kind, for tests that try every operation.
+type world struct {
+	x, y   *safe.Context
+	s, t   *safe.Stream
+	e, f   *safe.Event
+	a, b   *safe.Buffer[int32]
+	async  *safe.Buffer[int32]
+	h      *safe.HostBuffer[int32]
+	r      *safe.HostBuffer[int32]
+	m      *safe.Module
+	k      *safe.Kernel
+	values []int32
+	all    []closer
+}
+
+// also keeps what was made, to be closed with the rest.
+func also[T closer](w *world, c T, err error) (T, error) {
+	if err == nil {
+		w.all = append(w.all, c)
+	}
+	return c, err
+}
+
+func newWorld() (*world, error) {
+	w := &world{values: make([]int32, 64)}
+	for _, step := range []func() error{
+		func() (err error) { w.x, err = safe.Open(0); _, err = also(w, w.x, err); return },
+		func() (err error) { w.y, err = safe.Open(1); _, err = also(w, w.y, err); return },
+		func() (err error) {
+			w.s, err = safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+			_, err = also(w, w.s, err)
+			return
+		},
+		func() (err error) {
+			w.t, err = safe.NewStream(w.x, safe.StreamOptions{})
+			_, err = also(w, w.t, err)
+			return
+		},
+		func() (err error) {
+			w.e, err = safe.NewEvent(w.x, safe.EventOptions{})
+			_, err = also(w, w.e, err)
+			return
+		},
+		func() (err error) {
+			w.f, err = safe.NewEvent(w.x, safe.EventOptions{Interprocess: true, DisableTiming: true})
+			_, err = also(w, w.f, err)
+			return
+		},
+		func() (err error) { w.a, err = safe.NewBuffer[int32](w.x, 64); _, err = also(w, w.a, err); return },
+		func() (err error) { w.b, err = safe.NewBuffer[int32](w.y, 64); _, err = also(w, w.b, err); return },
+		func() (err error) {
+			w.async, err = safe.NewBufferAsync[int32](w.s, 64)
+			_, err = also(w, w.async, err)
+			return
+		},
+		func() (err error) {
+			w.h, err = safe.NewHostBuffer[int32](w.x, 64, safe.HostOptions{})
+			_, err = also(w, w.h, err)
+			return
+		},
+		func() (err error) {
+			w.r, err = safe.RegisterHost(w.x, make([]int32, 64), safe.HostOptions{})
+			_, err = also(w, w.r, err)
+			return
+		},
+		func() (err error) {
+			w.m, err = safe.LoadFile(w.x, "testdata/kernels.ptx")
+			_, err = also(w, w.m, err)
+			return
+		},
+		func() (err error) { w.k, err = w.m.Kernel("store"); return },
+		// Buffers used by several streams.
+		func() error { return w.s.Record(w.e, 0) },
+		func() error { return w.s.Synchronize() },
+		func() error { return w.async.ZeroAsync(w.t) },
+		func() error { return w.a.ZeroAsync(w.s) },
+		func() error { return w.a.CopyFromHostAsync(w.t, w.r) },
+	} {
+		if err := step(); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// close closes everything, streams in the middle.
+func (w *world) close() error {
+	var err error
+	for _, c := range w.all {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+type operation struct {
+	name string
+	do   func(w *world) error
+}
+
+// operations are the exported operations that call the driver.
+var operations = []operation{
+	{"Devices", func(w *world) error { _, err := safe.Devices(); return err }},
+	{"DeviceByPCI", func(w *world) error { _, err := safe.DeviceByPCI("0000:01:00.0"); return err }},
+	{"Device.Name", func(w *world) error { _, err := w.x.Device().Name(); return err }},
+	{"Device.UUID", func(w *world) error { _, err := w.x.Device().UUID(); return err }},
+	{"Device.PCIAddress", func(w *world) error { _, err := w.x.Device().PCIAddress(); return err }},
+	{"Device.TotalMemory", func(w *world) error { _, err := w.x.Device().TotalMemory(); return err }},
+	{"Device.Attribute", func(w *world) error { _, _, err := w.x.Device().ComputeCapability(); return err }},
+	{"Device.Properties", func(w *world) error { _, err := w.x.Device().Properties(); return err }},
+	{"Device.CanAccessPeer", func(w *world) error { _, err := w.x.Device().CanAccessPeer(w.y.Device()); return err }},
+	{"Device.PeerAttribute", func(w *world) error {
+		_, err := w.x.Device().PeerAttribute(w.y.Device(), driver.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)
+		return err
+	}},
+	{"Device.PrimaryState", func(w *world) error { _, _, err := w.x.Device().PrimaryState(); return err }},
+	{"Device.SetPrimaryFlags", func(w *world) error { return w.x.Device().SetPrimaryFlags(0) }},
+	{"Open", func(w *world) error { c, err := safe.Open(1); _, err = also(w, c, err); return err }},
+	{"BorrowContext", func(w *world) error {
+		c, err := safe.BorrowContext(w.x.Raw(), w.x)
+		return errors.Join(err, c.Close()) // before the owner
+	}},
+	{"Context.Do", func(w *world) error { return w.x.Do(func() error { return nil }) }},
+	{"Context.ID", func(w *world) error { _, err := w.x.ID(); return err }},
+	{"Context.Flags", func(w *world) error { _, err := w.x.Flags(); return err }},
+	{"Context.Limit", func(w *world) error { _, err := w.x.Limit(0); return err }},
+	{"Context.SetLimit", func(w *world) error { return w.x.SetLimit(0, 2048) }},
+	{"Context.MemoryInfo", func(w *world) error { _, _, err := w.x.MemoryInfo(); return err }},
+	{"Context.StreamPriorityRange", func(w *world) error { _, _, err := w.x.StreamPriorityRange(); return err }},
+	{"Context.Synchronize", func(w *world) error { return w.x.Synchronize() }},
+	{"Context.EnablePeerAccess", func(w *world) error { return w.x.EnablePeerAccess(w.y) }},
+	{"Context.DisablePeerAccess", func(w *world) error { return w.x.DisablePeerAccess(w.y) }},
+	{"NewStream", func(w *world) error {
+		c, err := safe.NewStream(w.x, safe.StreamOptions{})
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"StreamFromRaw", func(w *world) error {
+		raw := w.t.Release()
+		c, err := safe.StreamFromRaw(raw, w.x)
+		if err != nil {
+			return errors.Join(err, w.x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+		}
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"BorrowStream", func(w *world) error {
+		c, err := safe.BorrowStream(w.s.Raw(), w.x, w.s)
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"LegacyStream", func(w *world) error { c, err := safe.LegacyStream(w.x); _, err = also(w, c, err); return err }},
+	{"Stream.Borrow", func(w *world) error { c, err := w.s.Borrow(); _, err = also(w, c, err); return err }},
+	{"Stream.Query", func(w *world) error { _, err := w.s.Query(); return err }},
+	{"Stream.Wait", func(w *world) error { return w.s.Wait(context.Background()) }},
+	{"Stream.SynchronizeBlocking", func(w *world) error { return w.s.SynchronizeBlocking() }},
+	{"Stream.ID", func(w *world) error { _, err := w.s.ID(); return err }},
+	{"Stream.Record", func(w *world) error { return w.s.Record(w.e, 0) }},
+	{"Stream.WaitEvent", func(w *world) error { return w.t.WaitEvent(w.f, 0) }},
+	{"NewEvent", func(w *world) error {
+		c, err := safe.NewEvent(w.x, safe.EventOptions{})
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"OpenIPCEvent", func(w *world) error {
+		c, err := safe.OpenIPCEvent(w.x, driver.CUipcEventHandle{})
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"Event.Query", func(w *world) error { _, err := w.e.Query(); return err }},
+	{"Event.Wait", func(w *world) error { return w.e.Wait(context.Background()) }},
+	{"Event.Since", func(w *world) error { _, err := w.e.Since(w.e); return err }},
+	{"Event.IPCHandle", func(w *world) error { _, err := w.f.IPCHandle(); return err }},
+	{"NewBuffer", func(w *world) error { c, err := safe.NewBuffer[byte](w.x, 9); _, err = also(w, c, err); return err }},
+	{"NewBufferAsync", func(w *world) error {
+		c, err := safe.NewBufferAsync[byte](w.t, 9)
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"BorrowBuffer", func(w *world) error {
+		c, err := safe.BorrowBuffer[int16](w.x, w.a.Raw(), 9, w.a)
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"NewHostBuffer", func(w *world) error {
+		c, err := safe.NewHostBuffer[byte](w.x, 9, safe.HostOptions{})
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"RegisterHost", func(w *world) error {
+		c, err := safe.RegisterHost(w.x, make([]float64, 100), safe.HostOptions{})
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"Buffer.CopyFromHost", func(w *world) error { return w.a.CopyFromHost(w.values) }},
+	{"Buffer.CopyToHost", func(w *world) error { return w.a.CopyToHost(w.values) }},
+	{"Buffer.CopyFrom", func(w *world) error { return w.a.CopyFrom(w.async) }},
+	{"Buffer.CopyFrom", func(w *world) error { return w.a.CopyFrom(w.b) }},
+	{"Buffer.CopyFromAsync", func(w *world) error { return w.a.CopyFromAsync(w.s, w.async) }},
+	{"Buffer.CopyFromAsync", func(w *world) error { return w.b.CopyFromAsync(w.s, w.a) }},
+	{"Buffer.CopyFromHostAsync", func(w *world) error { return w.a.CopyFromHostAsync(w.s, w.h) }},
+	{"Buffer.CopyToHostAsync", func(w *world) error { return w.a.CopyToHostAsync(w.s, w.h) }},
+	{"Buffer.Zero", func(w *world) error { return w.a.Zero() }},
+	{"Buffer.ZeroAsync", func(w *world) error { return w.a.ZeroAsync(w.t) }},
+	{"Buffer.Fill", func(w *world) error { return w.a.Fill(3) }},
+	{"Buffer.FillAsync", func(w *world) error { return w.a.FillAsync(w.s, 3) }},
+	{"LoadFile", func(w *world) error {
+		c, err := safe.LoadFile(w.x, "testdata/kernels.ptx")
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"LoadFS", func(w *world) error {
+		c, err := safe.LoadFS(w.x, os.DirFS("testdata"), "kernels.ptx")
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"Module.Kernel", func(w *world) error { _, err := w.m.Kernel("saxpy"); return err }},
+	{"Global", func(w *world) error {
+		c, err := safe.Global[float32](w.m, "table")
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"Kernel.Attribute", func(w *world) error { _, err := w.k.Attribute(0); return err }},
+	{"Kernel.Attributes", func(w *world) error { _, err := w.k.Attributes(); return err }},
+	{"Kernel.SetAttribute", func(w *world) error {
+		return w.k.SetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024)
+	}},
+	{"Kernel.SetCacheConfig", func(w *world) error { return w.k.SetCacheConfig(driver.CU_FUNC_CACHE_PREFER_L1) }},
+	{"Kernel.MaxBlocksPerMultiprocessor", func(w *world) error { _, err := w.k.MaxBlocksPerMultiprocessor(64, 0); return err }},
+	{"Kernel.Launch", func(w *world) error { return w.k.Launch(w.s, one, w.a.Arg(), safe.Val(uint64(1))) }},
+	{"Kernel.Launch", func(w *world) error {
+		cfg := one
+		cfg.Cooperative = true
+		return w.k.Launch(w.s, cfg, w.h.Arg(), safe.Val(uint64(1)))
+	}},
+}

@@ -1,0 +1,26 @@
+package cloop
+
+// Loop is a loop of C. Its arguments are those named here, functions first.
+type Loop uint
+
+// The loops. cloop.c has them in the same order.
+const (
+	Nothing       Loop = iota // a function that does nothing, called by its address
+	Version                   // cuDriverGetVersion
+	Query                     // a function of one handle, such as cuStreamQuery; the handle
+	QueryPair                 // the same on two threads at once; the handle, cuCtxSetCurrent, the context
+	Record                    // cuEventRecord; event, stream
+	WaitEvent                 // cuStreamWaitEvent; stream, event
+	Launch0                   // cuLaunchKernel; function, stream
+	Launch3                   // the same with parameters u64, u32 and f32; function, stream, u64
+	Launch16                  // the same with 16 parameters u64; function, stream
+	CreateDestroy             // such as cuStreamCreate and cuStreamDestroy_v2; flags
+	AllocFree                 // cuMemAllocAsync and cuMemFreeAsync; size, stream
+	Copy                      // such as cuMemcpyHtoD_v2; destination, source, size
+	CopyAndWait               // such as cuMemcpyHtoDAsync_v2, and cuStreamSynchronize; destination, source, size, stream
+)
+
+var arguments = [...]int{
+	Nothing: 0, Version: 1, Query: 2, QueryPair: 4, Record: 3, WaitEvent: 3, Launch0: 3, Launch3: 4, Launch16: 3,
+	CreateDestroy: 3, AllocFree: 4, Copy: 4, CopyAndWait: 6,
+}

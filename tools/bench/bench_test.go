@@ -1,0 +1,83 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain runs the command itself where a test asks for it in a process of its
+// own, since a process keeps the library that it has loaded.
+func TestMain(m *testing.M) {
+	if os.Getenv("BENCH_RUN") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// command runs the command.
+func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), "BENCH_RUN=1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_ = cmd.Run() // its exit status is looked at
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestEveryRow measures every row on the simulated driver, on which the times
+// mean nothing.
+func TestEveryRow(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler: ", err)
+	}
+	dir := t.TempDir()
+	file, err := sim.Build(dir, sim.Newest)
+	require.NoError(t, err)
+
+	results := filepath.Join(dir, "results.json")
+	stdout, stderr, code := command(t, "-lib", file, "-short", "-json", results)
+	require.Zero(t, code, stderr)
+	text, err := os.ReadFile(results)
+	require.NoError(t, err)
+	var r report
+	require.NoError(t, json.Unmarshal(text, &r))
+	assert.Equal(t, sim.Newest, r.Header.CUDA)
+	assert.Equal(t, file, r.Header.Library)
+	assert.Greater(t, len(r.Rows), 30)
+	for _, row := range r.Rows {
+		assert.Empty(t, row.Error, row.Name)
+		assert.Contains(t, stdout, "\n"+row.Name+" ")
+		require.NotNil(t, row.C, row.Name)
+		require.NotNil(t, row.Raw, row.Name)
+		assert.Positive(t, row.C.Operations, row.Name)
+		if row.Name != emptyCall && row.Name != "driver version" {
+			assert.NotNil(t, row.Safe, row.Name)
+		}
+		assert.Equal(t, strings.Contains(row.Name, "copy"), row.Bytes > 0, row.Name)
+	}
+
+	stdout, stderr, code = command(t, "-lib", dir, "-short", "-run", "^event record$")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "\n"+emptyCall+" ")
+	assert.Contains(t, stdout, "\nevent record ")
+	assert.Equal(t, 6, strings.Count(stdout, "\n"), "nothing else: %s", stdout)
+
+	_, stderr, code = command(t, "-lib", file, "-device", "99")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "bench: cuda: Open: ")
+}
