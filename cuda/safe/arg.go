@@ -13,28 +13,36 @@ type Arg struct{ raw rt.Arg }
 
 // What can be wrong with an argument, which the launch reports.
 const (
-	argFine     uint32 = iota
-	argPointers        // its type holds Go pointers; Far is the type's name
-	argClosed          // its buffer is closed, nil or not for kernels
+	argPointers = rt.FirstOther + iota // its type holds Go pointers; Pointer is the type's name
+	argClosed                          // its buffer is closed, nil or not for kernels
 )
 
 // Val is an argument of any type that holds no Go pointers: a number or a
 // struct, as large as the kernel's parameter. Go's int has 8 bytes, where C's
-// has 4: convert. Up to 32 bytes it costs no allocation; see [Ref] for more.
+// has 4: convert. Up to 16 bytes it costs no allocation; see [Ref] for more.
 func Val[T any](v T) Arg {
-	var a Arg
 	if !plain(v) {
 		return pointers[T]()
 	}
-	a.raw.Size = uint32(unsafe.Sizeof(v))
-	if unsafe.Sizeof(v) <= unsafe.Sizeof(a.raw.Near) {
-		*(*T)(unsafe.Pointer(&a.raw.Near)) = v
-		return a
+	tag := rt.Tag(rt.Near, unsafe.Sizeof(v))
+	switch unsafe.Sizeof(v) { // reading more than was written just now is slow
+	case 1:
+		return Arg{rt.Arg{Tag: tag, A: uint64(*(*uint8)(unsafe.Pointer(&v)))}}
+	case 2:
+		return Arg{rt.Arg{Tag: tag, A: uint64(*(*uint16)(unsafe.Pointer(&v)))}}
+	case 4:
+		return Arg{rt.Arg{Tag: tag, A: uint64(*(*uint32)(unsafe.Pointer(&v)))}}
+	case 8:
+		return Arg{rt.Arg{Tag: tag, A: *(*uint64)(unsafe.Pointer(&v))}}
+	}
+	if unsafe.Sizeof(v) <= 16 {
+		var near [2]uint64
+		*(*T)(unsafe.Pointer(&near)) = v
+		return Arg{rt.Arg{Tag: tag, A: near[0], B: near[1]}}
 	}
 	far := new(T)
 	*far = v
-	a.raw.Far = unsafe.Pointer(far)
-	return a
+	return Ref(far)
 }
 
 // Ref is [Val] of *v, which is read at the launch, without an allocation
@@ -43,12 +51,12 @@ func Ref[T any](v *T) Arg {
 	if v == nil || !holdsNoPointers(reflect.TypeFor[T]()) {
 		return pointers[T]()
 	}
-	return Arg{rt.Arg{Size: uint32(unsafe.Sizeof(*v)), Far: unsafe.Pointer(v)}}
+	return Arg{rt.Arg{Tag: rt.Tag(rt.Far, unsafe.Sizeof(*v)), Pointer: unsafe.Pointer(v)}}
 }
 
 func pointers[T any]() Arg {
 	name := reflect.TypeFor[T]().String()
-	return Arg{rt.Arg{State: argPointers, Far: unsafe.Pointer(&name)}}
+	return Arg{rt.Arg{Tag: rt.Tag(argPointers, 0), Pointer: unsafe.Pointer(&name)}}
 }
 
 // plain tells that a value holds no Go pointers, fast for numbers.
@@ -63,16 +71,20 @@ func plain[T any](v T) bool {
 // Arg is the buffer's address as an argument of a kernel.
 func (b *Buffer[T]) Arg() Arg {
 	if b == nil || b.memory == nil {
-		return Arg{rt.Arg{State: argClosed}}
+		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}
-	return Arg{rt.Arg{Block: unsafe.Pointer(b.memory.block), Size: 8, Near: [4]uint64{uint64(b.address)}}}
+	return addressArg(b.memory.block, uint64(b.address))
 }
 
 // Arg is the address at which kernels see the memory, as an argument of one.
 func (h *HostBuffer[T]) Arg() Arg {
 	if h == nil || h.memory == nil || h.memory.address == 0 {
-		return Arg{rt.Arg{State: argClosed}}
+		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}
 	offset := uintptr(h.data) - uintptr(h.memory.host)
-	return Arg{rt.Arg{Block: unsafe.Pointer(h.memory.block), Size: 8, Near: [4]uint64{uint64(h.memory.address) + uint64(offset)}}}
+	return addressArg(h.memory.block, uint64(h.memory.address)+uint64(offset))
+}
+
+func addressArg(b *block, address uint64) Arg {
+	return Arg{rt.Arg{Tag: rt.Tag(rt.NearOfBlock, unsafe.Sizeof(address)), Pointer: unsafe.Pointer(b), A: address}}
 }

@@ -1,8 +1,6 @@
 package safe
 
 import (
-	"unsafe"
-
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -58,17 +56,23 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	if bad := k.check(args); bad >= 0 {
 		return k.badArgument(op, args, bad)
 	}
-	var attributes [4]driver.CUlaunchAttribute
 	grid, block := cfg.Grid.full(), cfg.Block.full()
 	l := rt.Launch{Context: sc.set, Function: k.function, Args: uint32(len(args)), Config: driver.CUlaunchConfig{
 		GridDimX: grid[0], GridDimY: grid[1], GridDimZ: grid[2],
 		BlockDimX: block[0], BlockDimY: block[1], BlockDimZ: block[2],
 		SharedMemBytes: cfg.SharedBytes, HStream: sc.raw,
 	}}
-	if list := cfg.attributes(attributes[:0]); len(list) > 0 {
+	var code driver.CUresult
+	var bad int
+	if cfg.Cooperative || cfg.Cluster.X > 0 || len(cfg.Attributes) > 0 {
+		var room [4]driver.CUlaunchAttribute
+		list := cfg.attributes(room[:0])
 		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
+		code, bad = sc.launch(&l, args)
+	} else {
+		code, bad = sc.launch(&l, args)
 	}
-	if code, bad := sc.launch(&l, args); bad >= 0 {
+	if bad >= 0 {
 		return k.badArgument(op, args, bad)
 	} else if code != 0 {
 		return k.refused(failed(op, code), &cfg)
@@ -98,8 +102,12 @@ func (s *streamCore) launch(l *rt.Launch, args []Arg) (code driver.CUresult, bad
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range args {
-		b := (*block)(args[i].raw.Block)
-		if b != nil && (!b.use(s) || b.ctx.raw != s.ctx.raw && b.host == nil && !s.ctx.reaches(b.ctx)) {
+		a := &args[i].raw
+		if a.Kind() != rt.NearOfBlock {
+			continue
+		}
+		b := (*block)(a.Pointer)
+		if !b.use(s) || b.ctx.raw != s.ctx.raw && b.host == nil && !s.ctx.reaches(b.ctx) {
 			return 0, i
 		}
 	}
@@ -114,7 +122,7 @@ func (s *streamCore) launch(l *rt.Launch, args []Arg) (code driver.CUresult, bad
 func (k *Kernel) check(args []Arg) int {
 	for i := range args {
 		a := &args[i].raw
-		if a.State != argFine || k.known && (i >= len(k.sizes) || a.Size != k.sizes[i]) {
+		if a.Kind() >= rt.FirstOther || k.known && (i >= len(k.sizes) || a.Size() != k.sizes[i]) {
 			return i
 		}
 	}
@@ -131,16 +139,16 @@ func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	}
 	a := &args[i].raw
 	switch {
-	case a.State == argPointers:
-		return refuse(op, ErrArgument, "argument %d of %s: type %s holds Go pointers, or is a nil Ref", i, k.name, *(*string)(a.Far))
-	case a.State == argClosed:
+	case a.Kind() == argPointers:
+		return refuse(op, ErrArgument, "argument %d of %s: type %s holds Go pointers, or is a nil Ref", i, k.name, *(*string)(a.Pointer))
+	case a.Kind() == argClosed:
 		return refuse(op, ErrClosed, "argument %d of %s is a buffer that is nil, or that kernels cannot reach", i, k.name)
 	case k.known && i >= len(k.sizes):
 		return refuse(op, ErrArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
-	case k.known && a.Size != k.sizes[i]:
-		return refuse(op, ErrArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size, k.sizes[i])
+	case k.known && a.Size() != k.sizes[i]:
+		return refuse(op, ErrArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size(), k.sizes[i])
 	}
-	if b := (*block)(unsafe.Pointer(a.Block)); b.closed() {
+	if b := (*block)(a.Pointer); b.closed() {
 		return refuse(op, ErrClosed, "argument %d of %s is a buffer", i, k.name)
 	} else {
 		return refuse(op, ErrContext, "argument %d of %s is memory of %v, to which the stream's device was not given access", i, k.name, b.ctx.device)

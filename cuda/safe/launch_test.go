@@ -19,6 +19,11 @@ type pointStruct struct {
 	_ uint32
 }
 
+type pair struct {
+	A uint64
+	B float64
+}
+
 func TestLaunchArguments(t *testing.T) {
 	x := open(t, 0)
 	s, out := stream(t, x), buffer[float64](t, x, 6)
@@ -31,6 +36,10 @@ func TestLaunchArguments(t *testing.T) {
 		require.NoError(t, out.CopyToHost(got))
 		assert.Equal(t, []float64{1 << 40, 2.5, 7, 0, 0, 0}, got, name)
 	}
+	require.NoError(t, out.Zero())
+	require.NoError(t, kernel(t, x, "pair").Launch(s, one, safe.Val(pair{3, 0.5}), out.Arg()))
+	require.NoError(t, out.CopyToHost(got))
+	assert.Equal(t, []float64{3, 0.5, 0, 0, 0, 0}, got)
 	many := kernel(t, x, "many")
 	require.NoError(t, many.Launch(s, one, safe.Val(uint8(200)), safe.Val(int16(-300)), safe.Val(uint32(70000)),
 		safe.Val(int64(-1<<40)), safe.Val(float32(0.5)), safe.Val(0.25), out.Arg()))
@@ -152,6 +161,7 @@ func TestNoAllocations(t *testing.T) {
 	x := open(t, 0)
 	s, other, e, b := stream(t, x), stream(t, x), event(t, x), buffer[float32](t, x, 100)
 	h, fill, point := host[float32](t, x, 100), kernel(t, x, "fill"), kernel(t, x, "point")
+	pairs := kernel(t, x, "pair")
 	out, p := buffer[float64](t, x, 3), pointStruct{A: 1}
 	cooperative := one
 	cooperative.Cooperative = true
@@ -163,9 +173,9 @@ func TestNoAllocations(t *testing.T) {
 		"launch": func() error {
 			return fill.Launch(s, perValue(100), safe.Val(uint32(100)), safe.Val(float32(1)), b.Arg())
 		},
-		"launch with a struct":   func() error { return point.Launch(s, one, safe.Val(p), out.Arg()) },
+		"launch with a struct":   func() error { return pairs.Launch(s, one, safe.Val(pair{A: 1}), out.Arg()) },
 		"launch with Ref":        func() error { return point.Launch(s, one, safe.Ref(&p), out.Arg()) },
-		"launch with attributes": func() error { return point.Launch(s, cooperative, safe.Val(p), out.Arg()) },
+		"launch with attributes": func() error { return point.Launch(s, cooperative, safe.Ref(&p), out.Arg()) },
 		"copy":                   func() error { return b.CopyFromHostAsync(s, h) },
 		"fill":                   func() error { return b.FillAsync(s, 1) },
 	} {

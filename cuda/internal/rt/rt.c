@@ -220,7 +220,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 	if (r)
 		return r;
 	for (unsigned i = 0; i < l->args; i++)
-		params[i] = a[i].far ? a[i].far : a[i].near;
+		params[i] = a[i].kind == RT_FAR ? a[i].pointer : a[i].near;
 	if (c->count)
 		r = cu.cuLaunchKernelEx((const CUlaunchConfig *)c, (CUfunction)l->function, params, 0);
 	else

@@ -22,14 +22,33 @@ type Scope struct {
 	mode, set uint32
 }
 
-// Arg is an argument of a kernel. Block is for package safe alone.
+// Arg is an argument of a kernel. It has four words, which Go keeps in
+// registers.
 type Arg struct {
-	Block unsafe.Pointer
-	Far   unsafe.Pointer // the value, where it is too large for Near
-	Size  uint32
-	State uint32
-	Near  [4]uint64
+	Pointer unsafe.Pointer // what is meant depends on the kind; for Far the value
+	Tag     uint64         // the size in the upper half, an ArgKind in the lower
+	A, B    uint64         // the value, if it is not Far
 }
+
+// ArgKind is the kind of an [Arg]. There may be more, which must not get to C.
+type ArgKind uint32
+
+// The kinds of an [Arg].
+const (
+	Near ArgKind = iota
+	Far
+	NearOfBlock // Pointer is for package safe
+	FirstOther
+)
+
+// Tag makes an [Arg]'s.
+func Tag(k ArgKind, size uintptr) uint64 { return uint64(size)<<32 | uint64(k) }
+
+// Kind is the kind of the argument.
+func (a *Arg) Kind() ArgKind { return ArgKind(a.Tag) }
+
+// Size is the size of the argument in bytes.
+func (a *Arg) Size() uint32 { return uint32(a.Tag >> 32) }
 
 // Launch is what a launch needs beside its arguments.
 type Launch struct {
@@ -69,7 +88,7 @@ type Copy struct {
 // C has the same layouts.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Scope{})-16]
-	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-56]
+	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-64]
 )

@@ -32,14 +32,14 @@ CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, uns
 CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin);
 unsigned rt_capturing(uintptr_t context, uintptr_t stream);
 
-/* An argument of a kernel, as package safe's Arg lays it out. */
+/* An argument of a kernel, as Go's Arg lays it out. */
+enum { RT_NEAR, RT_FAR };
 struct rt_arg {
-	void *block;
-	void *far; /* the value, where it is too large for near */
-	unsigned size, state;
-	unsigned char near[32];
+	void *pointer;
+	unsigned kind, size;
+	unsigned long long near[2];
 };
-_Static_assert(sizeof(struct rt_arg) == 56, "Arg");
+_Static_assert(sizeof(struct rt_arg) == 32, "Arg");
 
 /* CUlaunchConfig, of which ztypes.h has the name alone. */
 struct rt_config {

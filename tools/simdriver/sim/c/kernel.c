@@ -131,6 +131,18 @@ static bool point(struct item *i)
 	return true;
 }
 
+static bool pair(struct item *i)
+{
+	struct { uint64_t a; double b; } *p = i->params[0];
+	double *out = at(i, u64(i, 1), 2 * sizeof *out);
+
+	if (out) {
+		out[0] = p->a;
+		out[1] = p->b;
+	}
+	return true;
+}
+
 static bool many(struct item *i)
 {
 	double *out = at(i, u64(i, 6), 6 * sizeof *out);
@@ -171,7 +183,7 @@ static bool trap(struct item *i)
 static const struct kernel kernels[] = {
 	{"nothing", nothing}, {"limited", nothing}, {"three", nothing}, {"sixteen", nothing},
 	{"fill", fill}, {"saxpy", saxpy}, {"copy", copy}, {"sum", sum}, {"scale", scale}, {"spin", spin},
-	{"wait", wait}, {"store", store}, {"point", point}, {"many", many}, {"shared", shared}, {"trap", trap},
+	{"wait", wait}, {"store", store}, {"point", point}, {"pair", pair}, {"many", many}, {"shared", shared}, {"trap", trap},
 };
 
 const struct kernel *kernel_find(const char *name)
