@@ -117,11 +117,11 @@ func endAll(points []point) {
 
 // allocate makes a block live by calling do with the context current. c is
 // marked. Where the memory is out, what was dropped without Close is collected
-// and do is called once more.
+// and do is called again.
 func (b *block) allocate(c *contextCore, do func() error) error {
 	b.ctx = c
 	err := c.in(do)
-	if errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) {
+	for tries := 0; errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && tries < 3; tries++ {
 		collect()
 		err = c.in(do)
 	}
@@ -137,8 +137,14 @@ func (b *block) allocate(c *contextCore, do func() error) error {
 // collect has dropped objects found and destroyed, as far as that takes less
 // than a second.
 func collect() {
+	found := make(chan struct{})
+	runtime.AddCleanup(new(*int), func(found chan struct{}) { close(found) }, found)
 	runtime.GC()
-	time.Sleep(2 * time.Millisecond) // cleanups run beside us
+	select {
+	case <-found: // cleanups run beside us, and this one with those of others
+	case <-time.After(time.Second / 10):
+	}
+	time.Sleep(retry)
 	reaper.drain(time.Second)
 }
 

@@ -156,7 +156,13 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 		return 0, &Error{Op: op, Err: ErrCapturing}
 	}
 	var ms float32
-	err = end.ctx.in(func() error { return driver.CuEventElapsedTime(&ms, begin.raw, end.raw) })
+	err = end.ctx.in(func() error {
+		err := driver.CuEventElapsedTime(&ms, begin.raw, end.raw)
+		if errors.Is(err, ErrNotSupported) { // before CUDA 12.8
+			err = driver.CuEventElapsedTime_v1(&ms, begin.raw, end.raw)
+		}
+		return err
+	})
 	return time.Duration(float64(ms) * float64(time.Millisecond)), wrap(op, err)
 }
 

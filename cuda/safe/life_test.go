@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -115,7 +116,7 @@ func TestManyGoroutines(t *testing.T) {
 // wrongValue says that a buffer held something else than was written.
 type wrongValue struct{ got, want float32 }
 
-func (w wrongValue) Error() string { return "wrong value" }
+func (w wrongValue) Error() string { return fmt.Sprintf("%v, not %v", w.got, w.want) }
 
 func oneRound(x *safe.Context, shared *safe.Stream, fill *safe.Kernel, n int, v float32, drops bool) error {
 	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
@@ -179,7 +180,7 @@ func TestForeignCaptures(t *testing.T) {
 			b := buffer[float32](t, x, n)
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			require.NoError(t, driver.CuStreamBeginCapture(s.Raw(), mode))
+			require.NoError(t, x.Do(func() error { return driver.CuStreamBeginCapture(s.Raw(), mode) }))
 			var others sync.WaitGroup
 			for g := range 8 {
 				others.Go(func() {
@@ -208,9 +209,9 @@ func TestForeignCaptures(t *testing.T) {
 			}
 			others.Wait()
 			var graph driver.CUgraph
-			require.NoError(t, driver.CuStreamEndCapture(s.Raw(), &graph))
+			require.NoError(t, x.Do(func() error { return driver.CuStreamEndCapture(s.Raw(), &graph) }))
 			require.NotZero(t, graph)
-			require.NoError(t, driver.CuGraphDestroy(graph))
+			require.NoError(t, x.Do(func() error { return driver.CuGraphDestroy(graph) }))
 			require.NoError(t, s.Record(e, 0))
 			require.NoError(t, e.Synchronize())
 		})

@@ -155,9 +155,10 @@ func TestReleaseBehindUse(t *testing.T) {
 		require.NoError(t, other.Close(), "its work goes on")
 	}
 	drop()
-	again, err := safe.NewBufferAsync[float32](stream(t, x), n)
+	last := stream(t, x)
+	again, err := safe.NewBufferAsync[float32](last, n)
 	require.NoError(t, err)
-	require.NoError(t, again.FillAsync(stream(t, x), -1))
+	require.NoError(t, again.FillAsync(last, -1))
 	g.open()
 	got := make([]float32, n)
 	for i := range out {

@@ -60,6 +60,16 @@ static bool saxpy(struct item *i)
 	return true;
 }
 
+static bool add(struct item *i)
+{
+	size_t n = threads(i, u32(i, 3));
+	float *a = floats(i, u64(i, 0), n), *b = floats(i, u64(i, 1), n), *c = floats(i, u64(i, 2), n);
+
+	for (size_t k = 0; a && b && c && k < n; k++)
+		c[k] = a[k] + b[k];
+	return true;
+}
+
 static bool copy(struct item *i)
 {
 	size_t n = threads(i, u32(i, 2));
@@ -182,7 +192,7 @@ static bool trap(struct item *i)
 
 static const struct kernel kernels[] = {
 	{"nothing", nothing}, {"limited", nothing}, {"three", nothing}, {"sixteen", nothing},
-	{"fill", fill}, {"saxpy", saxpy}, {"copy", copy}, {"sum", sum}, {"scale", scale}, {"spin", spin},
+	{"fill", fill}, {"saxpy", saxpy}, {"add", add}, {"copy", copy}, {"sum", sum}, {"scale", scale}, {"spin", spin},
 	{"wait", wait}, {"store", store}, {"point", point}, {"pair", pair}, {"many", many}, {"shared", shared}, {"trap", trap},
 };
 

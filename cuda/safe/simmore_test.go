@@ -1,0 +1,183 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSimOlderDrivers runs all other tests on drivers that lack functions, and
+// that want the context to be current for every call.
+func TestSimOlderDrivers(t *testing.T) {
+	needsSimulated(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, version := range []string{"11.8", "12.4"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(self, "-test.v", "-test.skip=^TestSimOlderDrivers$", "-test.timeout=10m")
+			cmd.Env = append(os.Environ(), "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version)
+			out, err := cmd.CombinedOutput()
+			for line := range strings.Lines(string(out)) {
+				if err != nil || strings.Contains(line, "--- SKIP") {
+					t.Log(strings.TrimRight(line, "\n"))
+				}
+			}
+			require.NoError(t, err)
+			n := strings.Count(string(out), "--- PASS: ")
+			t.Logf("%d tests passed", n)
+			assert.Greater(t, n, 100)
+		})
+	}
+}
+
+// TestNoDriver: where there is nothing to load, the error says what was looked for.
+func TestNoDriver(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		_, err := safe.Open(0)
+		if err == nil {
+			t.Skip("this machine has a driver and a GPU")
+		}
+		var e *safe.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, "Open", e.Op)
+		var missing *driver.LibraryError
+		if errors.Is(err, driver.CUDA_ERROR_NO_DEVICE) {
+			t.Skip("this machine has a driver")
+		}
+		require.ErrorAs(t, err, &missing)
+		assert.ErrorContains(t, err, "libcuda.so.1")
+		_, err = safe.Devices()
+		assert.ErrorAs(t, err, &missing)
+	}, "CUDABIND_SIM="+noDriver)
+}
+
+// TestNoDevice: a driver without a GPU.
+func TestNoDevice(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		_, err := safe.Devices()
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_NO_DEVICE)
+		_, err = safe.Open(0)
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_NO_DEVICE)
+	}, "CUDABIND_SIM_DEVICES=0")
+}
+
+// TestSimOutOfMemory: before an allocation fails, what was dropped is collected.
+func TestSimOutOfMemory(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	total, err := x.Device().TotalMemory()
+	require.NoError(t, err)
+	most := int(total/4*3) &^ 0xff
+	s := stream(t, x)
+	for range 3 {
+		b, err := safe.NewBuffer[byte](x, most) // the one before it was dropped
+		require.NoError(t, err)
+		require.NoError(t, b.ZeroAsync(s))
+	}
+	b, err := safe.NewBufferAsync[byte](s, most)
+	require.NoError(t, err)
+	_, err = safe.NewBuffer[byte](x, most)
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY)
+	require.NoError(t, b.Close())
+}
+
+// TestSimManyGoroutines does random things from 1,000 goroutines.
+func TestSimManyGoroutines(t *testing.T) {
+	needsSimulated(t)
+	const goroutines, rounds, n = 1000, 8, 64
+	w := crowd{n: n}
+	for i := range 2 {
+		w.contexts = append(w.contexts, open(t, i))
+		w.streams = append(w.streams, stream(t, w.contexts[i]))
+		w.fills = append(w.fills, kernel(t, w.contexts[i], "fill"))
+	}
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(7, uint64(g)))
+			for range rounds {
+				if err := w.round(r); !assert.NoError(t, err) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	assert.Empty(t, simulated.Violation())
+}
+
+// crowd is what many goroutines use at once.
+type crowd struct {
+	n        int
+	contexts []*safe.Context
+	streams  []*safe.Stream
+	fills    []*safe.Kernel
+}
+
+// round fills a buffer by one of several ways, moves it by another, and checks
+// what arrives. Some of what it makes is closed and some dropped.
+func (w *crowd) round(r *rand.Rand) error {
+	i, v := r.IntN(2), float32(r.IntN(1000))
+	x, s := w.contexts[i], w.streams[i]
+	b, err := w.buffer(r, x, s)
+	if err != nil {
+		return err
+	}
+	values := make([]float32, w.n)
+	for k := range values {
+		values[k] = v
+	}
+	switch r.IntN(3) {
+	case 0:
+		err = w.fills[i].Launch(s, perValue(w.n), safe.Val(uint32(w.n)), safe.Val(v), b.Arg())
+	case 1:
+		err = b.FillAsync(s, v)
+	case 2:
+		err = b.CopyFromHost(values)
+	}
+	if err != nil {
+		return err
+	}
+	from := b
+	if r.IntN(2) == 0 { // by way of the other device
+		if from, err = w.buffer(r, w.contexts[1-i], w.streams[1-i]); err != nil {
+			return err
+		}
+		if err := from.CopyFrom(b); err != nil {
+			return err
+		}
+	}
+	got := make([]float32, w.n)
+	if err := from.CopyToHost(got); err != nil {
+		return err
+	}
+	if k := r.IntN(w.n); got[k] != v {
+		return wrongValue{got[k], v}
+	}
+	if r.IntN(2) == 0 {
+		return b.Close()
+	}
+	return nil
+}
+
+func (w *crowd) buffer(r *rand.Rand, x *safe.Context, s *safe.Stream) (*safe.Buffer[float32], error) {
+	if r.IntN(2) == 0 {
+		return safe.NewBuffer[float32](x, w.n)
+	}
+	return safe.NewBufferAsync[float32](s, w.n)
+}
