@@ -1,7 +1,6 @@
 package safe
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"sync"
@@ -180,7 +179,7 @@ func (b *block) destroy(wait bool) error {
 		if !wait && p.done() == driver.CUDA_ERROR_NOT_READY {
 			return errLater
 		}
-		await(context.Background(), "", p.done) // an error shows in giveBack as well
+		p.wait() // an error shows in giveBack as well
 		p.end()
 		b.pending = b.pending[1:]
 	}
@@ -226,7 +225,7 @@ func (b *block) freeBehind() (done bool, err error) {
 	defer pool.put(stream)
 	for _, p := range b.pending {
 		if p.orders(b.ctx.bare(), stream) != 0 {
-			await(context.Background(), "", p.done)
+			p.wait()
 		}
 	}
 	endAll(b.pending)

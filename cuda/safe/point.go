@@ -1,8 +1,10 @@
 package safe
 
 import (
+	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -100,6 +102,18 @@ func (p point) done() driver.CUresult {
 	p.stream.mu.Lock()
 	defer p.stream.mu.Unlock()
 	return p.stream.tailDone()
+}
+
+// wait waits until the point is reached.
+func (p point) wait() {
+	if p.event != 0 {
+		w := &waiter{set: p.stream.set, event: p.event, line: p.stream, end: func() {}}
+		w.wait(context.Background(), "")
+		return
+	}
+	for p.done() == driver.CUDA_ERROR_NOT_READY { // a tail may become somebody else's
+		time.Sleep(retry)
+	}
 }
 
 // orders makes a stream, of any context, wait for the point.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -28,6 +29,7 @@ type streamCore struct {
 	owner       any // of a borrowed stream: kept alive
 	nonBlocking bool
 	priority    int
+	slow        atomic.Bool // the last wait was long
 
 	// mu is held while work that uses blocks of memory is put on the stream,
 	// so that whoever holds it knows that no such call is under way.

@@ -2,47 +2,63 @@ package safe
 
 import (
 	"context"
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A wait first spins in C, where most short work ends, and then asks again
-// after a share of the time that it has taken so far.
+// A wait first spins in C, where most short work ends, unless the work of the
+// stream has been long lately or many spin already. Then the poller takes over.
 const (
-	spin     = 50 * time.Microsecond
-	minPause = 20 * time.Microsecond
-	maxPause = time.Millisecond
+	spin = 50 * time.Microsecond
+	long = 100 * time.Microsecond
 )
 
-// await calls done until it says something else than "not ready".
-func await(ctx context.Context, op string, done func() driver.CUresult) error {
-	var timer *time.Timer
-	for start := time.Now(); ; {
-		code := done()
-		if code != driver.CUDA_ERROR_NOT_READY {
-			return check(op, code)
+var spinning atomic.Int32
+
+// spins calls ask with the time to spin for.
+func spins(slow bool, ask func(spin int64) driver.CUresult) driver.CUresult {
+	if slow || int(spinning.Add(1)) > max(1, runtime.GOMAXPROCS(0)/4) {
+		if !slow {
+			spinning.Add(-1)
 		}
-		pause := max(min(time.Since(start)/16, maxPause), minPause)
-		if timer == nil {
-			timer = time.NewTimer(pause)
-			defer timer.Stop()
-		} else {
-			timer.Reset(pause)
-		}
-		select {
-		case <-ctx.Done():
-			return &Error{Op: op, Err: context.Cause(ctx)}
-		case <-timer.C:
-		}
+		return ask(0)
 	}
+	defer spinning.Add(-1)
+	return ask(int64(spin))
+}
+
+// waiter marks the end of the stream's work. done tells that there is nothing to
+// wait for, because of err or because the work is over; otherwise w waits. s is
+// marked, and need not be when w is waited for.
+func (s *streamCore) waiter(op string, slow bool) (w *waiter, done bool, err error) {
+	x := s.ctx
+	x.hold()
+	e, err := x.shared.events.get(x)
+	if err != nil {
+		x.unmark()
+		return nil, true, wrap(op, err)
+	}
+	end := func() {
+		x.shared.events.put(e)
+		x.unmark()
+	}
+	code := spins(slow, func(spin int64) driver.CUresult { return rt.Point(s.set, s.raw, e, spin) })
+	if code != driver.CUDA_ERROR_NOT_READY {
+		end()
+		return nil, true, check(op, code)
+	}
+	return &waiter{set: s.set, event: e, line: s, end: end}, false, nil
 }
 
 // Wait waits until the work that is on the stream now is done: work that is
 // added meanwhile is not waited for. Errors of that work, and of earlier work,
 // arrive here. When ctx ends, Wait returns its cause at once; the work goes on.
-// A capturing stream is [ErrCapturing]. No thread is blocked.
+// A capturing stream is [ErrCapturing]. No thread is blocked: a goroutine of the
+// layer's looks after all waits.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (s *Stream) Wait(ctx context.Context) error {
@@ -51,22 +67,16 @@ func (s *Stream) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x := c.ctx
-	x.hold()
-	defer x.unmark()
-	e, err := x.shared.events.get(x)
-	if err != nil {
-		c.unmark()
-		return wrap(op, err)
-	}
-	defer x.shared.events.put(e)
-	set := c.set
-	code := rt.Point(set, c.raw, e, int64(spin))
+	start := time.Now()
+	w, done, err := c.waiter(op, c.slow.Load())
 	c.unmark()
-	if code != driver.CUDA_ERROR_NOT_READY {
-		return check(op, code)
+	if !done {
+		err = w.wait(ctx, op)
 	}
-	return await(ctx, op, func() driver.CUresult { return rt.EventQuery(set, e, 0) })
+	if slow := time.Since(start) > long; slow != c.slow.Load() {
+		c.slow.Store(slow)
+	}
+	return err
 }
 
 // Synchronize is [Stream.Wait] without end.
@@ -100,13 +110,13 @@ func (e *Event) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer v.unmark()
-	first := int64(spin)
-	return await(ctx, op, func() driver.CUresult {
-		code := v.query(first)
-		first = 0
-		return code
-	})
+	code := spins(false, v.query)
+	if code != driver.CUDA_ERROR_NOT_READY {
+		v.unmark()
+		return check(op, code)
+	}
+	w := &waiter{set: v.set, event: v.raw, line: v, end: v.unmark}
+	return w.wait(ctx, op)
 }
 
 // Synchronize is [Event.Wait] without end.

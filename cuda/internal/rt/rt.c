@@ -4,37 +4,9 @@
 #include <dlfcn.h>
 #include <time.h>
 
-#include "rt.h"
+#include "rt_internal.h"
 
-/* The functions used here, by the names that the driver exports. */
-#define EVERY(F) \
-	F(cuCtxGetCurrent) \
-	F(cuCtxSetCurrent) \
-	F(cuThreadExchangeStreamCaptureMode) \
-	F(cuStreamIsCapturing) \
-	F(cuStreamQuery) \
-	F(cuStreamSynchronize) \
-	F(cuStreamWaitEvent) \
-	F(cuEventQuery) \
-	F(cuEventRecord) \
-	F(cuEventRecordWithFlags) \
-	F(cuLaunchKernel) \
-	F(cuLaunchKernelEx) \
-	F(cuMemcpyHtoDAsync_v2) \
-	F(cuMemcpyDtoHAsync_v2) \
-	F(cuMemcpyDtoDAsync_v2) \
-	F(cuMemcpyPeerAsync) \
-	F(cuMemsetD8Async) \
-	F(cuMemsetD16Async) \
-	F(cuMemsetD32Async) \
-	F(cuMemAllocAsync) \
-	F(cuMemFreeAsync)
-
-static struct {
-#define MEMBER(name) fn_##name name;
-	EVERY(MEMBER)
-	fn_cuCtxGetId cuCtxGetId; /* from 12.0 on */
-} cu;
+struct rt_cu rt_cu;
 
 /* rt_bind finds the functions in the driver, which is open, and names one that is missing. */
 const char *rt_bind(const char *file)
@@ -44,15 +16,15 @@ const char *rt_bind(const char *file)
 	if (!lib)
 		return file;
 #define FIND(name) \
-	if (!(*(void **)&cu.name = dlsym(lib, #name))) \
+	if (!(*(void **)&rt_cu.name = dlsym(lib, #name))) \
 		return #name;
 	EVERY(FIND)
-	*(void **)&cu.cuCtxGetId = dlsym(lib, "cuCtxGetId");
+	*(void **)&rt_cu.cuCtxGetId = dlsym(lib, "cuCtxGetId");
 	return 0;
 }
 
 /* Context 0 means that the call needs none. */
-static CUresult enter(struct rt_scope *s, uintptr_t context, unsigned relaxed)
+CUresult rt_begin(struct rt_scope *s, uintptr_t context, unsigned relaxed)
 {
 	CUcontext before = 0;
 	CUresult r;
@@ -60,49 +32,49 @@ static CUresult enter(struct rt_scope *s, uintptr_t context, unsigned relaxed)
 	s->set = 0;
 	s->mode = 2;
 	if (context) {
-		if ((r = cu.cuCtxGetCurrent(&before)))
+		if ((r = rt_cu.cuCtxGetCurrent(&before)))
 			return r;
 		if ((uintptr_t)before != context) {
-			if ((r = cu.cuCtxSetCurrent((CUcontext)context)))
+			if ((r = rt_cu.cuCtxSetCurrent((CUcontext)context)))
 				return r;
 			s->set = 1;
 		}
 	}
 	s->before = (uintptr_t)before;
 	if (relaxed)
-		cu.cuThreadExchangeStreamCaptureMode(&s->mode);
+		rt_cu.cuThreadExchangeStreamCaptureMode(&s->mode);
 	return 0;
 }
 
-static void leave(struct rt_scope *s)
+void rt_end(struct rt_scope *s)
 {
 	if (s->mode != 2)
-		cu.cuThreadExchangeStreamCaptureMode(&s->mode);
+		rt_cu.cuThreadExchangeStreamCaptureMode(&s->mode);
 	if (s->set)
-		cu.cuCtxSetCurrent((CUcontext)s->before);
+		rt_cu.cuCtxSetCurrent((CUcontext)s->before);
 }
 
 CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, unsigned char *scope)
 {
 	unsigned long long now = id;
-	CUresult r = id && cu.cuCtxGetId ? cu.cuCtxGetId((CUcontext)context, &now) : 0;
+	CUresult r = id && rt_cu.cuCtxGetId ? rt_cu.cuCtxGetId((CUcontext)context, &now) : 0;
 
 	if (now != id || r == 201 || r == 709)
 		return RT_RESET;
 	if (r)
 		return r;
-	return enter((struct rt_scope *)scope, context, relaxed);
+	return rt_begin((struct rt_scope *)scope, context, relaxed);
 }
 
 void rt_leave(unsigned char *scope)
 {
-	leave((struct rt_scope *)scope);
+	rt_end((struct rt_scope *)scope);
 }
 
 static CUresult capturing(CUstream stream)
 {
 	CUstreamCaptureStatus status = 0;
-	CUresult r = cu.cuStreamIsCapturing(stream, &status);
+	CUresult r = rt_cu.cuStreamIsCapturing(stream, &status);
 
 	return r ? r : status ? RT_CAPTURING : 0;
 }
@@ -111,11 +83,11 @@ static CUresult capturing(CUstream stream)
 unsigned rt_capturing(uintptr_t context, uintptr_t stream)
 {
 	struct rt_scope s;
-	CUresult r = enter(&s, context, 0);
+	CUresult r = rt_begin(&s, context, 0);
 
 	if (!r) {
 		r = capturing((CUstream)stream);
-		leave(&s);
+		rt_end(&s);
 	}
 	return r == RT_CAPTURING;
 }
@@ -123,17 +95,17 @@ unsigned rt_capturing(uintptr_t context, uintptr_t stream)
 CUresult rt_query(uintptr_t context, uintptr_t stream)
 {
 	struct rt_scope s;
-	CUresult r = enter(&s, context, 1);
+	CUresult r = rt_begin(&s, context, 1);
 
 	if (r)
 		return r;
 	if (!(r = capturing((CUstream)stream)))
-		r = cu.cuStreamQuery((CUstream)stream);
-	leave(&s);
+		r = rt_cu.cuStreamQuery((CUstream)stream);
+	rt_end(&s);
 	return r;
 }
 
-static long now(void)
+long rt_now(void)
 {
 	struct timespec t;
 
@@ -144,12 +116,12 @@ static long now(void)
 /* spins asks until the event is done, for so many nanoseconds at most. */
 static CUresult spins(CUevent event, long spin)
 {
-	long end = spin ? now() + spin : 0;
+	long end = spin ? rt_now() + spin : 0;
 	CUresult r;
 
 	do
-		r = cu.cuEventQuery(event);
-	while (r == 600 && spin && now() < end);
+		r = rt_cu.cuEventQuery(event);
+	while (r == 600 && spin && rt_now() < end);
 	return r;
 }
 
@@ -157,54 +129,54 @@ static CUresult spins(CUevent event, long spin)
 CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event, long spin)
 {
 	struct rt_scope s;
-	CUresult r = enter(&s, context, 1);
+	CUresult r = rt_begin(&s, context, 1);
 
 	if (r)
 		return r;
-	if (!(r = capturing((CUstream)stream)) && (r = cu.cuStreamQuery((CUstream)stream)) == 600 &&
-	    !(r = cu.cuEventRecord((CUevent)event, (CUstream)stream)))
+	if (!(r = capturing((CUstream)stream)) && (r = rt_cu.cuStreamQuery((CUstream)stream)) == 600 &&
+	    !(r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream)))
 		r = spins((CUevent)event, spin);
-	leave(&s);
+	rt_end(&s);
 	return r;
 }
 
 CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin)
 {
 	struct rt_scope s;
-	CUresult r = enter(&s, context, 1);
+	CUresult r = rt_begin(&s, context, 1);
 
 	if (r)
 		return r;
 	r = spins((CUevent)event, spin);
-	leave(&s);
+	rt_end(&s);
 	return r;
 }
 
 CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags)
 {
 	struct rt_scope s;
-	CUresult captured, r = enter(&s, context, 0);
+	CUresult captured, r = rt_begin(&s, context, 0);
 
 	if (r)
 		return r;
 	captured = capturing((CUstream)stream);
 	if (flags)
-		r = cu.cuEventRecordWithFlags((CUevent)event, (CUstream)stream, flags);
+		r = rt_cu.cuEventRecordWithFlags((CUevent)event, (CUstream)stream, flags);
 	else
-		r = cu.cuEventRecord((CUevent)event, (CUstream)stream);
-	leave(&s);
+		r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream);
+	rt_end(&s);
 	return r || captured != RT_CAPTURING ? r : RT_CAPTURED;
 }
 
 CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags)
 {
 	struct rt_scope s;
-	CUresult r = enter(&s, context, 0);
+	CUresult r = rt_begin(&s, context, 0);
 
 	if (r)
 		return r;
-	r = cu.cuStreamWaitEvent((CUstream)stream, (CUevent)event, flags);
-	leave(&s);
+	r = rt_cu.cuStreamWaitEvent((CUstream)stream, (CUevent)event, flags);
+	rt_end(&s);
 	return r;
 }
 
@@ -215,18 +187,18 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 	struct rt_arg *a = (struct rt_arg *)args;
 	void *params[l->args ? l->args : 1];
 	struct rt_scope s;
-	CUresult r = enter(&s, l->context, 0);
+	CUresult r = rt_begin(&s, l->context, 0);
 
 	if (r)
 		return r;
 	for (unsigned i = 0; i < l->args; i++)
 		params[i] = a[i].kind == RT_FAR ? a[i].pointer : a[i].near;
 	if (c->count)
-		r = cu.cuLaunchKernelEx((const CUlaunchConfig *)c, (CUfunction)l->function, params, 0);
+		r = rt_cu.cuLaunchKernelEx((const CUlaunchConfig *)c, (CUfunction)l->function, params, 0);
 	else
-		r = cu.cuLaunchKernel((CUfunction)l->function, c->grid[0], c->grid[1], c->grid[2],
+		r = rt_cu.cuLaunchKernel((CUfunction)l->function, c->grid[0], c->grid[1], c->grid[2],
 			c->block[0], c->block[1], c->block[2], c->shared, c->stream, params, 0);
-	leave(&s);
+	rt_end(&s);
 	return r;
 }
 
@@ -236,19 +208,19 @@ static CUresult copy(struct rt_copy *c, void *host)
 
 	switch (c->kind) {
 	case RT_HTOD:
-		return cu.cuMemcpyHtoDAsync_v2(c->dst, host, c->size, stream);
+		return rt_cu.cuMemcpyHtoDAsync_v2(c->dst, host, c->size, stream);
 	case RT_DTOH:
-		return cu.cuMemcpyDtoHAsync_v2(host, c->src, c->size, stream);
+		return rt_cu.cuMemcpyDtoHAsync_v2(host, c->src, c->size, stream);
 	case RT_DTOD:
-		return cu.cuMemcpyDtoDAsync_v2(c->dst, c->src, c->size, stream);
+		return rt_cu.cuMemcpyDtoDAsync_v2(c->dst, c->src, c->size, stream);
 	case RT_PEER:
-		return cu.cuMemcpyPeerAsync(c->dst, (CUcontext)c->dst_context, c->src, (CUcontext)c->src_context, c->size, stream);
+		return rt_cu.cuMemcpyPeerAsync(c->dst, (CUcontext)c->dst_context, c->src, (CUcontext)c->src_context, c->size, stream);
 	case RT_SET8:
-		return cu.cuMemsetD8Async(c->dst, c->src, c->size, stream);
+		return rt_cu.cuMemsetD8Async(c->dst, c->src, c->size, stream);
 	case RT_SET16:
-		return cu.cuMemsetD16Async(c->dst, c->src, c->size, stream);
+		return rt_cu.cuMemsetD16Async(c->dst, c->src, c->size, stream);
 	default:
-		return cu.cuMemsetD32Async(c->dst, c->src, c->size, stream);
+		return rt_cu.cuMemsetD32Async(c->dst, c->src, c->size, stream);
 	}
 }
 
@@ -257,40 +229,40 @@ CUresult rt_copy(unsigned char *what, unsigned char *host)
 {
 	struct rt_copy *c = (struct rt_copy *)what;
 	struct rt_scope s;
-	CUresult r = enter(&s, c->context, c->wait);
+	CUresult r = rt_begin(&s, c->context, c->wait);
 
 	if (r)
 		return r;
 	r = copy(c, host);
 	if (c->wait) {
 		/* Also after an error: some of the copy may be under way. */
-		CUresult w = cu.cuStreamSynchronize((CUstream)c->stream);
+		CUresult w = rt_cu.cuStreamSynchronize((CUstream)c->stream);
 		r = r ? r : w;
 	}
-	leave(&s);
+	rt_end(&s);
 	return r;
 }
 
 CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream)
 {
 	struct rt_scope s;
-	CUresult r = enter(&s, context, 1);
+	CUresult r = rt_begin(&s, context, 1);
 
 	if (r)
 		return r;
-	r = cu.cuMemAllocAsync((CUdeviceptr *)address, size, (CUstream)stream);
-	leave(&s);
+	r = rt_cu.cuMemAllocAsync((CUdeviceptr *)address, size, (CUstream)stream);
+	rt_end(&s);
 	return r;
 }
 
 CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream)
 {
 	struct rt_scope s;
-	CUresult r = enter(&s, context, 1);
+	CUresult r = rt_begin(&s, context, 1);
 
 	if (r)
 		return r;
-	r = cu.cuMemFreeAsync(address, (CUstream)stream);
-	leave(&s);
+	r = rt_cu.cuMemFreeAsync(address, (CUstream)stream);
+	rt_end(&s);
 	return r;
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -85,12 +86,33 @@ type Copy struct {
 	Wait                   uint32 // not 0: wait for the stream
 }
 
+// Entry is an event for [Poll] to ask. Result is what it said: the event is
+// asked as long as that is driver.CUDA_ERROR_NOT_READY, when it is due.
+type Entry struct {
+	Context    driver.CUcontext
+	Event      driver.CUevent
+	Since, Due int64 // CLOCK_MONOTONIC in nanoseconds, 0 for now
+	Result     driver.CUresult
+	_          uint32
+}
+
+// Alarm interrupts a [Poll].
+type Alarm struct {
+	word   atomic.Uint32
+	asleep uint32
+}
+
+// Seen is what a later Poll compares with.
+func (a *Alarm) Seen() uint32 { return a.word.Load() }
+
 // C has the same layouts.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Scope{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-40]
+	_ = [1]struct{}{}[unsafe.Sizeof(Alarm{})-8]
 )
 
 var initialized struct {

@@ -73,3 +73,16 @@ _Static_assert(sizeof(struct rt_copy) == 64, "Copy");
 CUresult rt_copy(unsigned char *copy, unsigned char *host);
 CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream);
 CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream);
+
+/* An event that is waited for. */
+struct rt_entry {
+	uintptr_t context, event;
+	long since, due; /* ns; 0 for now */
+	unsigned result, unused;
+};
+_Static_assert(sizeof(struct rt_entry) == 40, "Entry");
+
+struct rt_alarm { unsigned word, asleep; };
+
+unsigned rt_poll(unsigned char *entries, unsigned n, unsigned char *alarm, unsigned seen);
+void rt_wake(unsigned char *alarm);

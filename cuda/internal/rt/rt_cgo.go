@@ -31,6 +31,10 @@ package rt
 #cgo nocallback rt_copy
 #cgo noescape rt_alloc_async
 #cgo nocallback rt_alloc_async
+#cgo noescape rt_poll
+#cgo nocallback rt_poll
+#cgo noescape rt_wake
+#cgo nocallback rt_wake
 #cgo noescape rt_free_async
 #cgo nocallback rt_free_async
 
@@ -118,3 +122,12 @@ func AllocAsync(context driver.CUcontext, address *driver.CUdeviceptr, size uint
 func FreeAsync(context driver.CUcontext, address driver.CUdeviceptr, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_free_async(C.uintptr_t(context), C.ulonglong(address), C.uintptr_t(stream)))
 }
+
+// Poll asks the events of entries until some are done or Wake was called since
+// the alarm was at seen, and returns how many are done. It sleeps in between.
+func Poll(entries []Entry, a *Alarm, seen uint32) int {
+	return int(C.rt_poll((*C.uchar)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint(len(entries)), (*C.uchar)(unsafe.Pointer(a)), C.uint(seen)))
+}
+
+// Wake ends the Poll that is under way, or the next one whose alarm was seen before.
+func (a *Alarm) Wake() { C.rt_wake((*C.uchar)(unsafe.Pointer(a))) }

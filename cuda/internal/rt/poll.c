@@ -1,0 +1,102 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rt_internal.h"
+
+enum {
+	SOONEST = 10 * 1000,     /* ns until an event is asked again, */
+	LATEST = 1000 * 1000,    /* which is a share of the time that it has taken so far, */
+	SHARE = 32,              /* so much of it */
+	BATCH = 256,             /* done before somebody is told */
+};
+
+/* The word changes when there is something new, and the sleeper is woken if there is one. */
+static void nap(struct rt_alarm *a, unsigned seen, long ns)
+{
+	struct timespec t = {ns / 1000000000, ns % 1000000000};
+
+	__atomic_store_n(&a->asleep, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &a->word, FUTEX_WAIT_PRIVATE, seen, &t, 0, 0);
+	__atomic_store_n(&a->asleep, 0, __ATOMIC_SEQ_CST);
+}
+
+void rt_wake(unsigned char *alarm)
+{
+	struct rt_alarm *a = (struct rt_alarm *)alarm;
+
+	__atomic_add_fetch(&a->word, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&a->asleep, __ATOMIC_SEQ_CST))
+		syscall(SYS_futex, &a->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
+
+static CUresult ask(uintptr_t context, uintptr_t event)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, context, 1);
+
+	if (r)
+		return r;
+	r = rt_cu.cuEventQuery((CUevent)event);
+	rt_end(&s);
+	return r;
+}
+
+/* pass asks those that are due, and says in next when one is due again. */
+static unsigned pass(struct rt_entry *e, unsigned n, long *next)
+{
+	unsigned done = 0;
+	long t = rt_now();
+
+	*next = t + LATEST;
+	for (unsigned i = 0; i < n && done < BATCH; i++, e++) {
+		long wait;
+
+		if (e->due > t) {
+			*next = e->due < *next ? e->due : *next;
+			continue;
+		}
+		if (!e->since)
+			e->since = t;
+		e->result = ask(e->context, e->event);
+		if (e->result != 600) {
+			done++;
+			continue;
+		}
+		wait = (t - e->since) / SHARE;
+		wait = wait < SOONEST ? SOONEST : wait > LATEST ? LATEST : wait;
+		e->due = t + wait;
+		*next = e->due < *next ? e->due : *next;
+	}
+	return done;
+}
+
+/*
+ * rt_poll asks events again and again, until some are done or the alarm's word
+ * is another than seen. It tells how many are done, and leaves their results.
+ */
+unsigned rt_poll(unsigned char *entries, unsigned n, unsigned char *alarm, unsigned seen)
+{
+	struct rt_alarm *a = (struct rt_alarm *)alarm;
+	int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+	unsigned done;
+	long next;
+
+	while (!(done = pass((struct rt_entry *)entries, n, &next)) && __atomic_load_n(&a->word, __ATOMIC_SEQ_CST) == seen) {
+		long left = next - rt_now();
+
+		if (left <= 0)
+			continue;
+		if (slack > 1)
+			prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default would be late by 50 µs */
+		nap(a, seen, left);
+		if (slack > 1)
+			prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);
+	}
+	return done;
+}

@@ -1,0 +1,41 @@
+/* What the C files of this package share. */
+#pragma once
+
+#include "rt.h"
+
+/* The functions used here, by the names that the driver exports. */
+#define EVERY(F) \
+	F(cuCtxGetCurrent) \
+	F(cuCtxSetCurrent) \
+	F(cuThreadExchangeStreamCaptureMode) \
+	F(cuStreamIsCapturing) \
+	F(cuStreamQuery) \
+	F(cuStreamSynchronize) \
+	F(cuStreamWaitEvent) \
+	F(cuEventQuery) \
+	F(cuEventRecord) \
+	F(cuEventRecordWithFlags) \
+	F(cuLaunchKernel) \
+	F(cuLaunchKernelEx) \
+	F(cuMemcpyHtoDAsync_v2) \
+	F(cuMemcpyDtoHAsync_v2) \
+	F(cuMemcpyDtoDAsync_v2) \
+	F(cuMemcpyPeerAsync) \
+	F(cuMemsetD8Async) \
+	F(cuMemsetD16Async) \
+	F(cuMemsetD32Async) \
+	F(cuMemAllocAsync) \
+	F(cuMemFreeAsync)
+
+struct rt_cu {
+#define MEMBER(name) fn_##name name;
+	EVERY(MEMBER)
+	fn_cuCtxGetId cuCtxGetId; /* from 12.0 on */
+};
+extern struct rt_cu rt_cu;
+
+/* rt_begin makes a context current, if it is not 0, and the capture mode RELAXED if that is asked for. */
+CUresult rt_begin(struct rt_scope *s, uintptr_t context, unsigned relaxed);
+void rt_end(struct rt_scope *s);
+/* rt_now is in nanoseconds. */
+long rt_now(void);
