@@ -8,14 +8,14 @@ RAW = ./cuda/...
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.3
 
-.PHONY: help generate test proofs test-checks test-next-go libraries check fmt vet staticcheck provenance portable freeze uptodate bench gpu-tests
+.PHONY: help generate test proofs test-checks test-next-go libraries check fmt vet staticcheck provenance portable freeze uptodate bench example gpu-test-bundle
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 generate: ## fetch the pinned headers, verify them, regenerate every raw package
 	$(GO) run ./tools/headers fetch all >/dev/null
-	$(GO) generate ./...
+	$(GO) generate ./cuda/...
 
 test: ## run every test with the race detector
 	$(GO) test -race -timeout 30m ./...
@@ -38,11 +38,18 @@ libraries: ## get real CUDA libraries for the tests: they load without a GPU
 bench: ## compare the calls with C
 	$(GO) test -run '^$$' -bench . ./cuda/generated/driver
 
-gpu-tests: ## build test binaries that run on a machine with a GPU and without Go
-	$(GO) test -c -o .gpu/driver.test ./cuda/generated/driver
-	$(GO) test -c -o .gpu/runtime.test ./cuda/generated
-	$(GO) test -c -o .gpu/safe.test ./cuda/safe
-	$(GO) build -o .gpu/cudainfo ./tools/cudainfo
+example: ## add two vectors on the GPU, or on the simulated driver where there is none
+	@$(GO) build -o .cache/vectoradd ./examples/vectoradd
+	@out=$$(.cache/vectoradd 2>&1); code=$$?; \
+	if [ $$code = 2 ]; then \
+		echo "no CUDA driver or no GPU found: on the simulated driver"; \
+		$(GO) run ./tools/simdriver -o .cache/sim >/dev/null && LD_LIBRARY_PATH=.cache/sim .cache/vectoradd; \
+	else \
+		echo "$$out"; exit $$code; \
+	fi
+
+gpu-test-bundle: ## build tests that run on a machine with a GPU and without Go: sh .gpu/bundle/run.sh
+	GO="$(GO)" sh tools/gpu/bundle.sh .gpu/bundle
 
 check: fmt vet staticcheck provenance portable freeze uptodate ## formatting, vet, staticcheck, header prose, other platforms, generated code
 
@@ -68,6 +75,6 @@ freeze: ## fail where the raw packages changed what the newest release has
 	@tag=$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || { echo "freeze: nothing is released yet"; exit 0; }; \
 	for p in driver cudart12 cudart13; do $(GO) run ./tools/apidiff -go cuda/generated/$$p $$tag . || exit 1; done
 
-uptodate: generate ## fail where the raw packages or the README's tables are not what the headers make of them
+uptodate: generate ## fail where the raw packages or the README's tables and Go are not what they are made of
 	$(GO) run ./tools/readme
 	@test -z "$$(git status --porcelain -- cuda/generated README.md)" || { git status --short -- cuda/generated README.md; echo "generated files are not up to date: commit what make uptodate wrote"; exit 1; }

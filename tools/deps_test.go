@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"cuda/internal/rt":         {"cuda/generated/driver"},
 	"cuda/internal/drivertest": {"github.com/stretchr/testify/require"},
 	"cuda/safe":                {"cuda/internal/rt", "cuda/generated/driver"},
+	"examples":                 {"cuda/safe", "cuda/generated/driver"},
 	"tools":                    {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/generated/driver", "cuda/generated/cudart12", "cuda/generated/cudart13", "cuda/safe", "internal/cloop", "tools/simdriver/sim"},
 	"tools/simdriver/sim":      {"gen/model"},
 }

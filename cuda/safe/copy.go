@@ -188,6 +188,8 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	if c.Kind == rt.Peer && sc.capturing() {
 		return refuse(op, ErrCapturing, "a copy between devices cannot be captured")
 	}
+	enqueuing.enter()
+	defer enqueuing.leave()
 	return check(op, c.Do(host))
 }
 

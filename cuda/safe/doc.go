@@ -12,6 +12,29 @@
 //		safe.Val(uint32(n)), safe.Val(float32(2)), in.Arg(), out.Arg())
 //	err = s.Synchronize()
 //
+// # Work and memory
+//
+// A [Context] is the home of everything on a device. A [Module] holds kernels,
+// as PTX that nvcc or somebody else has made; a [Kernel] is launched on a
+// [Stream], with arguments made by [Val], [Buffer.Arg] and [HostBuffer.Arg].
+// What is on one stream runs in order, and what is on two does so where an
+// [Event] says it: see [Stream.Record] and [Stream.WaitEvent].
+//
+// A [Buffer] is memory of the device, a [HostBuffer] memory of the host that the
+// device reaches. Methods with Async in their name put work on a stream and
+// return, and take a [HostBuffer] for the host's side. The others take Go slices,
+// wait for the streams that use the buffer, and return when all is done: no
+// program has to synchronize before [Buffer.CopyToHost].
+//
+// [Stream.Wait] and [Event.Wait] take a [context.Context], and block a goroutine
+// but no thread. A wait that is given up leaves the work running, and what it
+// uses alive.
+//
+// Programs are tested without a GPU on the simulated driver, a test double:
+//
+//	go run github.com/cudabind/cudabind/tools/simdriver -o sim
+//	LD_LIBRARY_PATH=$PWD/sim go test ./...
+//
 // # Goroutines and contexts
 //
 // CUDA's current context belongs to a thread, and goroutines move between
@@ -42,6 +65,6 @@
 //
 // CUDA destroys a capture of one thread when another thread makes calls that
 // have nothing to do with it. What this package calls is arranged so that it
-// does not; where a call cannot be made without destroying the capture of its own stream,
-// it is refused with [ErrCapturing].
+// does not; where a call cannot be made without destroying the capture of its
+// own stream, it is refused with [ErrCapturing].
 package safe

@@ -111,6 +111,8 @@ func (s *streamCore) launch(l *rt.Launch, args []Arg) (code driver.CUresult, bad
 			return 0, i
 		}
 	}
+	enqueuing.enter()
+	defer enqueuing.leave()
 	if len(args) == 0 {
 		return l.Do(nil), -1
 	}

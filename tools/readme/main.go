@@ -1,6 +1,8 @@
-// Command readme writes the tables of the README that come from the headers and
-// from our own text. A table stands between a line <!-- name --> and a line
-// <!-- end -->. It fails where a function or a type has no text.
+// Command readme writes the parts of the README that are made of something
+// else: tables, which come from the headers and from our own text, and Go, which
+// comes from programs that the tests run. A part stands between a line
+// <!-- name --> and a line <!-- end -->. It fails where a function or a type has
+// no text.
 package main
 
 import (
@@ -41,6 +43,9 @@ func run(file string) error {
 		return err
 	}
 	if out, err = replace(out, "documented", table); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if out, err = replaceSnippets(out, "."); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	if out != string(text) {
@@ -88,13 +93,13 @@ func documented() (table string, without []string, err error) {
 	return b.String(), without, nil
 }
 
-// replace puts a table in its place.
-func replace(text, name, table string) (string, error) {
+// replace puts a part in its place.
+func replace(text, name, part string) (string, error) {
 	place := regexp.MustCompile(`(?s)(<!-- ` + name + ` -->\n).*?(<!-- end -->)`)
 	if !place.MatchString(text) {
-		return "", fmt.Errorf("there is no place for the table %q", name)
+		return "", fmt.Errorf("there is no place for %q", name)
 	}
-	return place.ReplaceAllString(text, "${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}"), nil
+	return place.ReplaceAllString(text, "${1}"+strings.ReplaceAll(part, "$", "$$")+"${2}"), nil
 }
 
 // versions is the table of what each pinned version declares.

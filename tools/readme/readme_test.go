@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,11 +17,43 @@ func TestReplace(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "a\n<!-- t -->\n$1 new\n<!-- end -->\nb\n<!-- u -->\nkept\n<!-- end -->\n", got)
 	_, err = replace("no place\n", "t", "")
-	assert.ErrorContains(t, err, `no place for the table "t"`)
+	assert.ErrorContains(t, err, `no place for "t"`)
 }
 
 func TestCounts(t *testing.T) {
 	a := &model.API{Funcs: []*model.Func{{Symbol: "cuA"}, {Symbol: "cuB"}}, Decls: []*model.Decl{{Kind: model.Struct}, {Kind: model.Union}, {Kind: model.Struct, Nested: true}, {Kind: model.Enum}}}
 	assert.Equal(t, "1", count(symbols(a), map[string]bool{"cuB": true, "cuC": true}))
 	assert.Equal(t, 2, kinds(a, model.Struct, model.Union))
+}
+
+func TestSnippet(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.go")
+	require.NoError(t, os.WriteFile(file, []byte("package a\n\n// b is\n// one.\nvar b = 1\n\nfunc c() {\n\tb++\n}\n\n// Not shown.\nfunc Example() {\n\n\tif b > 1 {\n\t\tc()\n\t}\n}\n"), 0o666))
+	for _, c := range []struct {
+		name string
+		show []string
+		want string
+	}{
+		{"a variable", []string{"b"}, "// b is\n// one.\nvar b = 1\n"},
+		{"two", []string{"c", "b"}, "func c() {\n\tb++\n}\n\n// b is\n// one.\nvar b = 1\n"},
+		{"an example's body", []string{"Example"}, "if b > 1 {\n\tc()\n}\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := snippet(file, c.show)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+	_, err := snippet(file, []string{"d"})
+	assert.ErrorContains(t, err, "declares no d")
+}
+
+// TestREADME: the Go in the README is that of the programs, and there is no other.
+func TestREADME(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	want, err := replaceSnippets(string(text), "../..")
+	require.NoError(t, err)
+	assert.Equal(t, want, string(text), "go run ./tools/readme writes it")
+	assert.Equal(t, len(snippets), strings.Count(string(text), "```go"))
 }

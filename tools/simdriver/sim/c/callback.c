@@ -18,7 +18,7 @@ static void *callbacks(void *unused)
 	pthread_mutex_lock(&sim.lock);
 	for (;;) {
 		struct item *i = first;
-		CUresult code = sim.dead;
+		CUresult code;
 
 		if (!i) {
 			pthread_cond_wait(&pushed, &sim.lock);
@@ -26,6 +26,7 @@ static void *callbacks(void *unused)
 		}
 		if (!(first = i->queued))
 			last = &first;
+		code = i->spared ? OK : sim.dead;
 		pthread_mutex_unlock(&sim.lock);
 		if (i->work == STATUS)
 			i->status(i->stream, code, i->data);
@@ -64,7 +65,7 @@ static CUresult push(CUstream handle, struct item *i)
 
 CUresult cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct item *i;
 
 	if (!fn)
@@ -77,7 +78,7 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)
 
 CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback fn, void *data, unsigned flags)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct item *i;
 
 	if (!fn || flags)

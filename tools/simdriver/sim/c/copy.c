@@ -150,7 +150,7 @@ static CUresult set(struct stream *s, CUdeviceptr dst, unsigned value, size_t wi
 	} \
 	CUresult cuMemset##name##Async(CUdeviceptr dst, type value, size_t n, CUstream stream) \
 	{ \
-		ENTER(0); \
+		ENTER(CALLBACK); \
 		struct stream *s; \
 		CUresult r = stream_get(stream, &s); \
 		return r ? r : set(s, dst, value, width, n); \

@@ -65,7 +65,7 @@ CUresult cuDriverGetVersion(int *version)
 
 CUresult cuDeviceGetCount(int *n)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!n)
 		return INVALID_VALUE;
 	*n = device_count();
@@ -74,7 +74,7 @@ CUresult cuDeviceGetCount(int *n)
 
 CUresult cuDeviceGet(CUdevice *d, int ordinal)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!d)
 		return INVALID_VALUE;
 	if (!device_get(ordinal))
@@ -85,7 +85,7 @@ CUresult cuDeviceGet(CUdevice *d, int ordinal)
 
 CUresult cuDeviceGetName(char *name, int size, CUdevice d)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!name || size <= 0)
 		return INVALID_VALUE;
 	if (!device_get(d))
@@ -96,7 +96,7 @@ CUresult cuDeviceGetName(char *name, int size, CUdevice d)
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice d)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!uuid)
 		return INVALID_VALUE;
 	if (!device_get(d))
@@ -108,7 +108,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice d)
 
 CUresult cuDeviceTotalMem_v2(size_t *size, CUdevice d)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!size)
 		return INVALID_VALUE;
 	if (!device_get(d))
@@ -168,7 +168,7 @@ int device_attribute(int attribute, int device)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice d)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!value || !attribute || attribute > 150)
 		return INVALID_VALUE;
 	if (!device_get(d))
@@ -179,7 +179,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 
 CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice d)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!text || size < 13)
 		return INVALID_VALUE;
 	if (!device_get(d))
@@ -190,7 +190,7 @@ CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice d)
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice peer)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!can)
 		return INVALID_VALUE;
 	if (!device_get(d) || !device_get(peer))
@@ -201,7 +201,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice peer)
 
 CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice d, CUdevice peer)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD);
 	if (!value || !attribute || attribute > 5)
 		return INVALID_VALUE;
 	if (!device_get(d) || !device_get(peer) || d == peer)

@@ -219,19 +219,25 @@ CUresult enqueue(struct stream *s, struct item *i)
 
 /*
  * fault ends all work of the process. Host functions do not run any more,
- * callbacks with a status do and get the code.
+ * callbacks with a status do and get the code. Those directly behind one that
+ * runs just now go on as if nothing had happened.
  */
 void fault(CUresult code)
 {
 	sim.faulted = OK;
 	sim.dead = code;
 	for (struct stream *s = active; s; s = s->active) {
+		bool spared = s->head && s->head->started;
+
 		for (struct item *i = s->head, *next; i; i = next) {
+			bool calls = i->work == HOST || i->work == STATUS;
+
 			next = i->next;
 			i->orphan = true;
-			if (i->started && (i->work == HOST || i->work == STATUS))
+			i->spared = spared = spared && calls;
+			if (calls && i->started)
 				continue; /* the callback thread has it */
-			if (i->work == STATUS)
+			if (spared || i->work == STATUS)
 				callback_push(i);
 			else
 				item_free(i);

@@ -52,7 +52,7 @@ CUresult cuEventCreate(CUevent *handle, unsigned flags)
 
 CUresult cuEventDestroy_v2(CUevent handle)
 {
-	ENTER(DEAD);
+	ENTER(DEAD | CALLBACK);
 	struct event *e;
 
 	if (!(e = handle_get(EVENT, handle)))
@@ -70,11 +70,9 @@ static CUresult record(CUevent event, CUstream stream, unsigned flags)
 	struct item *i;
 	CUresult r = stream_get(stream, &s);
 
-	if (!r)
-		r = get(event, &e);
 	if (r)
 		return r;
-	if (e->context != s->context)
+	if (!(e = handle_get(EVENT, event)) || e->context != s->context)
 		return INVALID_HANDLE;
 	if (flags > EXTERNAL)
 		return INVALID_VALUE;
@@ -97,19 +95,19 @@ static CUresult record(CUevent event, CUstream stream, unsigned flags)
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	return record(event, stream, 0);
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	return record(event, stream, flags);
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct stream *s;
 	struct event *e;
 	struct item *i;
@@ -162,7 +160,7 @@ CUresult cuEventQuery(CUevent handle)
 
 CUresult cuEventSynchronize(CUevent handle)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct event *e;
 	struct mark *m;
 	CUresult r = asked(handle, &e);

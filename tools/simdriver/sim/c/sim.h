@@ -197,7 +197,8 @@ struct item {
 	struct item *next;
 	unsigned long long order;
 	struct context *context; /* where it runs */
-	bool started, finished, orphan;
+	bool started, finished;
+	bool orphan, spared;   /* by a fault: what no stream holds any more, what does not see it */
 	long until; /* ns: when to look again */
 	struct item *queued; /* for the callback thread */
 	struct mark *mark;

@@ -157,7 +157,7 @@ CUresult cuStreamCreateWithPriority(CUstream *handle, unsigned flags, int priori
 
 CUresult cuStreamDestroy_v2(CUstream handle)
 {
-	ENTER(DEAD);
+	ENTER(DEAD | CALLBACK);
 	struct stream *s;
 
 	if ((uintptr_t)handle <= 2 || !(s = handle_get(STREAM, handle)))
@@ -187,7 +187,7 @@ CUresult cuStreamQuery(CUstream handle)
 
 CUresult cuStreamSynchronize(CUstream handle)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -205,7 +205,7 @@ CUresult cuStreamSynchronize(CUstream handle)
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -221,7 +221,7 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
 
 CUresult cuStreamGetPriority(CUstream handle, int *priority)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -235,7 +235,7 @@ CUresult cuStreamGetPriority(CUstream handle, int *priority)
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext *c)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -249,7 +249,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *c)
 
 CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -265,7 +265,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 
 CUresult cuStreamGetDevice(CUstream handle, CUdevice *d)
 {
-	ENTER(0);
+	ENTER(CALLBACK);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 

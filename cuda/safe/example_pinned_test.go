@@ -1,0 +1,58 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Copies from and to pinned memory run while the program does something else.
+func ExampleHostBuffer() {
+	values, err := thereAndBack([]float32{1, 2, 3})
+	fmt.Println(values, err)
+	// Output: [1 2 3] <nil>
+}
+
+func thereAndBack(values []float32) ([]float32, error) {
+	x, err := safe.Open(0)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	there, err := safe.NewHostBuffer[float32](x, len(values), safe.HostOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	back, err := safe.NewHostBuffer[float32](x, len(values), safe.HostOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer back.Close()
+	device, err := safe.NewBuffer[float32](x, len(values))
+	if err != nil {
+		return nil, err
+	}
+	defer device.Close()
+
+	copy(there.Data(), values)
+	if err := device.CopyFromHostAsync(s, there); err != nil {
+		return nil, err
+	}
+	if err := device.CopyToHostAsync(s, back); err != nil {
+		return nil, err
+	}
+	// Neither there nor back is touched before the copies are done.
+	if err := s.Synchronize(); err != nil {
+		return nil, err
+	}
+	return slices.Clone(back.Data()), nil // the memory goes with back
+}

@@ -1,0 +1,69 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// A wait ends with its context.Context. The work goes on, and what it uses stays
+// until it is done, also if it is closed.
+func ExampleStream_Wait() {
+	err := giveUp()
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(err)
+	// Output:
+	// true
+	// cuda: Stream.Wait: context deadline exceeded
+}
+
+func giveUp() error {
+	x, err := safe.Open(0)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	if err != nil {
+		return err
+	}
+	defer module.Close()
+	wait, err := module.Kernel("wait") // until the word at its argument is not 0
+	if err != nil {
+		return err
+	}
+	flag, err := safe.NewHostBuffer[uint32](x, 1, safe.HostOptions{})
+	if err != nil {
+		return err
+	}
+	defer flag.Close()
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	if err != nil {
+		return err
+	}
+	defer s.Close() // does not wait for the work
+	values, err := safe.NewBufferAsync[float32](s, 1000)
+	if err != nil {
+		return err
+	}
+	defer values.Close() // is carried out behind the work
+
+	flag.Data()[0] = 0
+	defer atomic.StoreUint32(&flag.Data()[0], 1) // lets the kernel end, before anything is closed
+	one := safe.Dim{X: 1}
+	if err := wait.Launch(s, safe.LaunchConfig{Grid: one, Block: one}, flag.Arg()); err != nil {
+		return err
+	}
+	if err := values.ZeroAsync(s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	return s.Wait(ctx)
+}

@@ -1,0 +1,261 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	global  = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
+	local   = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+	relaxed = driver.CU_STREAM_CAPTURE_MODE_RELAXED
+)
+
+var modes = []struct {
+	name string
+	mode driver.CUstreamCaptureMode
+}{{"global", global}, {"thread local", local}, {"relaxed", relaxed}}
+
+// A call that is made during a capture.
+type call struct {
+	name string
+	do   func(w *facts) error
+}
+
+// A captured is how a call went that was made during a capture of a stream, and
+// how the capture ended.
+type captured struct{ call, end error }
+
+// during makes a call while another thread captures w.s in a mode, on a thread
+// whose own mode is given.
+func (w *facts) during(t *testing.T, capture, mode driver.CUstreamCaptureMode, do func(*facts) error) captured {
+	return w.capture(t, w.s, capture, func() error {
+		return onThreadOf(w.x, func() error { return inMode(w, mode, do) })
+	})
+}
+
+// within makes a call on the thread that captures.
+func (w *facts) within(t *testing.T, capture, mode driver.CUstreamCaptureMode, do func(*facts) error) captured {
+	return w.capture(t, w.s, capture, func() error { return inMode(w, mode, do) })
+}
+
+func inMode(w *facts, mode driver.CUstreamCaptureMode, do func(*facts) error) error {
+	if err := driver.CuThreadExchangeStreamCaptureMode(&mode); err != nil {
+		return err
+	}
+	defer driver.CuThreadExchangeStreamCaptureMode(&mode)
+	return do(w)
+}
+
+// capture calls do while a stream captures a launch, on the thread that does.
+func (w *facts) capture(t *testing.T, s driver.CUstream, mode driver.CUstreamCaptureMode, do func() error) (c captured) {
+	t.Helper()
+	var graph driver.CUgraph
+	assert.NoError(t, onThreadOf(w.x, func() error {
+		return first(
+			func() error { return driver.CuStreamBeginCapture(s, mode) },
+			func() error { return w.launch(s) },
+			func() error {
+				c.call = do()
+				c.end = driver.CuStreamEndCapture(s, &graph)
+				return nil
+			},
+			func() error {
+				assert.Equal(t, c.end == nil, graph != 0, "a graph where the capture succeeded")
+				if graph == 0 {
+					return nil
+				}
+				return driver.CuGraphDestroy(graph)
+			},
+			func() error { return driver.CuStreamSynchronize(s) }, // it works as before
+		)
+	}))
+	return c
+}
+
+var lost = driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+
+// unsafeCalls are those that a capture in mode global forbids the whole process.
+var unsafeCalls = []call{
+	{"StreamQuery", func(w *facts) error { return driver.CuStreamQuery(w.other) }},
+	{"StreamSynchronize", func(w *facts) error { return driver.CuStreamSynchronize(w.other) }},
+	{"EventQuery", func(w *facts) error { return driver.CuEventQuery(w.recorded) }},
+	{"EventSynchronize", func(w *facts) error { return driver.CuEventSynchronize(w.recorded) }},
+	{"MemAlloc", func(w *facts) error { return driver.CuMemAlloc(&w.more, factSize) }},
+	{"MemFree", func(w *facts) error { return gone(&w.memory, driver.CuMemFree(w.memory)) }},
+	{"MemHostAlloc", func(w *facts) error { return driver.CuMemHostAlloc(&w.moreHost, factSize, 0) }},
+	{"MemFreeHost", func(w *facts) error { return gone(&w.host, driver.CuMemFreeHost(w.host)) }},
+	{"MemAllocAsync", func(w *facts) error { return driver.CuMemAllocAsync(&w.more, factSize, w.other) }},
+	{"MemFreeAsync", func(w *facts) error { return gone(&w.async, driver.CuMemFreeAsync(w.async, w.other)) }},
+	{"MemHostRegister", func(w *facts) error {
+		return driver.CuMemHostRegister(unsafe.Pointer(&w.unregistered[0]), factSize, 0)
+	}},
+	{"MemHostUnregister", func(w *facts) error { return driver.CuMemHostUnregister(unsafe.Pointer(&w.registered[0])) }},
+	{"ModuleUnload", func(w *facts) error { return gone(&w.module, driver.CuModuleUnload(w.module)) }},
+	{"CtxSetLimit", func(w *facts) error { return driver.CuCtxSetLimit(driver.CU_LIMIT_STACK_SIZE, w.stack) }},
+}
+
+func TestFactCaptureForbids(t *testing.T) {
+	for _, c := range unsafeCalls {
+		for _, m := range modes {
+			t.Run(c.name+"/"+m.name, func(t *testing.T) {
+				w := newFacts(t)
+				got := w.during(t, global, m.mode, c.do)
+				if m.mode == global {
+					assert.Equal(t, captured{driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, lost}, got)
+				} else {
+					assert.Equal(t, captured{}, got)
+				}
+			})
+		}
+	}
+}
+
+// TestFactCaptureModes: the mode of the capture and that of the thread decide
+// together, and a capture in mode thread local is none of other threads' business.
+func TestFactCaptureModes(t *testing.T) {
+	query := func(w *facts) error { return driver.CuStreamQuery(w.other) }
+	for _, capture := range modes {
+		for _, thread := range modes {
+			t.Run(capture.name+" capture, "+thread.name+" thread", func(t *testing.T) {
+				w := newFacts(t)
+				killed := captured{driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, lost}
+				var same, another captured
+				if capture.mode != relaxed && thread.mode != relaxed {
+					same = killed
+				}
+				if capture.mode == global && thread.mode == global {
+					another = killed
+				}
+				assert.Equal(t, another, w.during(t, capture.mode, thread.mode, query), "another thread")
+				assert.Equal(t, same, w.within(t, capture.mode, thread.mode, query), "the thread that captures")
+			})
+		}
+	}
+}
+
+func TestFactCaptureAllows(t *testing.T) {
+	for _, c := range []call{
+		{"StreamIsCapturing", func(w *facts) error {
+			var status driver.CUstreamCaptureStatus
+			return driver.CuStreamIsCapturing(w.other, &status)
+		}},
+		{"EventRecord", func(w *facts) error { return driver.CuEventRecord(w.recorded, w.other) }},
+		{"StreamWaitEvent", func(w *facts) error { return driver.CuStreamWaitEvent(w.other, w.recorded, 0) }},
+		{"LaunchKernel", func(w *facts) error { return w.launch(w.other) }},
+		{"MemsetD8Async", func(w *facts) error { return driver.CuMemsetD8Async(w.memory, 1, factSize, w.other) }},
+		{"EventCreate", func(w *facts) error { return driver.CuEventCreate(&w.moreEvent, 0) }},
+		{"EventDestroy", func(w *facts) error { return gone(&w.fresh, driver.CuEventDestroy(w.fresh)) }},
+		{"StreamCreate", func(w *facts) error { return driver.CuStreamCreate(&w.moreStream, 0) }},
+		{"StreamDestroy", func(w *facts) error { return gone(&w.other, driver.CuStreamDestroy(w.other)) }},
+		{"MemGetInfo", func(w *facts) error { var a, b uint64; return driver.CuMemGetInfo(&a, &b) }},
+		{"ModuleLoadData", (*facts).load},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newFacts(t)
+			assert.Equal(t, captured{}, w.during(t, global, global, c.do), "another thread")
+			assert.NoError(t, w.x.Synchronize())
+		})
+	}
+}
+
+// TestFactCapturingStream: what the stream that captures may not be asked, in
+// any mode.
+func TestFactCapturingStream(t *testing.T) {
+	record := func(w *facts) error { return driver.CuEventRecord(w.fresh, w.s) }
+	for _, c := range []struct {
+		name, needs string
+		want        error
+		do          func(w *facts) error
+	}{
+		{"StreamQuery", "", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error { return driver.CuStreamQuery(w.s) }},
+		{"StreamSynchronize", "", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error { return driver.CuStreamSynchronize(w.s) }},
+		{"StreamGetFlags", "", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error {
+			var flags uint32
+			return driver.CuStreamGetFlags(w.s, &flags)
+		}},
+		{"StreamGetId", "cuStreamGetId", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error {
+			var id uint64
+			return driver.CuStreamGetId(w.s, &id)
+		}},
+		{"StreamAddCallback", "", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error {
+			return driver.CuStreamAddCallback(w.s, driver.CUstreamCallback(drivertest.StreamCallback()), 0, 0)
+		}},
+		{"CtxSynchronize", "", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(*facts) error { return driver.CuCtxSynchronize() }},
+		{"EventQuery", "", driver.CUDA_ERROR_CAPTURED_EVENT, func(w *facts) error {
+			return first(func() error { return record(w) }, func() error { return driver.CuEventQuery(w.fresh) })
+		}},
+		{"EventSynchronize", "", driver.CUDA_ERROR_CAPTURED_EVENT, func(w *facts) error {
+			return first(func() error { return record(w) }, func() error { return driver.CuEventSynchronize(w.fresh) })
+		}},
+	} {
+		for _, m := range modes {
+			t.Run(c.name+"/"+m.name, func(t *testing.T) {
+				w := newFacts(t)
+				if err := driver.Find(c.needs); c.needs != "" && err != nil {
+					t.Skip(err)
+				}
+				assert.Equal(t, captured{c.want, lost}, w.within(t, m.mode, m.mode, c.do))
+				assert.Equal(t, captured{c.want, lost}, w.within(t, m.mode, relaxed, c.do), "a relaxed thread")
+			})
+		}
+	}
+}
+
+// TestFactEndElsewhere: only the thread that began a capture ends it, and one
+// that tries takes it away, except in mode relaxed.
+func TestFactEndElsewhere(t *testing.T) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			w := newFacts(t)
+			require.NoError(t, onThreadOf(w.x, func() error {
+				if err := driver.CuStreamBeginCapture(w.s, m.mode); err != nil {
+					return err
+				}
+				var graph driver.CUgraph
+				err := onThreadOf(w.x, func() error { return driver.CuStreamEndCapture(w.s, &graph) })
+				if m.mode == relaxed {
+					return first(func() error { return err }, func() error { return driver.CuGraphDestroy(graph) })
+				}
+				assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+				assert.Zero(t, graph)
+				var status driver.CUstreamCaptureStatus
+				assert.NoError(t, driver.CuStreamIsCapturing(w.s, &status))
+				assert.Equal(t, driver.CU_STREAM_CAPTURE_STATUS_NONE, status)
+				return driver.CuStreamSynchronize(w.s)
+			}))
+		})
+	}
+}
+
+func TestFactEndWithoutBegin(t *testing.T) {
+	w := newFacts(t)
+	var graph driver.CUgraph
+	err := onThreadOf(w.x, func() error { return driver.CuStreamEndCapture(w.s, &graph) })
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_ILLEGAL_STATE)
+	assert.Zero(t, graph)
+}
+
+// TestFactLegacyStream: the legacy stream waits for blocking streams, which a
+// capture cannot have.
+func TestFactLegacyStream(t *testing.T) {
+	for _, c := range []call{
+		{"MemcpyHtoD", (*facts).copyIn},
+		{"LaunchKernel", func(w *facts) error { return w.launch(0) }},
+		{"StreamQuery", func(w *facts) error { return driver.CuStreamQuery(driver.CU_STREAM_LEGACY) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newFacts(t)
+			elsewhere := func() error { return onThreadOf(w.x, func() error { return c.do(w) }) }
+			assert.Equal(t, captured{driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, lost}, w.capture(t, w.blocking, relaxed, elsewhere), "a blocking stream captures")
+			assert.Equal(t, captured{}, w.capture(t, w.s, relaxed, elsewhere), "a non-blocking stream captures")
+		})
+	}
+}

@@ -1,0 +1,394 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"runtime/cgo"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A hang is noticed after this time.
+const hang = 30 * time.Second
+
+// hostFunc enqueues a call of f, which is kept until the test is over.
+func hostFunc(t *testing.T, s driver.CUstream, f func()) error {
+	h := cgo.NewHandle(f)
+	t.Cleanup(h.Delete)
+	return driver.CuLaunchHostFunc(s, driver.CUhostFn(drivertest.HostFunc()), uintptr(h))
+}
+
+// statusCallback is hostFunc for a callback that gets a code.
+func statusCallback(t *testing.T, s driver.CUstream, f func(stream uintptr, status int)) error {
+	h := cgo.NewHandle(f)
+	t.Cleanup(h.Delete)
+	return driver.CuStreamAddCallback(s, driver.CUstreamCallback(drivertest.StreamCallback()), uintptr(h), 0)
+}
+
+// next receives what is to come.
+func next[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(hang):
+		require.Fail(t, "nothing came")
+		panic("unreachable")
+	}
+}
+
+// TestFactHostFuncsShareAThread, and it is none of the program's.
+func TestFactHostFuncsShareAThread(t *testing.T) {
+	w := newFacts(t)
+	threads := make(chan int, 12)
+	require.NoError(t, onThreadOf(w.x, func() error {
+		for range 4 {
+			for _, s := range []driver.CUstream{w.s, w.other, w.blocking} {
+				if err := hostFunc(t, s, func() { threads <- syscall.Gettid() }); err != nil {
+					return err
+				}
+			}
+		}
+		return driver.CuCtxSynchronize()
+	}))
+	thread := next(t, threads)
+	for range cap(threads) - 1 {
+		assert.Equal(t, thread, next(t, threads))
+	}
+	assert.NotEqual(t, thread, onThread(syscall.Gettid))
+}
+
+func TestFactStreamWaitsForHostFunc(t *testing.T) {
+	w := newFacts(t)
+	release := make(chan struct{})
+	var ran atomic.Bool
+	assert.NoError(t, onThreadOf(w.x, func() error {
+		return first(
+			func() error { return hostFunc(t, w.s, func() { <-release; ran.Store(true) }) },
+			func() error { return w.launch(w.s) },
+			func() error {
+				assert.ErrorIs(t, driver.CuStreamQuery(w.s), driver.CUDA_ERROR_NOT_READY)
+				assert.NoError(t, driver.CuStreamSynchronize(w.other), "other streams go on")
+				close(release)
+				return driver.CuStreamSynchronize(w.s)
+			},
+			func() error { assert.True(t, ran.Load()); return nil },
+		)
+	}))
+}
+
+// TestFactInsideHostFunc: what carries a stream or an event is allowed, for the
+// most part, and what needs to know the context or the device is not.
+func TestFactInsideHostFunc(t *testing.T) {
+	const refused = driver.CUDA_ERROR_NOT_PERMITTED
+	for _, c := range []struct {
+		name  string
+		since int32
+		want  error
+		do    func(w *facts) error
+	}{
+		{"GetErrorName", 0, nil, func(*facts) error { var p *byte; return driver.CuGetErrorName(700, &p) }},
+		{"DriverGetVersion", 0, nil, func(*facts) error { var n int32; return driver.CuDriverGetVersion(&n) }},
+		{"ThreadExchangeStreamCaptureMode", 0, nil, func(*facts) error {
+			mode := relaxed
+			exchange := func() error { return driver.CuThreadExchangeStreamCaptureMode(&mode) }
+			return first(exchange, exchange)
+		}},
+		{"StreamQuery", 13000, nil, func(w *facts) error { return driver.CuStreamQuery(w.other) }},
+		{"StreamSynchronize", 13000, nil, func(w *facts) error { return driver.CuStreamSynchronize(w.other) }},
+		{"StreamIsCapturing", 13000, nil, func(w *facts) error {
+			var status driver.CUstreamCaptureStatus
+			return driver.CuStreamIsCapturing(w.other, &status)
+		}},
+		{"StreamGetFlags", 13000, nil, func(w *facts) error { var f uint32; return driver.CuStreamGetFlags(w.other, &f) }},
+		{"StreamGetPriority", 13000, nil, func(w *facts) error { var p int32; return driver.CuStreamGetPriority(w.other, &p) }},
+		{"StreamGetCtx", 13000, nil, func(w *facts) error { var c driver.CUcontext; return driver.CuStreamGetCtx(w.other, &c) }},
+		{"StreamGetId", 13000, nil, func(w *facts) error { var id uint64; return driver.CuStreamGetId(w.other, &id) }},
+		{"StreamWaitEvent", 13000, nil, func(w *facts) error { return driver.CuStreamWaitEvent(w.other, w.recorded, 0) }},
+		{"StreamAddCallback", 13000, nil, func(w *facts) error {
+			return statusCallback(t, w.other, func(uintptr, int) {})
+		}},
+		{"LaunchHostFunc", 13000, nil, func(w *facts) error { return hostFunc(t, w.other, func() {}) }},
+		{"StreamDestroy", 13000, nil, func(w *facts) error { return gone(&w.other, driver.CuStreamDestroy(w.other)) }},
+		{"EventQuery", 13000, nil, func(w *facts) error { return driver.CuEventQuery(w.recorded) }},
+		{"EventSynchronize", 13000, nil, func(w *facts) error { return driver.CuEventSynchronize(w.recorded) }},
+		{"EventRecord", 13000, nil, func(w *facts) error { return driver.CuEventRecord(w.recorded, w.other) }},
+		{"EventRecordWithFlags", 13000, nil, func(w *facts) error { return driver.CuEventRecordWithFlags(w.recorded, w.other, 0) }},
+		{"EventElapsedTime", 13000, nil, func(w *facts) error { var ms float32; return driver.CuEventElapsedTime(&ms, w.recorded, w.recorded) }},
+		{"EventDestroy", 13000, nil, func(w *facts) error { return gone(&w.recorded, driver.CuEventDestroy(w.recorded)) }},
+		{"MemsetD8Async", 13000, nil, func(w *facts) error { return driver.CuMemsetD8Async(w.memory, 1, factSize, w.other) }},
+
+		{"DeviceGetCount", 0, refused, func(*facts) error { var n int32; return driver.CuDeviceGetCount(&n) }},
+		{"DeviceGetAttribute", 0, refused, func(*facts) error {
+			var n int32
+			return driver.CuDeviceGetAttribute(&n, driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0)
+		}},
+		{"CtxGetCurrent", 0, refused, func(*facts) error { var c driver.CUcontext; return driver.CuCtxGetCurrent(&c) }},
+		{"CtxSetCurrent", 0, refused, func(w *facts) error { return driver.CuCtxSetCurrent(w.x.Raw()) }},
+		{"CtxPushCurrent", 0, refused, func(w *facts) error { return driver.CuCtxPushCurrent(w.x.Raw()) }},
+		{"CtxSynchronize", 0, refused, func(*facts) error { return driver.CuCtxSynchronize() }},
+		{"StreamCreate", 0, refused, func(*facts) error { var s driver.CUstream; return driver.CuStreamCreate(&s, 0) }},
+		{"EventCreate", 0, refused, func(*facts) error { var e driver.CUevent; return driver.CuEventCreate(&e, 0) }},
+		{"MemAlloc", 0, refused, func(*facts) error { var p driver.CUdeviceptr; return driver.CuMemAlloc(&p, factSize) }},
+		{"MemFree", 0, refused, func(w *facts) error { return gone(&w.memory, driver.CuMemFree(w.memory)) }},
+		{"MemFreeHost", 0, refused, func(w *facts) error { return gone(&w.host, driver.CuMemFreeHost(w.host)) }},
+		{"MemAllocAsync", 0, refused, func(w *facts) error { var p driver.CUdeviceptr; return driver.CuMemAllocAsync(&p, factSize, w.other) }},
+		{"MemFreeAsync", 0, refused, func(w *facts) error { return gone(&w.async, driver.CuMemFreeAsync(w.async, w.other)) }},
+		{"MemcpyHtoDAsync", 0, refused, func(w *facts) error { return driver.CuMemcpyHtoDAsync(w.memory, w.host, factSize, w.other) }},
+		{"ModuleUnload", 0, refused, func(w *facts) error { return gone(&w.module, driver.CuModuleUnload(w.module)) }},
+		{"LaunchKernel", 0, refused, func(w *facts) error { return w.launch(w.other) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			needsDriver(t, c.since, "what it takes without a current context was not measured")
+			w := newFacts(t)
+			results := make(chan error, 1)
+			require.NoError(t, onThreadOf(w.x, func() error {
+				return first(
+					func() error { return hostFunc(t, w.s, func() { results <- c.do(w) }) },
+					func() error { return driver.CuCtxSynchronize() },
+				)
+			}))
+			assert.Equal(t, c.want, next(t, results))
+		})
+	}
+}
+
+// waits tells whether a call returns only after a gate was opened, which keeps a
+// stream of the context busy that the call has nothing to do with.
+func waits(t *testing.T, w *facts, g *gate, s *safe.Stream, openAfter time.Duration, do func(w *facts) error) bool {
+	t.Helper()
+	g.shut(t, s)
+	var opened atomic.Bool
+	timer := time.AfterFunc(openAfter, func() { opened.Store(true); g.open() })
+	defer timer.Stop()
+	assert.NoError(t, onThreadOf(w.x, func() error { return do(w) }))
+	waited := opened.Load()
+	g.open()
+	require.NoError(t, s.Synchronize())
+	return waited
+}
+
+// TestFactFreesWait for all work of the context, also in streams that are not
+// blocking ones. What is ordered in a stream does not.
+func TestFactFreesWait(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		waits bool
+		do    func(w *facts) error
+	}{
+		{"MemFree", true, func(w *facts) error { return gone(&w.memory, driver.CuMemFree(w.memory)) }},
+		{"MemFreeHost", true, func(w *facts) error { return gone(&w.host, driver.CuMemFreeHost(w.host)) }},
+		{"MemHostUnregister", true, func(w *facts) error { return driver.CuMemHostUnregister(unsafe.Pointer(&w.registered[0])) }},
+		{"MemFreeAsync", false, func(w *facts) error { return gone(&w.async, driver.CuMemFreeAsync(w.async, w.other)) }},
+		{"StreamDestroy", false, func(w *facts) error { return gone(&w.other, driver.CuStreamDestroy(w.other)) }},
+		{"EventDestroy", false, func(w *facts) error { return gone(&w.recorded, driver.CuEventDestroy(w.recorded)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newFacts(t)
+			g, s := newGate(t, w.x), stream(t, w.x)
+			openAfter := 50 * time.Millisecond
+			if !c.waits {
+				openAfter = hang
+			}
+			assert.Equal(t, c.waits, waits(t, w, g, s, openAfter, c.do))
+		})
+	}
+}
+
+// TestFactDestroyedStreamGoesOn: destroying a stream does not wait for its work,
+// which is done all the same.
+func TestFactDestroyedStreamGoesOn(t *testing.T) {
+	w := newFacts(t)
+	g := newGate(t, w.x)
+	s, err := safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	g.shut(t, s)
+	raw := s.Release()
+	ran := make(chan bool, 1)
+	var opened atomic.Bool
+	timer := time.AfterFunc(hang, g.open)
+	defer timer.Stop()
+	require.NoError(t, onThreadOf(w.x, func() error {
+		return first(
+			func() error { return hostFunc(t, raw, func() { ran <- opened.Load() }) },
+			func() error { return driver.CuStreamDestroy(raw) },
+		)
+	}))
+	opened.Store(true)
+	g.open()
+	assert.True(t, next(t, ran), "behind the gate")
+}
+
+// TestFactLaunchesQueue: a stream takes some launches that cannot run yet, and
+// the thread that makes one more waits in it.
+func TestFactLaunchesQueue(t *testing.T) {
+	const all = 10_000
+	w := newFacts(t)
+	g := newGate(t, w.x)
+	s, err := safe.BorrowStream(w.s, w.x, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	g.shut(t, s)
+	var made atomic.Int32
+	done := make(chan error, 1)
+	go func() {
+		done <- onThreadOf(w.x, func() error {
+			for range all {
+				if err := w.launch(w.s); err != nil {
+					return err
+				}
+				made.Add(1)
+			}
+			return driver.CuStreamSynchronize(w.s)
+		})
+	}()
+	require.Eventually(t, func() bool { return made.Load() >= 500 }, hang, time.Millisecond, "they do not wait for the gate")
+	for before := int32(-1); before != made.Load(); {
+		before = made.Load()
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("%d launches were taken", made.Load())
+	assert.Less(t, made.Load(), int32(all), "one of them waits")
+	g.open()
+	assert.NoError(t, next(t, done))
+	assert.EqualValues(t, all, made.Load())
+}
+
+// TestFactFault kills the process's CUDA: one context's bad store is the other's
+// end. Callbacks with a status that wait for the GPU get the code, and host
+// functions that do are not run. Those that wait for a host function alone do not
+// notice.
+func TestFactFault(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		notices bool
+		front   func(t *testing.T, w *fault) error
+	}{
+		{"behind a kernel", true, func(t *testing.T, w *fault) error { return w.gate() }},
+		{"behind a host function", false, func(t *testing.T, w *fault) error { return w.hold(t) }},
+		{"behind a host function and a kernel", true, func(t *testing.T, w *fault) error {
+			return first(func() error { return w.hold(t) }, w.gate)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) { dies(t, c.front, c.notices) })
+		})
+	}
+}
+
+// A fault is what there is when it comes.
+type fault struct {
+	x              *safe.Context
+	wait           *safe.Kernel
+	pending, there driver.CUstream
+	event          driver.CUevent
+	memory         driver.CUdeviceptr
+	other          driver.CUcontext
+	release        chan struct{}
+}
+
+// gate keeps the pending stream busy for good.
+func (w *fault) gate() error {
+	s, err := safe.BorrowStream(w.pending, w.x, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return w.wait.Launch(s, one, safe.Val(uint64(w.memory)))
+}
+
+// hold keeps the pending stream busy with a host function, which runs now.
+func (w *fault) hold(t *testing.T) error {
+	running := make(chan struct{})
+	if err := hostFunc(t, w.pending, func() { close(running); <-w.release }); err != nil {
+		return err
+	}
+	<-running
+	return nil
+}
+
+func dies(t *testing.T, front func(*testing.T, *fault) error, notices bool) {
+	w := &fault{release: make(chan struct{})}
+	var err error
+	w.x, err = safe.Open(0)
+	require.NoError(t, err)
+	m, err := safe.LoadFile(w.x, "testdata/kernels.ptx")
+	require.NoError(t, err)
+	w.wait, err = m.Kernel("wait")
+	require.NoError(t, err)
+	store, err := m.Kernel("store")
+	require.NoError(t, err)
+	s, err := safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	status, ran := make(chan int, 1), make(chan bool, 1)
+	require.NoError(t, w.x.Do(func() error {
+		return first(
+			func() error { return driver.CuStreamCreate(&w.pending, uint32(driver.CU_STREAM_NON_BLOCKING)) },
+			func() error { return driver.CuEventCreate(&w.event, 0) },
+			func() error { return driver.CuMemAlloc(&w.memory, factSize) },
+			func() error { return driver.CuMemsetD8(w.memory, 0, factSize) },
+			func() error { return driver.CuCtxCreate_v2(&w.other, 0, w.x.Device().Raw()) },
+			func() error { return driver.CuStreamCreate(&w.there, 0) },
+			func() error { return driver.CuStreamSynchronize(w.there) },
+			func() error { return driver.CuCtxPopCurrent(&w.other) },
+			func() error { return store.Launch(s, one, safe.Val(uint64(w.memory+8)), safe.Val(uint64(0))) }, // loads it
+			func() error { return driver.CuCtxSynchronize() },
+			func() error { return front(t, w) },
+			func() error { return statusCallback(t, w.pending, func(_ uintptr, code int) { status <- code }) },
+			func() error { return hostFunc(t, w.pending, func() { ran <- true }) },
+		)
+	}))
+
+	require.NoError(t, store.Launch(s, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
+	fatal := s.SynchronizeBlocking()
+	close(w.release)
+	require.True(t, safe.IsFatal(fatal), "%v", fatal)
+	var code driver.CUresult
+	require.True(t, errors.As(fatal, &code))
+	if notices {
+		assert.EqualValues(t, code, next(t, status))
+	} else {
+		assert.Zero(t, next(t, status))
+		assert.True(t, next(t, ran))
+	}
+
+	elsewhere := func(f func() error) error {
+		return onThread(func() error { return first(func() error { return driver.CuCtxSetCurrent(w.other) }, f) })
+	}
+	inside := func(f func() error) error { return onThreadOf(w.x, f) }
+	for _, c := range []struct {
+		name string
+		on   func(func() error) error
+		do   func() error
+	}{
+		{"StreamQuery in the other context", elsewhere, func() error { return driver.CuStreamQuery(w.there) }},
+		{"MemAlloc in the other context", elsewhere, func() error { var p driver.CUdeviceptr; return driver.CuMemAlloc(&p, factSize) }},
+		{"CtxCreate", elsewhere, func() error { var c driver.CUcontext; return driver.CuCtxCreate_v2(&c, 0, 0) }},
+		{"StreamAddCallback", inside, func() error {
+			return statusCallback(t, w.pending, func(uintptr, int) { assert.Fail(t, "a callback that was refused ran") })
+		}},
+		{"StreamDestroy", inside, func() error { return driver.CuStreamDestroy(w.pending) }},
+		{"StreamDestroy in the other context", elsewhere, func() error { return driver.CuStreamDestroy(w.there) }},
+		{"EventDestroy", inside, func() error { return driver.CuEventDestroy(w.event) }},
+		{"MemFree", inside, func() error { return driver.CuMemFree(w.memory) }},
+	} {
+		assert.ErrorIs(t, c.on(c.do), code, c.name)
+	}
+	assert.Empty(t, ran, "a host function behind the fault")
+	for _, c := range []closer{s, m, w.x} {
+		err := c.Close()
+		assert.True(t, err == nil || safe.IsFatal(err), "%v", err)
+	}
+	err = driver.CuCtxDestroy(w.other)
+	assert.True(t, err == nil || errors.Is(err, code), "%v", err)
+}

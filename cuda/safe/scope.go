@@ -1,0 +1,98 @@
+package safe
+
+import (
+	"context"
+	"runtime"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// A Scope lends Go memory to a stream: see [Stream.Scope].
+type Scope struct {
+	stream *Stream
+	pinner runtime.Pinner
+	over   bool
+}
+
+// Scope calls f and then waits until the work of the stream is done, also if f
+// returns an error, panics or ends its goroutine. Go memory that f lends to the
+// stream, by [CopyFromSlice] and [CopyToSlice], stays where it is until then. The
+// error is f's, else that of the wait.
+//
+// A capturing stream is [ErrCapturing]. The scope is for f's goroutine alone.
+func (s *Stream) Scope(f func(*Scope) error) (err error) {
+	const op = "Stream.Scope"
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	if c.capturing() {
+		return &Error{Op: op, Err: ErrCapturing}
+	}
+	scope := &Scope{stream: s}
+	defer func() {
+		scope.over = true
+		waited := s.end(op, c)
+		scope.pinner.Unpin()
+		if err == nil {
+			err = waited
+		}
+	}()
+	return f(scope)
+}
+
+// end waits for the work of a scope, without end. A stream that f has closed is
+// still marked.
+func (s *Stream) end(op string, c *streamCore) error {
+	w, done, err := c.waiter(op, c.slow.Load())
+	if !done {
+		err = w.wait(context.Background(), op)
+	}
+	return err
+}
+
+// CopyFromSlice puts a copy of a slice to dst on the scope's stream. src must
+// not be written to until the scope ends; the driver may copy it to memory of
+// its own at once. Source: cuMemcpyHtoDAsync.
+func CopyFromSlice[T any](c *Scope, dst *Buffer[T], src []T) error {
+	const op = "CopyFromSlice"
+	b, err := dst.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer b.unmark()
+	if err := fits(op, len(src), dst.n); err != nil || len(src) == 0 {
+		return err
+	}
+	return c.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: dst.address, Size: byteSize(src)}, unsafe.Pointer(&src[0]), b)
+}
+
+// CopyToSlice puts a copy of src to a slice on the scope's stream. dst must not
+// be used until the scope ends. The call can take as long as the work that is
+// on the stream, as the memory is not registered. Source: cuMemcpyDtoHAsync.
+func CopyToSlice[T any](c *Scope, dst []T, src *Buffer[T]) error {
+	const op = "CopyToSlice"
+	b, err := src.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer b.unmark()
+	if err := fits(op, src.n, len(dst)); err != nil {
+		return err
+	}
+	return c.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: src.address, Size: src.Size()}, unsafe.Pointer(&dst[0]), b)
+}
+
+// copy is a copy from or to memory of Go's, which it pins.
+func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) error {
+	if c == nil || c.over {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	if c.stream.core.capturing() {
+		return refuse(op, ErrCapturing, "memory of Go's could not be found at every launch of the graph")
+	}
+	c.pinner.Pin(host)
+	return c.stream.copy(op, what, host, b)
+}

@@ -1,0 +1,253 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// noneLeft checks that there are no more goroutines than before.
+func noneLeft(t *testing.T, before int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+}
+
+func TestCompletion(t *testing.T) {
+	x := open(t, 0)
+	g, s := newGate(t, x), stream(t, x)
+	idle := s.Completion()
+	<-idle.Done()
+	assert.NoError(t, idle.Err())
+	g.shut(t, s)
+	f, channel := s.Completion(), s.Done()
+	time.Sleep(time.Millisecond)
+	assert.False(t, isDone(f.Done()))
+	assert.False(t, isDone(channel))
+	assert.NoError(t, f.Err())
+	ctx, cancel := context.WithCancelCause(context.Background())
+	mine := errors.New("mine")
+	cancel(mine)
+	_, err := f.Wait(ctx)
+	assert.ErrorIs(t, err, mine)
+	assert.ErrorIs(t, s.Wait(ctx), mine)
+	g.open()
+	_, err = f.Wait(context.Background())
+	require.NoError(t, err)
+	<-channel
+
+	closed := stream(t, x)
+	require.NoError(t, closed.Close())
+	<-closed.Done()
+	assert.ErrorIs(t, closed.Completion().Err(), safe.ErrClosed)
+}
+
+func TestEnqueue(t *testing.T) {
+	x := open(t, 0)
+	g, s, b := newGate(t, x), stream(t, x), buffer[float32](t, x, 10)
+	h := host[float32](t, x, 10)
+	g.shut(t, s)
+	f := safe.Enqueue(s, func(s *safe.Stream) ([]float32, error) {
+		return h.Data(), errors.Join(b.FillAsync(s, 4), b.CopyToHostAsync(s, h))
+	})
+	assert.False(t, isDone(f.Done()))
+	g.open()
+	got, err := f.Wait(context.Background())
+	require.NoError(t, err)
+	assert.EqualValues(t, 4, got[9])
+	mine := errors.New("mine")
+	_, err = safe.Enqueue(s, func(*safe.Stream) (int, error) { return 1, mine }).Wait(context.Background())
+	assert.Equal(t, mine, err)
+}
+
+// TestWaitOrder: waits of one stream and of others end when their own point is
+// reached, also behind work that goes on.
+func TestWaitOrder(t *testing.T) {
+	x := open(t, 0)
+	first, second := newGate(t, x), newGate(t, x)
+	a, b := stream(t, x), stream(t, x)
+	first.shut(t, a)
+	before := a.Completion()
+	second.shut(t, a)
+	after := a.Completion()
+	other := b.Completion()
+	<-other.Done()
+	assert.False(t, isDone(before.Done()))
+	first.open()
+	<-before.Done()
+	time.Sleep(2 * time.Millisecond)
+	assert.False(t, isDone(after.Done()))
+	second.open()
+	<-after.Done()
+}
+
+// TestManyWaiters cancels some of the waits, and leaves no goroutine behind.
+func TestManyWaiters(t *testing.T) {
+	x := open(t, 0)
+	before := runtime.NumGoroutine()
+	g := newGate(t, x)
+	streams := make([]*safe.Stream, 16)
+	for i := range streams {
+		streams[i] = stream(t, x)
+		if i < 2 {
+			g.shut(t, streams[i])
+		}
+	}
+	events := event(t, x)
+	require.NoError(t, streams[0].Record(events, 0))
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for i := range 2000 {
+		all.Go(func() {
+			s := streams[i%len(streams)]
+			switch {
+			case i%16 > 1:
+				assert.NoError(t, s.Synchronize())
+			case i%3 == 0:
+				assert.ErrorIs(t, s.Wait(ctx), context.Canceled)
+			case i%3 == 1:
+				assert.NoError(t, events.Synchronize())
+			default:
+				assert.NoError(t, s.Synchronize())
+			}
+		})
+	}
+	time.Sleep(20 * time.Millisecond)
+	cancel()
+	time.Sleep(5 * time.Millisecond)
+	g.open()
+	all.Wait()
+	noneLeft(t, before)
+}
+
+func TestScope(t *testing.T) {
+	x := open(t, 0)
+	const n = 1000
+	s, b := stream(t, x), buffer[float32](t, x, n)
+	fill := kernel(t, x, "fill")
+	got := make([]float32, n)
+	var kept *safe.Scope
+	work := func(c *safe.Scope) error {
+		kept = c
+		return errors.Join(
+			safe.CopyFromSlice(c, b, count(n)),
+			fill.Launch(s, perValue(n), safe.Val(uint32(10)), safe.Val(float32(-1)), b.Arg()),
+			safe.CopyToSlice(c, got, b))
+	}
+	require.NoError(t, s.Scope(work))
+	assert.EqualValues(t, -1, got[9])
+	assert.EqualValues(t, n-1, got[n-1])
+	assert.ErrorIs(t, safe.CopyFromSlice(kept, b, got), safe.ErrClosed, "the scope is over")
+
+	spin, e := kernel(t, x, "spin"), event(t, x)
+	long := func() error {
+		return errors.Join(spin.Launch(s, one, safe.Val(uint64(5_000_000))), s.Record(e, 0))
+	}
+	over := func(t *testing.T) {
+		done, err := e.Query()
+		require.NoError(t, err)
+		assert.True(t, done, "the scope waited")
+	}
+	mine := errors.New("mine")
+	assert.Equal(t, mine, s.Scope(func(*safe.Scope) error { require.NoError(t, long()); return mine }))
+	over(t)
+	assert.PanicsWithValue(t, 3, func() { s.Scope(func(*safe.Scope) error { require.NoError(t, long()); panic(3) }) })
+	over(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Scope(func(*safe.Scope) error { assert.NoError(t, long()); runtime.Goexit(); return nil })
+	}()
+	<-ended
+	over(t)
+	require.NoError(t, s.Scope(func(c *safe.Scope) error {
+		assert.ErrorIs(t, safe.CopyFromSlice(c, b, make([]float32, n+1)), safe.ErrRange)
+		assert.ErrorIs(t, safe.CopyToSlice(c, got[1:], b), safe.ErrRange)
+		return nil
+	}))
+	assert.ErrorIs(t, (*safe.Stream)(nil).Scope(work), safe.ErrClosed)
+}
+
+// TestSimWaitFails: whoever waits is told when the process's contexts die.
+func TestSimWaitFails(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		s, err := safe.NewStream(x, safe.StreamOptions{})
+		require.NoError(t, err)
+		e, err := safe.NewEvent(x, safe.EventOptions{})
+		require.NoError(t, err)
+		simulated.Hold(true)
+		k := kernel(t, x, "nothing")
+		require.NoError(t, k.Launch(s, one))
+		require.NoError(t, s.Record(e, 0))
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() {
+				wait := s.Synchronize
+				if i%2 == 0 {
+					wait = e.Synchronize
+				}
+				err := wait()
+				assert.ErrorIs(t, err, driver.CUDA_ERROR_LAUNCH_FAILED)
+				assert.True(t, safe.IsFatal(err))
+			})
+		}
+		time.Sleep(10 * time.Millisecond)
+		simulated.Fault(uint32(driver.CUDA_ERROR_LAUNCH_FAILED))
+		all.Wait()
+		simulated.Reset()
+		for _, c := range []closer{s, e, x} {
+			require.NoError(t, c.Close())
+		}
+	})
+}
+
+// TestWaitCycles enqueues and waits again and again, and gives up at random.
+func TestWaitCycles(t *testing.T) {
+	x := open(t, 0)
+	goroutines, cycles := 100, 200
+	k := kernel(t, x, "nothing")
+	before := runtime.NumGoroutine()
+	var all sync.WaitGroup
+	for g := range goroutines {
+		s := stream(t, x)
+		all.Go(func() {
+			for c := range cycles {
+				if !assert.NoError(t, k.Launch(s, one)) {
+					return
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration((g*c)%300)*time.Microsecond)
+				if err := s.Wait(ctx); err != nil {
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	noneLeft(t, before)
+}

@@ -1,0 +1,105 @@
+#!/bin/sh
+# Runs everything in this folder on the machine's GPU:
+#
+#	sh run.sh
+#
+# and prints a line for each program, with the reason of each test that was
+# skipped. Beside it, results/ gets the whole output of each, and NAME.tests, the
+# list of the tests with what came of them. CUDABIND_LIBCUDART_GPU is the
+# folder of a libcudart.so.13 to use instead of the one that came along.
+#
+# sh run.sh -simulated runs the tests of package safe on the simulated driver.
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+results=$here/results
+mkdir -p "$results" || exit 1
+failures=0
+
+# list makes "PASS TestName" of the output of tests.
+list() {
+	sed -n 's/^ *--- \([A-Z]*\): \([^ ]*\) .*/\1 \2/p' "$1" | LC_ALL=C sort -u -k2
+}
+
+# reasons says why tests were skipped: what they logged last.
+reasons() {
+	awk '/^ *[a-z0-9_]+\.go:[0-9]+: /{ sub(/^ *[^ ]* /, ""); said = $0 }
+		/^ *--- SKIP: /{ print "  skipped " $3 ": " said }' "$1" | LC_ALL=C sort -u
+}
+
+# missing says what ran on the simulated driver and not here, but for what is
+# part of a test that was skipped.
+missing() { # here, there
+	awk '
+		FNR == NR { here[$2] = 1; if ($1 == "SKIP") skipped[$2] = 1; next }
+		!($2 in here) {
+			n = split($2, part, "/")
+			name = part[1]
+			for (i = 2; i <= n && !(name in skipped); i++)
+				name = name "/" part[i]
+			if (!(name in skipped))
+				print "  ran on the simulated driver alone: " $2
+		}' "$1" "$2"
+}
+
+count() { grep -c "^$1 " "$2"; }
+
+# ended tells what became of a program, and shows its output if it failed.
+ended() { # name, exit status, log, what to say
+	name=$1 status=$2 log=$3 what=$4
+	if [ "$status" = 0 ]; then
+		echo "$name: passed$what"
+		return
+	fi
+	failures=$((failures + 1))
+	test "$status" = 124 && what=": it took too long$what"
+	echo "$name: FAILED, exit status $status$what"
+	grep -B 20 -e '--- FAIL' -e '^panic' -e '^fatal' "$log" | head -n 200
+	tail -n 20 "$log"
+}
+
+# tests runs a test binary in its folder: its own name, the name of the
+# results, and flags.
+tests() {
+	binary=$1 as=$2
+	shift 2
+	log=$results/$as.log
+	(cd "$here/$binary" && timeout 300 "./$binary.test" -test.v -test.timeout=280s "$@") >"$log" 2>&1
+	status=$?
+	list "$log" >"$results/$as.tests"
+	ended "$as" $status "$log" ": $(count PASS "$results/$as.tests") tests passed, $(count FAIL "$results/$as.tests") failed, $(count SKIP "$results/$as.tests") skipped"
+	reasons "$log"
+}
+
+# program runs anything else.
+program() {
+	log=$results/$1.log
+	(cd "$here" && timeout 120 "./$@") >"$log" 2>&1
+	ended "$1" $? "$log" ""
+}
+
+if [ "$1" = -simulated ]; then
+	unset CUDABIND_REQUIRE_GPU
+	CUDABIND_SIM=$here/simulated/libcuda.so.1
+	export CUDABIND_SIM
+	# The older drivers have tests of their own, which build them.
+	tests safe safe-simulated -test.skip='^TestSimOlderDrivers$'
+	exit $failures
+fi
+
+CUDABIND_REQUIRE_GPU=1
+export CUDABIND_REQUIRE_GPU
+if [ -d "$here/libcudart" ]; then
+	CUDABIND_LIBCUDART=$here/libcudart
+	CUDABIND_LIBCUDART_GPU=${CUDABIND_LIBCUDART_GPU:-$here/libcudart/13.0}
+	export CUDABIND_LIBCUDART CUDABIND_LIBCUDART_GPU
+fi
+
+program cudainfo
+program vectoradd
+tests driver driver
+tests runtime runtime -test.skip='^TestDocs$' # reads the sources
+tests safe safe
+test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
+program bench -short
+cat "$results/cudainfo.log" "$results/vectoradd.log" "$results/bench.log"
+test $failures = 0 && echo "all passed" || echo "$failures of the programs failed"
+exit $failures
