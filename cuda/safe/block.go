@@ -3,8 +3,6 @@ package safe
 import (
 	"errors"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -28,9 +26,7 @@ type block struct {
 	pending []point            // the work that a release waits for, once marked
 	marked  bool
 
-	users [4]atomic.Pointer[streamCore]
-	mu    sync.Mutex
-	more  []*streamCore // users beyond those, rarely
+	uses
 }
 
 // use notes that work on s, whose mu is held until that work is enqueued, uses
@@ -38,80 +34,8 @@ type block struct {
 // the mu of every user afterwards: either it finds s among them, or use finds
 // the block closed.
 func (b *block) use(s *streamCore) bool {
-	for i := range b.users {
-		if b.users[i].Load() == s {
-			return !b.closed()
-		}
-	}
-	b.remember(s)
-	s.used = true
+	b.note(s)
 	return !b.closed()
-}
-
-// remember adds a user, in place of one whose work is over if there is one.
-func (b *block) remember(s *streamCore) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, u := range b.more {
-		if u == s {
-			return
-		}
-	}
-	for i := range b.users {
-		if u := b.users[i].Load(); u == nil || u.idle() {
-			b.users[i].Store(s)
-			return
-		}
-	}
-	for i, u := range b.more {
-		if u.idle() {
-			b.more[i] = s
-			return
-		}
-	}
-	b.more = append(b.more, s)
-}
-
-// idle tells that a stream is over and so is its work. A stream that somebody
-// else has locked is taken for busy: two that were waiting for each other's
-// lock would wait for ever.
-func (s *streamCore) idle() bool {
-	if !s.mu.TryLock() {
-		return false
-	}
-	defer s.mu.Unlock()
-	return s.over && s.tailDone() != driver.CUDA_ERROR_NOT_READY
-}
-
-// points marks the ends of all work that uses the block. Where one of the
-// streams captures there is no such end, and the error is rt.CodeCapturing.
-func (b *block) points() ([]point, error) {
-	b.mu.Lock()
-	users := append([]*streamCore(nil), b.more...)
-	for i := range b.users {
-		if u := b.users[i].Load(); u != nil {
-			users = append(users, u)
-		}
-	}
-	b.mu.Unlock()
-	var points []point
-	for _, u := range users {
-		p, done, err := u.point()
-		if err != nil {
-			endAll(points)
-			return nil, err
-		}
-		if !done {
-			points = append(points, p)
-		}
-	}
-	return points, nil
-}
-
-func endAll(points []point) {
-	for _, p := range points {
-		p.end()
-	}
 }
 
 // allocate makes a block live by calling do with the context current. c is
@@ -154,7 +78,7 @@ func (b *block) destroy(wait bool) error {
 		b.owner = nil
 		return nil
 	}
-	if b.home != nil && b.usedAtHomeOnly() {
+	if b.home != nil && b.only(b.home) {
 		if done, err := b.home.freeHere(b); done {
 			return err
 		}
@@ -195,12 +119,6 @@ func (b *block) giveBack() error {
 		b.pinner.Unpin()
 	}
 	return err
-}
-
-func (b *block) usedAtHomeOnly() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.users[0].Load() == b.home && b.users[1].Load() == nil && len(b.more) == 0
 }
 
 // freeHere frees a block in the stream's order, unless the stream is over or

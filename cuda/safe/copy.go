@@ -180,8 +180,10 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	c.Context, c.Stream = sc.set, sc.raw
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
+	capture := sc.lockCapture()
+	defer capture.unlock()
 	for _, b := range blocks {
-		if !b.use(sc) {
+		if !b.use(sc) || !capture.keeps(&b.handle) {
 			return &Error{Op: op, Err: ErrClosed}
 		}
 	}

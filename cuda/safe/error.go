@@ -18,6 +18,14 @@ var (
 	ErrNotSupported = errors.ErrUnsupported
 	// ErrCapturing: the stream captures, and the call would destroy the capture.
 	ErrCapturing = errors.New("the stream captures, which this call would destroy")
+	// ErrWrongThread: a capture can be ended only on the thread that began it.
+	ErrWrongThread = errors.New("not the thread that began the capture")
+	// ErrInCallback: a function that CUDA called has called CUDA.
+	ErrInCallback = errors.New("called from a function that CUDA has called")
+	// ErrGraph: a node is of another graph.
+	ErrGraph = errors.New("a node of another graph")
+	// ErrGraphLost: a capture into the graph has failed, and CUDA has destroyed the graph.
+	ErrGraphLost = errors.New("the graph is lost by a capture that failed")
 	// ErrReset: the device's primary context was reset by somebody; what was made in it is gone.
 	ErrReset = errors.New("the context was reset behind our back")
 	// ErrContext: objects of different contexts were used together.
@@ -87,10 +95,16 @@ func failed(op string, code driver.CUresult) *Error {
 	switch code {
 	case rt.CodeCapturing:
 		return &Error{Op: op, Err: ErrCapturing}
+	case rt.CodeCallback:
+		return &Error{Op: op, Err: ErrInCallback}
 	case rt.CodeReset:
 		return &Error{Op: op, Err: ErrReset}
 	}
-	return &Error{Op: op, Code: code, Err: code, Async: fatal(code)}
+	lost := fatal(code)
+	if lost {
+		noticeLoss(code)
+	}
+	return &Error{Op: op, Code: code, Err: code, Async: lost}
 }
 
 // wrap names the operation in which err happened: the one that the user called,

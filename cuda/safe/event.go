@@ -23,6 +23,8 @@ type eventCore struct {
 	raw      driver.CUevent
 	set      driver.CUcontext // to make current for a call, 0 for none
 	captured atomic.Bool      // last recorded as part of a capture
+	capture  atomic.Pointer[capturing]
+	waiting  atomic.Int32 // whom the poller asks it for
 }
 
 // EventOptions are the choices at [NewEvent]. The zero value is CUDA's default.

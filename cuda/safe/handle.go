@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // A handle is the lifetime of one of CUDA's objects. What users hold (a Stream,
@@ -75,6 +77,10 @@ func (h *handle) closed() bool { return h.state.Load() < 0 }
 // close forbids further marks and destroys the object if there is none now.
 func (h *handle) close() error {
 	if h.state.Or(closedBit) != 0 {
+		return nil
+	}
+	if rt.InCallback() {
+		reaper.add(h.reap) // nothing is destroyed on the driver's thread
 		return nil
 	}
 	err := h.finish(true)

@@ -68,9 +68,9 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		var room [4]driver.CUlaunchAttribute
 		list := cfg.attributes(room[:0])
 		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
-		code, bad = sc.launch(&l, args)
+		code, bad = sc.launch(&l, m, args)
 	} else {
-		code, bad = sc.launch(&l, args)
+		code, bad = sc.launch(&l, m, args)
 	}
 	if bad >= 0 {
 		return k.badArgument(op, args, bad)
@@ -98,16 +98,19 @@ func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CU
 
 // launch notes which blocks the kernel uses, and enqueues it. bad is the index of an
 // argument whose block is closed or out of reach, -1 for none.
-func (s *streamCore) launch(l *rt.Launch, args []Arg) (code driver.CUresult, bad int) {
+func (s *streamCore) launch(l *rt.Launch, m *moduleCore, args []Arg) (code driver.CUresult, bad int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	capture := s.lockCapture()
+	defer capture.unlock()
+	capture.keeps(&m.handle) // m is marked
 	for i := range args {
 		a := &args[i].raw
 		if a.Kind() != rt.NearOfBlock {
 			continue
 		}
 		b := (*block)(a.Pointer)
-		if !b.use(s) || b.ctx.raw != s.ctx.raw && b.host == nil && !s.ctx.reaches(b.ctx) {
+		if !b.use(s) || !capture.keeps(&b.handle) || b.ctx.raw != s.ctx.raw && b.host == nil && !s.ctx.reaches(b.ctx) {
 			return 0, i
 		}
 	}

@@ -50,7 +50,7 @@ func onSimulated(m *testing.M) (int, error) {
 			return 0, err
 		}
 		defer os.RemoveAll(dir)
-		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Newest)); err != nil {
+		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
 			return 0, err
 		}
 		os.Setenv("CUDABIND_SIM", file) // for tests in a process of their own

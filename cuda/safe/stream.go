@@ -37,6 +37,8 @@ type streamCore struct {
 	used bool           // by such work
 	tail driver.CUevent // behind the last work of a stream that is over, 0 for none
 	over bool           // closed, and the handle not ours any more
+
+	capture atomic.Pointer[capturing] // that this package began, nil for none
 }
 
 // StreamOptions are the choices at [NewStream]. The zero value is CUDA's
@@ -335,14 +337,23 @@ func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
 	if v.ctx.raw != c.ctx.raw {
 		return refuse(op, ErrContext, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
 	}
-	code := rt.Record(c.set, v.raw, c.raw, uint32(flags))
-	if captured := code == rt.CodeCaptured; captured || code == 0 {
-		if v.captured.Load() != captured {
-			v.captured.Store(captured)
-		}
-		return nil
+	if v.waiting.Load() > 0 && c.capturing() {
+		return refuse(op, ErrCapturing, "somebody waits for the event")
 	}
-	return check(op, code)
+	capture := c.lockCapture()
+	defer capture.unlock()
+	if flags != 0 && !capture.keeps(&v.handle) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	code := rt.Record(c.set, v.raw, c.raw, uint32(flags))
+	if code != 0 && code != rt.CodeCaptured {
+		return check(op, code)
+	}
+	if captured := code == rt.CodeCaptured && flags == 0; captured || v.captured.Load() {
+		v.capture.Store(capture)
+		v.captured.Store(captured)
+	}
+	return nil
 }
 
 // WaitEvent makes what is put on the stream from now on wait for the work that
@@ -361,5 +372,31 @@ func (s *Stream) WaitEvent(e *Event, flags driver.CUevent_wait_flags) error {
 		return err
 	}
 	defer v.unmark()
+	if flags == 0 && v.captured.Load() {
+		return c.waitCaptured(op, v)
+	}
+	capture := c.lockCapture()
+	defer capture.unlock()
+	if flags != 0 && !capture.keeps(&v.handle) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
 	return check(op, rt.WaitEvent(c.set, c.raw, v.raw, uint32(flags)))
+}
+
+// waitCaptured waits for an event that stands for captured work, which makes the
+// stream a part of the capture.
+func (s *streamCore) waitCaptured(op string, e *eventCore) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	capture := e.capture.Load()
+	if capture == nil { // of a capture that this package did not begin
+		return check(op, rt.WaitEvent(s.set, s.raw, e.raw, 0))
+	}
+	capture.graph.mu.Lock()
+	defer capture.graph.mu.Unlock()
+	if err := check(op, rt.WaitEvent(s.set, s.raw, e.raw, 0)); err != nil {
+		return err
+	}
+	capture.join(s)
+	return nil
 }

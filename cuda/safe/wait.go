@@ -115,7 +115,11 @@ func (e *Event) Wait(ctx context.Context) error {
 		v.unmark()
 		return check(op, code)
 	}
-	w := &waiter{set: v.set, event: v.raw, line: v, end: v.unmark}
+	v.waiting.Add(1)
+	w := &waiter{set: v.set, event: v.raw, line: v, end: func() {
+		v.waiting.Add(-1)
+		v.unmark()
+	}}
 	return w.wait(ctx, op)
 }
 

@@ -26,12 +26,12 @@ func main() {
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("simdriver", flag.ContinueOnError)
 	dir := flags.String("o", "", "`directory` to put libcuda.so.1 into")
-	version := flags.String("driver", sim.Newest, "CUDA `version` of the driver")
+	version := flags.String("driver", sim.Default, "CUDA `version` of the driver")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *dir == "" || flags.NArg() > 0 {
-		return fmt.Errorf("usage: simdriver -o DIR [-driver %s]", sim.Newest)
+		return fmt.Errorf("usage: simdriver -o DIR [-driver %s]", sim.Default)
 	}
 	file, err := sim.Build(*dir, *version)
 	if err != nil {

@@ -2,7 +2,9 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "rt_internal.h"
 
@@ -20,6 +22,7 @@ const char *rt_bind(const char *file)
 		return #name;
 	EVERY(FIND)
 	*(void **)&rt_cu.cuCtxGetId = dlsym(lib, "cuCtxGetId");
+	*(void **)&rt_cu.cuLaunchHostFunc_v2 = dlsym(lib, "cuLaunchHostFunc_v2");
 	return 0;
 }
 
@@ -29,6 +32,8 @@ CUresult rt_begin(struct rt_scope *s, uintptr_t context, unsigned relaxed)
 	CUcontext before = 0;
 	CUresult r;
 
+	if (rt_called_back)
+		return RT_IN_CALLBACK;
 	s->set = 0;
 	s->mode = 2;
 	if (context) {
@@ -57,7 +62,7 @@ void rt_end(struct rt_scope *s)
 CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, unsigned char *scope)
 {
 	unsigned long long now = id;
-	CUresult r = id && rt_cu.cuCtxGetId ? rt_cu.cuCtxGetId((CUcontext)context, &now) : 0;
+	CUresult r = id && rt_cu.cuCtxGetId && !rt_called_back ? rt_cu.cuCtxGetId((CUcontext)context, &now) : 0;
 
 	if (now != id || r == 201 || r == 709)
 		return RT_RESET;
@@ -71,7 +76,7 @@ void rt_leave(unsigned char *scope)
 	rt_end((struct rt_scope *)scope);
 }
 
-static CUresult capturing(CUstream stream)
+CUresult rt_check_capturing(CUstream stream)
 {
 	CUstreamCaptureStatus status = 0;
 	CUresult r = rt_cu.cuStreamIsCapturing(stream, &status);
@@ -86,7 +91,7 @@ unsigned rt_capturing(uintptr_t context, uintptr_t stream)
 	CUresult r = rt_begin(&s, context, 0);
 
 	if (!r) {
-		r = capturing((CUstream)stream);
+		r = rt_check_capturing((CUstream)stream);
 		rt_end(&s);
 	}
 	return r == RT_CAPTURING;
@@ -99,7 +104,7 @@ CUresult rt_query(uintptr_t context, uintptr_t stream)
 
 	if (r)
 		return r;
-	if (!(r = capturing((CUstream)stream)))
+	if (!(r = rt_check_capturing((CUstream)stream)))
 		r = rt_cu.cuStreamQuery((CUstream)stream);
 	rt_end(&s);
 	return r;
@@ -133,7 +138,7 @@ CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event, long spi
 
 	if (r)
 		return r;
-	if (!(r = capturing((CUstream)stream)) && (r = rt_cu.cuStreamQuery((CUstream)stream)) == 600 &&
+	if (!(r = rt_check_capturing((CUstream)stream)) && (r = rt_cu.cuStreamQuery((CUstream)stream)) == 600 &&
 	    !(r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream)))
 		r = spins((CUevent)event, spin);
 	rt_end(&s);
@@ -159,7 +164,7 @@ CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream, unsigne
 
 	if (r)
 		return r;
-	captured = capturing((CUstream)stream);
+	captured = rt_check_capturing((CUstream)stream);
 	if (flags)
 		r = rt_cu.cuEventRecordWithFlags((CUevent)event, (CUstream)stream, flags);
 	else
@@ -263,6 +268,24 @@ CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t 
 	if (r)
 		return r;
 	r = rt_cu.cuMemFreeAsync(address, (CUstream)stream);
+	rt_end(&s);
+	return r;
+}
+
+/* rt_thread is the number of this thread. */
+int rt_thread(void)
+{
+	return syscall(SYS_gettid);
+}
+
+CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, context, 0);
+
+	if (r)
+		return r;
+	r = (upload ? rt_cu.cuGraphUpload : rt_cu.cuGraphLaunch)((CUgraphExec)exec, (CUstream)stream);
 	rt_end(&s);
 	return r;
 }

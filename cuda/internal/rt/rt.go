@@ -15,6 +15,14 @@ const (
 	CodeCapturing driver.CUresult = 100000 // the stream captures and was left alone
 	CodeReset     driver.CUresult = 100001 // the context was reset and was left alone
 	CodeCaptured  driver.CUresult = 100002 // the event was recorded as part of a capture
+	CodeCallback  driver.CUresult = 100003 // the driver has called this thread
+)
+
+// What the driver's thread calls, with the tokens of [HostFunc] and
+// [AddCallback]. Package safe sets them before it uses those.
+var (
+	OnHostFunc func(token uintptr)
+	OnStatus   func(token uintptr, code driver.CUresult)
 )
 
 // Scope is what was current on the thread before [Enter].

@@ -9,6 +9,8 @@
 #define RT_RESET 100001u
 /* What rt_record returns where it recorded an event as part of a capture. */
 #define RT_CAPTURED 100002u
+/* What everything returns on a thread that the driver has called: no code of CUDA's. */
+#define RT_IN_CALLBACK 100003u
 
 /*
  * What was current on the thread before a call. It is plain numbers, because
@@ -73,6 +75,12 @@ _Static_assert(sizeof(struct rt_copy) == 64, "Copy");
 CUresult rt_copy(unsigned char *copy, unsigned char *host);
 CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream);
 CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream);
+
+CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload);
+CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode);
+CUresult rt_add_callback(uintptr_t context, uintptr_t stream, uintptr_t token);
+unsigned rt_in_callback(void);
+int rt_thread(void);
 
 /* An event that is waited for. */
 struct rt_entry {

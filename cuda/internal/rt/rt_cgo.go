@@ -31,6 +31,12 @@ package rt
 #cgo nocallback rt_copy
 #cgo noescape rt_alloc_async
 #cgo nocallback rt_alloc_async
+#cgo noescape rt_in_callback
+#cgo nocallback rt_in_callback
+#cgo noescape rt_thread
+#cgo nocallback rt_thread
+#cgo noescape rt_graph
+#cgo nocallback rt_graph
 #cgo noescape rt_poll
 #cgo nocallback rt_poll
 #cgo noescape rt_wake
@@ -131,3 +137,13 @@ func Poll(entries []Entry, a *Alarm, seen uint32) int {
 
 // Wake ends the Poll that is under way, or the next one whose alarm was seen before.
 func (a *Alarm) Wake() { C.rt_wake((*C.uchar)(unsafe.Pointer(a))) }
+
+// GraphLaunch is cuGraphLaunch.
+func GraphLaunch(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
+	return driver.CUresult(C.rt_graph(C.uintptr_t(context), C.uintptr_t(exec), C.uintptr_t(stream), 0))
+}
+
+// GraphUpload is cuGraphUpload.
+func GraphUpload(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
+	return driver.CUresult(C.rt_graph(C.uintptr_t(context), C.uintptr_t(exec), C.uintptr_t(stream), 1))
+}

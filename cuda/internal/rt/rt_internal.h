@@ -25,17 +25,26 @@
 	F(cuMemsetD16Async) \
 	F(cuMemsetD32Async) \
 	F(cuMemAllocAsync) \
-	F(cuMemFreeAsync)
+	F(cuMemFreeAsync) \
+	F(cuLaunchHostFunc) \
+	F(cuStreamAddCallback) \
+	F(cuGraphLaunch) \
+	F(cuGraphUpload)
 
 struct rt_cu {
 #define MEMBER(name) fn_##name name;
 	EVERY(MEMBER)
-	fn_cuCtxGetId cuCtxGetId; /* from 12.0 on */
+	fn_cuCtxGetId cuCtxGetId;                   /* from 12.0 on */
+	fn_cuLaunchHostFunc_v2 cuLaunchHostFunc_v2; /* from 13.2 on */
 };
 extern struct rt_cu rt_cu;
 
 /* rt_begin makes a context current, if it is not 0, and the capture mode RELAXED if that is asked for. */
 CUresult rt_begin(struct rt_scope *s, uintptr_t context, unsigned relaxed);
 void rt_end(struct rt_scope *s);
+/* rt_check_capturing is RT_CAPTURING for a stream that captures. */
+CUresult rt_check_capturing(CUstream stream);
+/* Set while the driver calls this thread. */
+extern __thread unsigned rt_called_back;
 /* rt_now is in nanoseconds. */
 long rt_now(void);

@@ -46,3 +46,15 @@ func FreeAsync(driver.CUcontext, driver.CUdeviceptr, driver.CUstream) driver.CUr
 func Poll([]Entry, *Alarm, uint32) int { return 0 }
 
 func (*Alarm) Wake() {}
+
+func HostFunc(driver.CUcontext, driver.CUstream, uintptr, int) driver.CUresult { return none }
+
+func AddCallback(driver.CUcontext, driver.CUstream, uintptr) driver.CUresult { return none }
+
+func InCallback() bool { return false }
+
+func Thread() int { return 0 }
+
+func GraphLaunch(driver.CUcontext, driver.CUgraphExec, driver.CUstream) driver.CUresult { return none }
+
+func GraphUpload(driver.CUcontext, driver.CUgraphExec, driver.CUstream) driver.CUresult { return none }

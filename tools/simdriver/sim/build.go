@@ -21,8 +21,12 @@ import (
 	"github.com/cudabind/cudabind/gen/model"
 )
 
-// Newest is the CUDA version that the simulated driver has by default.
-const Newest = "13.0"
+// Default is the CUDA version that the simulated driver has unless told otherwise,
+// Newest the highest that it can have.
+const (
+	Default = "13.0"
+	Newest  = "13.5"
+)
 
 // oldest is the lowest version that package safe works with.
 const oldest = "11.8"

@@ -144,8 +144,8 @@ func (Control) Fault(code uint32) { C.fault(C.uint(code)) }
 func (Control) Reset() { C.reset() }
 
 // Live is how many objects of a kind are alive: primary (retains), context,
-// stream, event, memory, async, host, registered, module, graph, exec, or "" for
-// all.
+// stream, event, memory, async, host, registered, module, graph, exec,
+// userobject, or "" for all.
 func (Control) Live(kind string) (n int) {
 	named(kind, func(name *C.char) { n = int(C.live(name)) })
 	return n

@@ -51,7 +51,7 @@ static CUresult release(struct block *b)
 {
 	CUresult r;
 
-	if (!b)
+	if (!b || (b->place == GRAPH_MEMORY && !b->given))
 		return INVALID_VALUE;
 	if (!sim.dead && ((r = owner(b->context)) || (r = unsafe_call())))
 		return r;
@@ -59,7 +59,12 @@ static CUresult release(struct block *b)
 		context_wait(b->context);
 	if (b->freed)
 		return INVALID_VALUE;
-	block_free(b);
+	if (b->place == GRAPH_MEMORY) {
+		b->given = false;
+		b->absent = true;
+	} else {
+		block_free(b);
+	}
 	return sim.dead;
 }
 
@@ -82,28 +87,50 @@ CUresult cuMemFreeHost(void *host)
 	return release(b && b->place == HOST_MEMORY ? b : 0);
 }
 
+/* appear allocates memory in the order of a stream. What is captured is there while a launch of the graph runs. */
+static CUresult appear(CUdeviceptr *address, size_t size, struct stream *s)
+{
+	struct item *i = item_new(APPEAR);
+	struct block *b = s->capture ? recapture_block(s->capture, size) : 0;
+
+	if (!b) {
+		b = block_new(s->capture ? GRAPH_MEMORY : ASYNC_MEMORY, s->context->device, s->context, size);
+		if (!b) {
+			item_free(i);
+			return OUT_OF_MEMORY;
+		}
+		b->absent = true;
+	}
+	item_block(i, b);
+	*address = b->address;
+	return enqueue(s, i);
+}
+
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
 {
 	ENTER(0);
 	struct stream *s;
-	struct item *i;
 	CUresult r = stream_get(stream, &s);
 
-	if (!r)
+	if (!r && !s->capture)
 		r = unsafe_call();
 	if (r)
 		return r;
-	if (!address || !size)
-		return INVALID_VALUE;
-	if (s->capture)
-		return NOT_SUPPORTED; /* here */
-	i = item_new(APPEAR);
-	if (!(i->block = block_new(ASYNC_MEMORY, s->context->device, s->context, size))) {
-		item_free(i);
-		return OUT_OF_MEMORY;
+	return address && size ? appear(address, size, s) : INVALID_VALUE;
+}
+
+static CUresult vanish(struct block *b, struct stream *s)
+{
+	struct item *i;
+
+	if (b->place == GRAPH_MEMORY ? !s->capture && !b->given : !!s->capture)
+		return INVALID_VALUE; /* a graph frees what a graph allocates, others what is there */
+	if (!s->capture) {
+		b->freed = b->place != GRAPH_MEMORY;
+		b->given = false;
 	}
-	i->block->absent = true;
-	*address = i->block->address;
+	i = item_new(VANISH);
+	item_block(i, b);
 	return enqueue(s, i);
 }
 
@@ -112,21 +139,15 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	ENTER(DEAD);
 	struct block *b = start(address);
 	struct stream *s;
-	struct item *i;
 	CUresult r;
 
 	if (sim.dead)
 		return b ? release(b) : sim.dead;
-	if ((r = stream_get(stream, &s)) || (r = unsafe_call()))
+	if ((r = stream_get(stream, &s)) || (!s->capture && (r = unsafe_call())))
 		return r;
-	if (!b || b->place == HOST_MEMORY)
+	if (!b || b->place == HOST_MEMORY || b->place == MANAGED_MEMORY)
 		return INVALID_VALUE;
-	if (s->capture)
-		return NOT_SUPPORTED; /* here */
-	b->freed = true;
-	i = item_new(VANISH);
-	i->block = b;
-	return enqueue(s, i);
+	return vanish(b, s);
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host, unsigned flags)

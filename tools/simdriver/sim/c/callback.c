@@ -30,7 +30,7 @@ static void *callbacks(void *unused)
 		pthread_mutex_unlock(&sim.lock);
 		if (i->work == STATUS)
 			i->status(i->stream, code, i->data);
-		else if (!code)
+		else if (!code || i->work == DESTROY)
 			i->host(i->data);
 		pthread_mutex_lock(&sim.lock);
 		i->finished = true;
@@ -63,17 +63,23 @@ static CUresult push(CUstream handle, struct item *i)
 	return enqueue(s, i);
 }
 
-CUresult cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)
+/* host puts a function on a stream. The mode, how the driver's thread waits for its turn, changes nothing here. */
+static CUresult host(CUstream handle, CUhostFn fn, void *data, unsigned mode)
 {
-	ENTER(CALLBACK);
 	struct item *i;
 
-	if (!fn)
+	if (!fn || mode > 1)
 		return INVALID_VALUE;
 	i = item_new(HOST);
 	i->host = (void (*)(void *))fn;
 	i->data = data;
 	return push(handle, i);
+}
+
+CUresult cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)
+{
+	ENTER(CALLBACK);
+	return host(handle, fn, data, 0);
 }
 
 CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback fn, void *data, unsigned flags)
@@ -87,4 +93,10 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback fn, void *data, u
 	i->status = (void (*)(CUstream, CUresult, void *))fn;
 	i->data = data;
 	return push(handle, i);
+}
+
+CUresult cuLaunchHostFunc_v2(CUstream handle, CUhostFn fn, void *data, unsigned mode)
+{
+	ENTER(CALLBACK);
+	return host(handle, fn, data, mode);
 }

@@ -56,41 +56,39 @@ void capture_lose_context(struct context *c)
 			lose(s->capture);
 }
 
-static void depend(struct node ***deps, int *n, struct node *on)
-{
-	for (int i = 0; i < *n; i++)
-		if ((*deps)[i] == on)
-			return;
-	*deps = realloc(*deps, (*n + 1) * sizeof **deps);
-	(*deps)[(*n)++] = on;
-}
-
 static void follow(struct stream *s, struct node *n)
 {
-	s->ndeps = 0;
-	depend(&s->deps, &s->ndeps, n);
+	edges_clear(&s->deps);
+	edges_add(&s->deps, n, 0);
 }
 
 CUresult capture_item(struct stream *s, struct item *i)
 {
-	if (s->capture->lost) {
+	struct capture *c = s->capture;
+	struct node *n;
+	CUresult r = c->lost ? CAPTURE_INVALIDATED : edges_fit(&s->deps, i) ? OK : INVALID_VALUE;
+
+	if (r) {
 		item_free(i);
-		return CAPTURE_INVALIDATED;
+		return r;
 	}
+	i->context = s->context;
 	i->stream = s->handle;
-	follow(s, graph_add(s->capture->graph, i, s->deps, s->ndeps));
-	return OK;
+	if (!c->again)
+		n = graph_add(c->graph, i, &s->deps);
+	else if ((r = recapture_item(c, &s->deps, i, &n)))
+		lose(c);
+	if (!r)
+		follow(s, n);
+	return r;
 }
 
 CUresult capture_record(struct stream *s, struct event *e)
 {
 	if (s->capture->lost)
 		return CAPTURE_INVALIDATED;
-	free(e->deps);
-	e->deps = 0;
-	e->ndeps = 0;
-	for (int i = 0; i < s->ndeps; i++)
-		depend(&e->deps, &e->ndeps, s->deps[i]);
+	edges_clear(&e->deps);
+	edges_add_all(&e->deps, &s->deps);
 	e->capture = s->capture;
 	e->capture_id = s->capture->id;
 	return OK;
@@ -121,8 +119,7 @@ CUresult capture_wait(struct stream *s, struct event *e)
 		return CAPTURE_MERGE;
 	}
 	s->capture = e->capture;
-	for (int i = 0; i < e->ndeps; i++)
-		depend(&s->deps, &s->ndeps, e->deps[i]);
+	edges_add_all(&s->deps, &e->deps);
 	return OK;
 }
 
@@ -130,9 +127,11 @@ CUresult capture_wait(struct stream *s, struct event *e)
 static void leave(struct stream *s)
 {
 	s->capture = 0;
-	free(s->deps);
-	s->deps = 0;
-	s->ndeps = 0;
+	edges_clear(&s->deps);
+	free(s->told);
+	free(s->told_data);
+	s->told = 0;
+	s->told_data = 0;
 }
 
 struct joined { struct capture *capture; bool all; };
@@ -141,8 +140,8 @@ static bool reaches(struct node *from, struct node *to)
 {
 	if (from == to)
 		return true;
-	for (int i = 0; i < from->ndeps; i++)
-		if (reaches(from->deps[i], to))
+	for (int i = 0; i < from->deps.n; i++)
+		if (reaches(from->deps.list[i].node, to))
 			return true;
 	return false;
 }
@@ -154,11 +153,11 @@ static void is_joined(struct stream *s, void *data)
 
 	if (s->capture != j->capture || s == origin)
 		return;
-	for (int i = 0; i < s->ndeps; i++) {
+	for (int i = 0; i < s->deps.n; i++) {
 		bool found = false;
 
-		for (int k = 0; k < origin->ndeps; k++)
-			found |= reaches(origin->deps[k], s->deps[i]);
+		for (int k = 0; k < origin->deps.n; k++)
+			found |= reaches(origin->deps.list[k].node, s->deps.list[i].node);
 		j->all &= found;
 	}
 }
@@ -169,9 +168,15 @@ static void leave_capture(struct stream *s, void *data)
 		leave(s);
 }
 
-/* drop ends a capture for all of its streams. */
-static void drop(struct capture *c)
+/*
+ * drop ends a capture for all of its streams. The graph of one that failed goes,
+ * also when it is the program's, but not the one that was captured once more.
+ */
+static void drop(struct capture *c, bool failed)
 {
+	c->graph->capture = 0;
+	if (failed && !c->again)
+		graph_lose(c->graph);
 	contexts_each(leave_capture, c);
 	for (struct capture **at = &captures; *at; at = &(*at)->next)
 		if (*at == c) {
@@ -189,10 +194,8 @@ void capture_forget(struct stream *s)
 		return;
 	lose(c);
 	leave(s);
-	if (c->origin == s) {
-		graph_free(c->graph);
-		drop(c);
-	}
+	if (c->origin == s)
+		drop(c, true);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
@@ -207,9 +210,8 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 	return OK;
 }
 
-CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
+CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode, struct graph *g, const struct edges *deps)
 {
-	ENTER(0);
 	struct stream *s;
 	struct capture *c;
 	CUresult r = stream_get(handle, &s);
@@ -227,11 +229,21 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
 	c->mode = mode;
 	c->thread = thread_id();
 	c->origin = s;
-	c->graph = graph_new();
+	c->given = g;
+	c->graph = g ? g : graph_new();
+	c->graph->capture = c;
 	c->next = captures;
 	captures = c;
 	s->capture = c;
+	if (deps)
+		edges_add_all(&s->deps, deps);
 	return OK;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
+{
+	ENTER(0);
+	return capture_begin(handle, mode, 0, 0);
 }
 
 /* end tells how a capture went. */
@@ -243,6 +255,8 @@ static CUresult end(struct stream *s)
 		return CAPTURE_WRONG_THREAD;
 	if (s->capture->lost)
 		return CAPTURE_INVALIDATED;
+	if (s->capture->again && s->capture->at < s->capture->graph->n)
+		return RECAPTURE_FAILURE;
 	contexts_each(is_joined, &j);
 	return j.all ? OK : CAPTURE_UNJOINED;
 }
@@ -264,12 +278,8 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 	}
 	r = end(s);
 	if (graph)
-		*graph = 0;
-	if (r || !graph)
-		graph_free(c->graph);
-	else
-		c->graph->handle = *graph = handle_new(GRAPH, c->graph);
-	drop(c);
+		*graph = r ? 0 : graph_handle(c->graph);
+	drop(c, r || (!graph && !c->given));
 	return r;
 }
 

@@ -90,6 +90,7 @@ void leave_call(int *unused)
 {
 	(void)unused;
 	pthread_mutex_unlock(&sim.lock);
+	users_finish();
 }
 
 void await_change(void)

@@ -150,9 +150,10 @@ static const struct { int attribute, value; } attributes[] = {
 	{111, 1024}, /* reserved shared memory a block */
 	{115, 1}, /* memory pools */
 	{120, 1}, /* clusters */
+	{122, 1}, {123, 1}, /* 64-bit operations on memory, and waits for NOR */
 	{125, 1}, /* interprocess events */
+	{126, 4}, /* memory sync domains */
 	{127, 1}, /* tensor maps */
-	{130, 2}, /* memory sync domains: two are enough to tell */
 	{134, -1}, /* no node of the host */
 };
 

@@ -22,7 +22,7 @@ void engine_wake(void)
 	pthread_cond_signal(&sim.work);
 }
 
-static void changed(void)
+void changed(void)
 {
 	if (sim.waiters)
 		pthread_cond_broadcast(&sim.changed);
@@ -70,8 +70,7 @@ static void sets(struct item *i)
 		memcpy(dst + n * i->width, &i->src, i->width);
 }
 
-/* run goes on with an item and tells whether it is over. */
-static bool run(struct item *i)
+bool run(struct item *i)
 {
 	bool first = !i->started;
 
@@ -88,11 +87,13 @@ static bool run(struct item *i)
 		sets(i);
 		return true;
 	case RECORD:
-		i->mark->done = true;
-		i->mark->time = now_ns();
+		if (i->mark) { /* the event of a graph may be gone */
+			i->mark->done = true;
+			i->mark->time = now_ns();
+		}
 		return true;
 	case WAIT:
-		return i->mark->done;
+		return !i->mark || i->mark->done;
 	case HOST:
 	case STATUS:
 		if (first)
@@ -102,9 +103,17 @@ static bool run(struct item *i)
 		i->block->absent = false;
 		return true;
 	case VANISH:
-		i->block->gone = true;
-		block_free(i->block);
+		if (i->block->place == GRAPH_MEMORY)
+			i->block->absent = true;
+		else
+			block_free(i->block);
 		return true;
+	case MEMOP:
+		return memop_run(i);
+	case LAUNCH:
+		return launch_run(i);
+	case DESTROY: /* is on no stream */
+		break;
 	}
 	return true;
 }

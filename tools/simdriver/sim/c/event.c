@@ -10,7 +10,7 @@ static void end(struct event *e)
 		e->next->at = e->at;
 	handle_end(e->handle);
 	mark_drop(e->mark);
-	free(e->deps);
+	edges_clear(&e->deps);
 	free(e);
 }
 
@@ -81,13 +81,14 @@ static CUresult record(CUevent event, CUstream stream, unsigned flags)
 	if (s->capture && !flags)
 		return capture_record(s, e);
 	i = item_new(RECORD);
-	i->mark = calloc(1, sizeof *i->mark);
-	i->mark->refs = 2;
-	if (!s->capture) {
-		free(e->deps);
-		e->deps = 0;
-		e->capture = 0;
+	if (s->capture) {
+		i->event = event;
+		return enqueue(s, i);
 	}
+	i->mark = mark_new();
+	i->mark->refs++; /* the event's and the item's */
+	edges_clear(&e->deps);
+	e->capture = 0;
 	mark_drop(e->mark);
 	e->mark = i->mark;
 	return enqueue(s, i);
@@ -125,7 +126,12 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 		return ILLEGAL_STATE;
 	if (!flags && (s->capture || captured_event(e)))
 		return capture_wait(s, e);
-	if (!e->mark || (e->mark->done && !s->capture))
+	if (s->capture) {
+		i = item_new(WAIT);
+		i->event = event;
+		return enqueue(s, i);
+	}
+	if (!e->mark || e->mark->done)
 		return OK;
 	i = item_new(WAIT);
 	i->mark = e->mark;

@@ -51,6 +51,16 @@
 	F(cuStreamGetDevice) \
 	F(cuStreamAddCallback) \
 	F(cuLaunchHostFunc) \
+	F(cuLaunchHostFunc_v2) \
+	F(cuStreamGetAttribute) \
+	F(cuStreamSetAttribute) \
+	F(cuStreamCopyAttributes) \
+	F(cuStreamAttachMemAsync) \
+	F(cuStreamWaitValue32_v2) \
+	F(cuStreamWaitValue64_v2) \
+	F(cuStreamWriteValue32_v2) \
+	F(cuStreamWriteValue64_v2) \
+	F(cuStreamBatchMemOp_v2) \
 	F(cuEventCreate) \
 	F(cuEventDestroy_v2) \
 	F(cuEventQuery) \
@@ -63,6 +73,7 @@
 	F(cuIpcOpenEventHandle) \
 	F(cuMemAlloc_v2) \
 	F(cuMemFree_v2) \
+	F(cuMemAllocManaged) \
 	F(cuMemAllocAsync) \
 	F(cuMemFreeAsync) \
 	F(cuMemHostAlloc) \
@@ -72,6 +83,8 @@
 	F(cuMemHostGetDevicePointer_v2) \
 	F(cuMemHostGetFlags) \
 	F(cuMemGetAddressRange_v2) \
+	F(cuPointerGetAttribute) \
+	F(cuPointerGetAttributes) \
 	F(cuMemcpyHtoD_v2) \
 	F(cuMemcpyDtoH_v2) \
 	F(cuMemcpyDtoD_v2) \
@@ -109,8 +122,44 @@
 	F(cuStreamBeginCapture_v2) \
 	F(cuStreamEndCapture) \
 	F(cuStreamIsCapturing) \
+	F(cuStreamGetCaptureInfo) \
+	F(cuStreamGetCaptureInfo_v2) \
+	F(cuStreamGetCaptureInfo_v3) \
+	F(cuStreamUpdateCaptureDependencies) \
+	F(cuStreamUpdateCaptureDependencies_v2) \
+	F(cuStreamBeginCaptureToGraph) \
+	F(cuStreamBeginRecaptureToGraph) \
+	F(cuGraphCreate) \
+	F(cuGraphClone) \
 	F(cuGraphInstantiateWithFlags) \
+	F(cuGraphInstantiateWithParams) \
+	F(cuGraphExecGetFlags) \
+	F(cuGraphExecUpdate) \
+	F(cuGraphExecUpdate_v2) \
+	F(cuGraphUpload) \
 	F(cuGraphLaunch) \
 	F(cuGraphGetNodes) \
+	F(cuGraphGetRootNodes) \
+	F(cuGraphGetEdges) \
+	F(cuGraphGetEdges_v2) \
+	F(cuGraphNodeGetType) \
+	F(cuGraphNodeGetDependencies) \
+	F(cuGraphNodeGetDependencies_v2) \
+	F(cuGraphNodeGetDependentNodes) \
+	F(cuGraphNodeGetDependentNodes_v2) \
+	F(cuGraphDebugDotPrint) \
+	F(cuGraphAddEmptyNode) \
+	F(cuGraphAddHostNode) \
+	F(cuGraphAddKernelNode_v2) \
+	F(cuGraphAddMemsetNode) \
+	F(cuGraphAddMemcpyNode) \
+	F(cuGraphAddDependencies) \
+	F(cuGraphAddDependencies_v2) \
+	F(cuGraphDestroyNode) \
+	F(cuUserObjectCreate) \
+	F(cuUserObjectRetain) \
+	F(cuUserObjectRelease) \
+	F(cuGraphRetainUserObject) \
+	F(cuGraphReleaseUserObject) \
 	F(cuGraphExecDestroy) \
 	F(cuGraphDestroy)

@@ -1,137 +1,286 @@
 #include "sim.h"
 
-struct graph *graph_new(void)
+/* -- edges -- */
+
+bool edges_have(const struct edges *e, const struct node *node)
 {
-	return calloc(1, sizeof(struct graph));
+	for (int i = 0; i < e->n; i++)
+		if (e->list[i].node == node)
+			return true;
+	return false;
 }
 
-/* graph_add adds a node behind others, so that the order of the nodes is one they can run in. */
-struct node *graph_add(struct graph *g, struct item *i, struct node **deps, int ndeps)
+void edges_add(struct edges *e, struct node *node, const CUgraphEdgeData *data)
+{
+	if (edges_have(e, node))
+		return;
+	e->list = realloc(e->list, (e->n + 1) * sizeof *e->list);
+	e->list[e->n++] = (struct edge){node, data ? *data : (CUgraphEdgeData){0}};
+}
+
+void edges_add_all(struct edges *e, const struct edges *more)
+{
+	for (int i = 0; i < more->n; i++)
+		edges_add(e, more->list[i].node, &more->list[i].data);
+}
+
+void edges_clear(struct edges *e)
+{
+	free(e->list);
+	e->list = 0;
+	e->n = 0;
+}
+
+static void edges_remove(struct edges *e, const struct node *node)
+{
+	int kept = 0;
+
+	for (int i = 0; i < e->n; i++)
+		if (e->list[i].node != node)
+			e->list[kept++] = e->list[i];
+	e->n = kept;
+}
+
+bool edge_plain(const CUgraphEdgeData *data)
+{
+	return !memcmp(data, &(CUgraphEdgeData){0}, sizeof *data);
+}
+
+static bool valid(const struct node *from, const CUgraphEdgeData *d)
+{
+	static const unsigned char zeros[sizeof d->reserved];
+
+	if (d->type > 1 || d->to_port || memcmp(d->reserved, zeros, sizeof zeros))
+		return false;
+	if (d->from_port > 2 || (d->from_port && from->item->work != RUN))
+		return false;
+	return !d->type || d->from_port;
+}
+
+CUresult edges_read(struct edges *e, struct graph *g, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n)
+{
+	if (n && !nodes)
+		return INVALID_VALUE;
+	for (size_t i = 0; i < n; i++) {
+		struct node *node = handle_get(NODE, nodes[i]);
+
+		if (!node || node->graph != g || edges_have(e, node) || (data && !valid(node, &data[i]))) {
+			edges_clear(e);
+			return INVALID_VALUE;
+		}
+		edges_add(e, node, data ? &data[i] : 0);
+	}
+	return OK;
+}
+
+bool edges_fit(const struct edges *e, const struct item *i)
+{
+	for (int k = 0; k < e->n; k++)
+		if (e->list[k].data.type && i->work != RUN)
+			return false;
+	return true;
+}
+
+/* -- graphs -- */
+
+struct graph *graph_new(void)
+{
+	struct graph *g = calloc(1, sizeof *g);
+
+	g->users = users_new();
+	return g;
+}
+
+struct graph *graph_get(CUgraph handle)
+{
+	struct graph *g = handle_get(GRAPH, handle);
+
+	return g && g->capture && g->capture->given && g->capture->lost ? 0 : g;
+}
+
+CUgraph graph_handle(struct graph *g)
+{
+	if (!g->handle)
+		g->handle = handle_new(GRAPH, g);
+	return g->handle;
+}
+
+static struct node *node_new(struct graph *g, struct item *i)
 {
 	struct node *n = calloc(1, sizeof *n);
 
+	n->graph = g;
 	n->item = i;
-	n->deps = malloc((ndeps + 1) * sizeof *deps);
-	if (ndeps)
-		memcpy(n->deps, deps, ndeps * sizeof *deps);
-	n->ndeps = ndeps;
+	n->at = g->n;
+	g->nodes = realloc(g->nodes, (g->n + 1) * sizeof *g->nodes);
+	return g->nodes[g->n++] = n;
+}
+
+static void node_free(struct node *n)
+{
+	if (n->handle)
+		handle_end(n->handle);
+	item_free(n->item);
+	edges_clear(&n->deps);
+	free(n);
+}
+
+struct node *graph_add(struct graph *g, struct item *i, const struct edges *deps)
+{
+	struct node *n = node_new(g, i);
+
+	edges_add_all(&n->deps, deps);
 	n->handle = handle_new(NODE, n);
-	g->nodes = realloc(g->nodes, (g->nnodes + 1) * sizeof *g->nodes);
-	g->nodes[g->nnodes++] = n;
 	return n;
+}
+
+void graph_remove(struct node *n)
+{
+	struct graph *g = n->graph;
+
+	g->n--;
+	for (int i = n->at; i < g->n; i++) {
+		g->nodes[i] = g->nodes[i + 1];
+		g->nodes[i]->at = i;
+	}
+	for (int i = 0; i < g->n; i++)
+		edges_remove(&g->nodes[i]->deps, n);
+	node_free(n);
+}
+
+struct graph *graph_copy(struct graph *g, bool handles)
+{
+	struct graph *copy = graph_new();
+
+	for (int i = 0; i < g->n; i++) {
+		struct node *n = node_new(copy, item_copy(g->nodes[i]->item));
+
+		if (handles)
+			n->handle = handle_new(NODE, n);
+	}
+	for (int i = 0; i < g->n; i++)
+		for (int k = 0; k < g->nodes[i]->deps.n; k++) {
+			struct edge *e = &g->nodes[i]->deps.list[k];
+
+			edges_add(&copy->nodes[i]->deps, copy->nodes[e->node->at], &e->data);
+		}
+	return copy;
+}
+
+static bool may_follow(struct node *n)
+{
+	for (int i = 0; i < n->deps.n; i++)
+		if (!n->deps.list[i].node->placed)
+			return false;
+	return true;
+}
+
+struct node **graph_order(struct graph *g, struct node **wrong)
+{
+	struct node **order = malloc((g->n + 1) * sizeof *order);
+	int placed = 0, before = -1;
+
+	for (int i = 0; i < g->n; i++)
+		g->nodes[i]->placed = false;
+	while (before < placed) { /* the nodes mostly are in such an order */
+		before = placed;
+		for (int i = 0; i < g->n; i++)
+			if (!g->nodes[i]->placed && may_follow(g->nodes[i])) {
+				g->nodes[i]->placed = true;
+				order[placed++] = g->nodes[i];
+			}
+	}
+	for (int i = 0; i < g->n; i++)
+		if (!g->nodes[i]->placed) {
+			*wrong = g->nodes[i];
+			free(order);
+			return 0;
+		}
+	return order;
+}
+
+bool graph_allocates(const struct graph *g)
+{
+	for (int i = 0; i < g->n; i++)
+		if (g->nodes[i]->item->block)
+			return true;
+	return false;
 }
 
 void graph_free(struct graph *g)
 {
-	for (int i = 0; i < g->nnodes; i++) {
-		struct node *n = g->nodes[i];
-
-		handle_end(n->handle);
-		item_free(n->item);
-		free(n->deps);
-		free(n);
-	}
+	for (int i = 0; i < g->n; i++)
+		node_free(g->nodes[i]);
 	if (g->handle)
 		handle_end(g->handle);
+	users_drop(g->users, HERE);
 	free(g->nodes);
 	free(g);
 }
 
-/* An executable is the work of a graph's nodes, in their order. */
-struct exec {
-	struct item **items;
-	int n;
-};
-
-static void exec_free(struct exec *e)
+void graph_lose(struct graph *g)
 {
-	for (int i = 0; i < e->n; i++)
-		item_free(e->items[i]);
-	free(e->items);
-	free(e);
+	if (g->handle)
+		handle_lose(g->handle);
+	g->handle = 0;
+	for (int i = 0; i < g->n; i++) {
+		handle_lose(g->nodes[i]->handle);
+		g->nodes[i]->handle = 0;
+	}
+	graph_free(g);
 }
 
 static void end(enum kind kind, void *handle, void *object)
 {
-	if (kind == EXEC) {
+	(void)handle;
+	if (kind == EXEC)
 		exec_free(object);
-		handle_end(handle);
-	} else if (kind == GRAPH) {
+	else if (kind == GRAPH)
 		graph_free(object);
-	}
 }
 
-void graphs_end(void) { handles_each(end); }
+void graphs_end(void)
+{
+	handles_each(end);
+	users_end();
+}
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph, unsigned long long flags)
+CUresult cuGraphCreate(CUgraph *handle, unsigned flags)
 {
 	ENTER(0);
-	struct graph *g = handle_get(GRAPH, graph);
-	struct exec *e;
-
-	if (!g)
+	if (!handle || flags)
 		return INVALID_VALUE;
-	if (!handle || flags > 15)
-		return INVALID_VALUE;
-	e = calloc(1, sizeof *e);
-	e->items = calloc(g->nnodes + 1, sizeof *e->items);
-	for (; e->n < g->nnodes; e->n++)
-		e->items[e->n] = item_copy(g->nodes[e->n]->item);
-	*handle = handle_new(EXEC, e);
+	*handle = graph_handle(graph_new());
 	return OK;
 }
 
-CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
+CUresult cuGraphClone(CUgraph *handle, CUgraph graph)
 {
 	ENTER(0);
-	struct exec *e = handle_get(EXEC, handle);
-	struct stream *s;
-	CUresult r = stream_get(stream, &s);
+	struct graph *g = graph_get(graph), *clone;
 
-	if (r)
-		return r;
-	if (!e)
+	if (!g || !handle)
 		return INVALID_VALUE;
-	if ((r = on_stream(s)))
-		return r;
-	for (int i = 0; i < e->n && !r; i++)
-		r = enqueue(s, item_copy(e->items[i]));
-	return r;
-}
-
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
-{
-	ENTER(0);
-	struct graph *g = handle_get(GRAPH, graph);
-
-	if (!g || !n)
-		return INVALID_VALUE;
-	for (size_t i = 0; nodes && i < *n; i++)
-		nodes[i] = i < (size_t)g->nnodes ? g->nodes[i]->handle : 0;
-	if (!nodes || *n > (size_t)g->nnodes)
-		*n = g->nnodes;
-	return OK;
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec handle)
-{
-	ENTER(DEAD);
-	struct exec *e = handle_get(EXEC, handle);
-
-	if (!e)
-		return INVALID_VALUE;
-	exec_free(e);
-	handle_end(handle);
+	if (graph_allocates(g))
+		return NOT_SUPPORTED;
+	clone = graph_copy(g, true);
+	users_drop(clone->users, HERE);
+	clone->users = users_copy(g->users);
+	*handle = graph_handle(clone);
 	return OK;
 }
 
 CUresult cuGraphDestroy(CUgraph handle)
 {
 	ENTER(DEAD);
-	struct graph *g = handle_get(GRAPH, handle);
+	struct graph *g = graph_get(handle);
 
 	if (!g)
 		return INVALID_VALUE;
+	if (g->capture) {
+		violation("a graph is destroyed that a stream captures into");
+		return INVALID_VALUE;
+	}
 	graph_free(g);
 	return OK;
 }

@@ -42,14 +42,14 @@ void *handle_find(enum kind kind, const void *handle)
 }
 
 static const char *const names[] = {
-	"nothing", "context", "stream", "event", "module", "library", "function", "kernel", "graph", "node", "executable graph",
+	"nothing", "context", "stream", "event", "module", "library", "function", "kernel", "graph", "node", "executable graph", "user object",
 };
 
 void *handle_get(enum kind kind, const void *handle)
 {
 	size_t at = place(handle);
 
-	if (!handle)
+	if (!handle || (at < used && !table[at].kind))
 		return 0;
 	if (at == used)
 		violation("%p is no handle of a %s", handle, names[kind]);
@@ -68,6 +68,12 @@ void handle_end(void *handle)
 
 	table[at].object = 0;
 	live_count(table[at].kind, -1);
+}
+
+void handle_lose(void *handle)
+{
+	handle_end(handle);
+	table[place(handle)].kind = NO_KIND;
 }
 
 void handles_each(void (*f)(enum kind kind, void *handle, void *object))

@@ -14,7 +14,7 @@ static void *at(struct item *i, CUdeviceptr address, size_t size)
 {
 	struct block *b = block_at(address);
 
-	if (b && b->place != HOST_MEMORY && !(i->context->peers & 1u << b->device)) {
+	if (b && b->place != HOST_MEMORY && b->place != MANAGED_MEMORY && !(i->context->peers & 1u << b->device)) {
 		sim.faulted = ILLEGAL_ADDRESS;
 		return 0;
 	}

@@ -101,35 +101,43 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction ha
 }
 
 /* The parameters are copied: pointers first, then what they point to. */
-static void **pack(struct function *f, void **from)
+static void pack(struct item *i, void **from)
 {
+	struct function *f = i->function;
 	size_t head = f->nparams * sizeof(void *), n = f->nparams;
 	struct param *last = n ? &f->params[n - 1] : 0;
-	void **params = malloc(head + (last ? last->offset + last->size : 0) + 1);
-	char *data = (char *)params + head;
+	char *data;
 
-	for (size_t i = 0; i < n; i++) {
-		params[i] = data + f->params[i].offset;
-		memcpy(params[i], from[i], f->params[i].size);
+	i->nparams = n;
+	i->packed = head + (last ? last->offset + last->size : 0);
+	i->params = calloc(1, i->packed + 1);
+	data = (char *)i->params + head;
+	for (size_t k = 0; k < n; k++) {
+		i->params[k] = data + f->params[k].offset;
+		memcpy(i->params[k], from[k], f->params[k].size);
 	}
-	return params;
 }
 
 void **params_copy(const struct item *i)
 {
-	return i->work == RUN ? pack(i->function, i->params) : 0;
+	void **params;
+
+	if (i->work != RUN)
+		return 0;
+	params = memcpy(malloc(i->packed + 1), i->params, i->packed);
+	for (int k = 0; k < i->nparams; k++)
+		params[k] = (char *)params + ((char *)i->params[k] - (char *)i->params);
+	return params;
 }
 
-struct z_CUlaunchConfig {
-	unsigned grid[3], block[3], shared;
-	CUstream stream;
-	struct { unsigned id, unused; union { int on; unsigned dim[3]; char all[64]; } value; } *attributes;
-	unsigned n;
-};
+bool kernel_loaded(const struct item *i)
+{
+	return handle_find(FUNCTION, i->called) || handle_find(KERNEL, i->called);
+}
 
 enum { COOPERATIVE = 2, CLUSTER = 4 };
 
-static CUresult check(struct function *f, const struct z_CUlaunchConfig *c, bool cooperative)
+static CUresult check(struct function *f, const CUlaunchConfig *c, bool cooperative)
 {
 	size_t threads = (size_t)c->block[0] * c->block[1] * c->block[2], blocks = (size_t)c->grid[0] * c->grid[1] * c->grid[2];
 
@@ -147,16 +155,13 @@ static CUresult check(struct function *f, const struct z_CUlaunchConfig *c, bool
 	return OK;
 }
 
-static CUresult launch(const struct z_CUlaunchConfig *c, CUfunction handle, void **params, void **extra)
+CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra, struct item **item)
 {
 	struct function *f;
-	struct stream *s;
 	struct item *i;
 	bool cooperative = false;
-	CUresult r = stream_get(c->stream, &s);
+	CUresult r = function_get(handle, &f);
 
-	if (!r)
-		r = function_get(handle, &f);
 	if (r)
 		return r;
 	for (unsigned n = 0; n < c->n; n++) {
@@ -169,21 +174,36 @@ static CUresult launch(const struct z_CUlaunchConfig *c, CUfunction handle, void
 	}
 	if (extra)
 		return NOT_SUPPORTED; /* here */
-	if (f->module->context != s->context)
-		return INVALID_HANDLE;
 	if (!f->kernel) {
 		violation("kernel %s is not one of those that the simulated driver can run", f->name);
 		return NOT_SUPPORTED;
 	}
 	if ((f->nparams && !params) || (r = check(f, c, cooperative)))
 		return r ? r : INVALID_VALUE;
-	i = item_new(RUN);
+	*item = i = item_new(RUN);
 	i->kernel = f->kernel;
 	i->function = f;
+	i->called = handle;
+	i->context = f->module->context;
 	memcpy(i->grid, c->grid, sizeof i->grid);
 	memcpy(i->threads, c->block, sizeof i->threads);
 	i->shared = c->shared;
-	i->params = pack(f, params);
+	pack(i, params);
+	return OK;
+}
+
+static CUresult launch(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra)
+{
+	struct stream *s;
+	struct item *i;
+	CUresult r = stream_get(c->stream, &s);
+
+	if (r || (r = kernel_item(c, handle, params, extra, &i)))
+		return r;
+	if (i->context != s->context) {
+		item_free(i);
+		return INVALID_HANDLE;
+	}
 	return enqueue(s, i);
 }
 
@@ -191,7 +211,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	unsigned shared, CUstream stream, void **params, void **extra)
 {
 	ENTER(0);
-	struct z_CUlaunchConfig c = {{gx, gy, gz}, {bx, by, bz}, shared, stream, 0, 0};
+	CUlaunchConfig c = {{gx, gy, gz}, {bx, by, bz}, shared, stream, 0, 0};
 
 	return launch(&c, f, params, extra);
 }

@@ -7,6 +7,7 @@ static struct {
 } kinds[] = {
 	[CONTEXT] = {"context", 0}, [STREAM] = {"stream", 0}, [EVENT] = {"event", 0}, [MODULE] = {"module", 0},
 	[LIBRARY] = {"module", 0}, [GRAPH] = {"graph", 0}, [EXEC] = {"exec", 0},
+	[USER] = {"userobject", 0},
 };
 static int lost;
 
@@ -32,7 +33,7 @@ static int retained(void)
 static const struct {
 	const char *name;
 	enum place place;
-} places[] = {{"memory", DEVICE_MEMORY}, {"async", ASYNC_MEMORY}, {"host", HOST_MEMORY}};
+} places[] = {{"memory", DEVICE_MEMORY}, {"memory", MANAGED_MEMORY}, {"async", ASYNC_MEMORY}, {"host", HOST_MEMORY}};
 
 static int live(const char *kind)
 {
@@ -41,7 +42,7 @@ static int live(const char *kind)
 	for (enum kind i = 0; i < KINDS; i++)
 		if (kinds[i].name && (!kind || !strcmp(kind, kinds[i].name)))
 			n += kinds[i].alive;
-	for (int i = 0; i < 3; i++)
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++)
 		if (!kind || !strcmp(kind, places[i].name))
 			n += blocks_alive(places[i].place);
 	if (!kind || !strcmp(kind, "registered"))
@@ -70,7 +71,7 @@ int simLost(void)
 
 void simList(char *text, unsigned long size)
 {
-	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "memory", "async", "host", "registered"};
+	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "memory", "async", "host", "registered"};
 	unsigned long at = 0;
 
 	pthread_mutex_lock(&sim.lock);
@@ -89,4 +90,5 @@ void simPurge(void)
 	graphs_end();
 	registered_end();
 	pthread_mutex_unlock(&sim.lock);
+	users_finish();
 }

@@ -22,7 +22,7 @@ struct arena {
 };
 static struct arena arenas[MAX_DEVICES + 1]; /* the last is the host's */
 static struct block *blocks;
-static int alive[HOST_MEMORY + 1];
+static int alive[PLACES];
 
 #define HOST_ARENA MAX_DEVICES
 
@@ -140,6 +140,19 @@ void block_free(struct block *b)
 	alive[b->place]--;
 }
 
+void block_drop(struct block *b)
+{
+	if (!b || --b->refs || b->place != GRAPH_MEMORY || b->freed)
+		return;
+	if (!b->given) {
+		block_free(b);
+		return;
+	}
+	alive[b->place]--;
+	b->place = ASYNC_MEMORY;
+	alive[b->place]++;
+}
+
 struct block *block_at(CUdeviceptr address)
 {
 	for (int i = 0; i <= HOST_ARENA; i++) {
@@ -198,6 +211,17 @@ bool pinned(const void *host, size_t size)
 	return i >= 0 && from >= ranges[i].from && from + size <= ranges[i].to;
 }
 
+bool registered(CUdeviceptr address, CUdeviceptr *from, size_t *size)
+{
+	int i = overlapping(address, address + 1);
+
+	if (i < 0)
+		return false;
+	*from = ranges[i].from;
+	*size = ranges[i].to - ranges[i].from;
+	return true;
+}
+
 /* reachable returns the memory, or 0 after a fault. Memory that is unknown is the host's own. */
 void *reachable(CUdeviceptr address, size_t size, const char *who)
 {
@@ -207,7 +231,7 @@ void *reachable(CUdeviceptr address, size_t size, const char *who)
 		return (void *)(uintptr_t)address;
 	if (b)
 		violation("%s %zu bytes, %s of a block of %zu", who, size,
-			b->absent ? "before the allocation" : b->gone ? "after the release" : "outside", b->size);
+			b->absent ? "while it is not allocated" : b->gone ? "after the release" : "outside", b->size);
 	else if (pinned((void *)(uintptr_t)address, size) || !strncmp(who, "a copy", 6))
 		return (void *)(uintptr_t)address;
 	sim.faulted = ILLEGAL_ADDRESS;
@@ -220,7 +244,7 @@ void memory_end(struct context *c)
 	for (struct block *b = blocks, *next; b; b = next) {
 		next = b->next;
 		if (b->context == c) {
-			live_lost(b->place != GLOBAL_MEMORY);
+			live_lost(b->place != GLOBAL_MEMORY && b->place != GRAPH_MEMORY);
 			block_free(b);
 		}
 	}

@@ -19,6 +19,7 @@
 
 #include "ztypes.h"
 #include "zprotos.h"
+#include "layouts.h"
 
 #include "functions.h"
 #define DECLARE(name) __typeof__(*(fn_##name)0) name;
@@ -29,20 +30,20 @@ FUNCTIONS(DECLARE)
 
 enum { /* CUresult */
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-	INVALID_IMAGE = 200, INVALID_CONTEXT = 201, PEER_ENABLED = 704, PEER_NOT_ENABLED = 705, INVALID_PTX = 218,
-	INVALID_HANDLE = 400, ILLEGAL_STATE = 401, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
+	INVALID_IMAGE = 200, INVALID_CONTEXT = 201, OPERATING_SYSTEM = 304, PEER_ENABLED = 704, PEER_NOT_ENABLED = 705, INVALID_PTX = 218,
+	INVALID_HANDLE = 400, ILLEGAL_STATE = 401, LOSSY_QUERY = 402, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
 	OUT_OF_RESOURCES = 701, CONTEXT_DESTROYED = 709, HOST_REGISTERED = 712, HOST_NOT_REGISTERED = 713,
 	LAUNCH_FAILED = 719, COOPERATIVE_TOO_LARGE = 720, NOT_PERMITTED = 800, NOT_SUPPORTED = 801,
 	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_MERGE = 902, CAPTURE_UNMATCHED = 903,
 	CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907,
-	CAPTURE_WRONG_THREAD = 908,
+	CAPTURE_WRONG_THREAD = 908, UPDATE_FAILURE = 910, RECAPTURE_FAILURE = 918,
 };
 
 #define MAX_DEVICES 16
 
 /* -- handles: handle.c -- */
 
-enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC };
+enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER };
 
 void *handle_new(enum kind kind, void *object);
 /* handle_get returns the object, or 0 for a handle of nothing. Using what was destroyed is a violation. */
@@ -50,6 +51,8 @@ void *handle_get(enum kind kind, const void *handle);
 /* handle_find is handle_get without a complaint. */
 void *handle_find(enum kind kind, const void *handle);
 void handle_end(void *handle);
+/* handle_lose is handle_end for what the program may go on asking about. */
+void handle_lose(void *handle);
 /* handles_each calls f for every object. */
 void handles_each(void (*f)(enum kind kind, void *handle, void *object));
 
@@ -150,7 +153,7 @@ int thread_id(void);
 
 /* -- memory: memory.c -- */
 
-enum place { DEVICE_MEMORY, ASYNC_MEMORY, GLOBAL_MEMORY, HOST_MEMORY };
+enum place { DEVICE_MEMORY, ASYNC_MEMORY, GLOBAL_MEMORY, HOST_MEMORY, MANAGED_MEMORY, GRAPH_MEMORY, PLACES };
 
 struct block {
 	CUdeviceptr address;
@@ -161,12 +164,17 @@ struct block {
 	struct context *context;
 	bool freed;           /* by the program */
 	bool absent, gone;    /* in the order of the stream: not yet allocated, freed */
+	/* of a graph */
+	int refs;             /* of work that allocates or frees it */
+	bool given;           /* to the program, by a launch */
 	struct block *next;   /* of the live ones */
 	struct block *before;
 };
 
 struct block *block_new(enum place place, int device, struct context *c, size_t size);
 void block_free(struct block *b);
+/* block_drop takes a reference of some work back. Without any, memory of a graph is freed, or the program's for good. */
+void block_drop(struct block *b);
 /* block_at finds the block that an address lies in, alive or not. */
 struct block *block_at(CUdeviceptr address);
 /* reachable returns the memory, or 0 after saying what is wrong with it. */
@@ -174,11 +182,21 @@ void *reachable(CUdeviceptr address, size_t size, const char *who);
 /* usable tells whether a copy of device memory may be enqueued. */
 bool usable(CUdeviceptr address, size_t size, const char *who);
 bool pinned(const void *host, size_t size);
+/* registered finds the registered range that an address lies in. */
+bool registered(CUdeviceptr address, CUdeviceptr *from, size_t *size);
 void memory_end(struct context *c);
 int blocks_alive(enum place place);
 int registered_alive(void);
 void registered_end(void);
 void check_guards(void);
+
+/* -- graphs, which streams and events have to do with -- */
+
+struct node;
+struct graph;
+struct event;
+struct item;
+#include "graph.h"
 
 /* -- streams and their work: stream.c, engine.c -- */
 
@@ -188,9 +206,10 @@ struct mark {
 	bool done;
 	long time; /* ns */
 };
+struct mark *mark_new(void);
 void mark_drop(struct mark *m);
 
-enum work { NOTHING, RUN, COPY, SET, RECORD, WAIT, HOST, STATUS, APPEAR, VANISH };
+enum work { NOTHING, RUN, COPY, SET, RECORD, WAIT, HOST, STATUS, APPEAR, VANISH, MEMOP, LAUNCH, DESTROY };
 
 struct item {
 	enum work work;
@@ -206,8 +225,11 @@ struct item {
 	/* kernels */
 	const struct kernel *kernel;
 	struct function *function;
+	CUfunction called;
 	unsigned grid[3], threads[3], shared;
 	void **params;
+	int nparams;
+	size_t packed; /* bytes, of the pointers and what they point to */
 	/* copies and sets */
 	CUdeviceptr dst, src;
 	size_t size, width;
@@ -217,7 +239,18 @@ struct item {
 	void (*status)(CUstream, CUresult, void *);
 	void *data;
 	CUstream stream;
+	/* events in graphs */
+	CUevent event;
+	/* operations on memory */
+	CUstreamBatchMemOpParams *ops;
+	/* launches of graphs */
+	struct item **steps;
+	int n, at; /* steps or operations */
+	struct mark *after;
+	struct users *users;
 };
+
+#define STREAM_ATTRIBUTES 5
 
 struct stream {
 	CUstream handle;
@@ -230,10 +263,12 @@ struct stream {
 	int waiting;
 	struct item *head, **tail;
 	unsigned long long enqueued, executed;
+	CUstreamAttrValue attributes[STREAM_ATTRIBUTES];
 	/* capture */
 	struct capture *capture;
-	struct node **deps;
-	int ndeps;
+	struct edges deps;
+	CUgraphNode *told; /* what the program was told of deps */
+	CUgraphEdgeData *told_data;
 };
 
 struct stream *stream_new(struct context *c, unsigned flags, int priority);
@@ -246,11 +281,19 @@ struct item *item_new(enum work work);
 void item_free(struct item *i);
 struct item *item_copy(const struct item *i);
 void **params_copy(const struct item *i);
+void item_block(struct item *i, struct block *b);
+/* attributes_begin sets what a new stream has. */
+void attributes_begin(struct stream *s);
 /* enqueue puts an item on a stream, or into the graph that the stream captures. */
 CUresult enqueue(struct stream *s, struct item *i);
 void stream_wait(struct stream *s);
 void context_wait(struct context *c);
 void fault(CUresult code);
+/* run goes on with an item and tells whether it is over. */
+bool run(struct item *i);
+bool memop_run(struct item *i);
+/* changed wakes those who wait for some work. */
+void changed(void);
 long now_ns(void);
 void engine_start(void);
 void engine_wake(void);
@@ -267,8 +310,7 @@ struct event {
 	struct mark *mark;
 	struct capture *capture;
 	unsigned long long capture_id;
-	struct node **deps;
-	int ndeps;
+	struct edges deps;
 };
 
 /* -- modules and kernels: module.c, kernel.c -- */
@@ -310,46 +352,8 @@ const struct kernel *kernel_find(const char *name);
 int ptx_read(struct module *m, const char *image);
 bool ptx_looks(const char *image);
 CUresult function_get(CUfunction handle, struct function **f);
+/* kernel_loaded tells whether the kernel's module is still there. */
+bool kernel_loaded(const struct item *i);
+/* kernel_item makes the work of a launch, whose stream does not count. */
+CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra, struct item **i);
 void modules_end(struct context *c);
-
-/* -- capture and graphs: capture.c, graph.c -- */
-
-struct node {
-	CUgraphNode handle;
-	struct item *item;
-	struct node **deps;
-	int ndeps;
-};
-
-struct graph {
-	CUgraph handle;
-	struct node **nodes;
-	int nnodes;
-};
-
-struct capture {
-	struct capture *next;
-	unsigned long long id;
-	unsigned mode;
-	int thread;
-	bool lost;
-	struct stream *origin;
-	struct graph *graph;
-};
-
-/* unsafe is called by what captures forbid, and tells whether one of them is lost by it. */
-CUresult unsafe_call(void);
-/* on_stream is called by what no capturing stream may be asked. */
-CUresult on_stream(struct stream *s);
-/* on_legacy is called by what uses the legacy stream. */
-CUresult on_legacy(struct context *c);
-CUresult capture_item(struct stream *s, struct item *i);
-CUresult capture_record(struct stream *s, struct event *e);
-CUresult capture_wait(struct stream *s, struct event *e);
-void capture_lose_context(struct context *c);
-void capture_forget(struct stream *s);
-bool captured_event(struct event *e);
-struct graph *graph_new(void);
-struct node *graph_add(struct graph *g, struct item *i, struct node **deps, int ndeps);
-void graph_free(struct graph *g);
-void graphs_end(void);

@@ -8,6 +8,14 @@ struct item *item_new(enum work work)
 	return i;
 }
 
+struct mark *mark_new(void)
+{
+	struct mark *m = calloc(1, sizeof *m);
+
+	m->refs = 1;
+	return m;
+}
+
 void mark_drop(struct mark *m)
 {
 	if (m && !--m->refs)
@@ -16,10 +24,20 @@ void mark_drop(struct mark *m)
 
 void item_free(struct item *i)
 {
+	if (i->work == LAUNCH)
+		launch_end(i);
 	mark_drop(i->mark);
+	block_drop(i->block);
 	free(i->params);
+	free(i->ops);
 	free(i->staged);
 	free(i);
+}
+
+void item_block(struct item *i, struct block *b)
+{
+	i->block = b;
+	b->refs++;
 }
 
 /* A copy of what a graph holds. */
@@ -32,6 +50,10 @@ struct item *item_copy(const struct item *i)
 	copy->params = params_copy(i);
 	if (copy->mark)
 		copy->mark->refs++;
+	if (copy->block)
+		copy->block->refs++;
+	if (copy->ops)
+		copy->ops = memcpy(malloc(i->n * sizeof *i->ops), i->ops, i->n * sizeof *i->ops);
 	return copy;
 }
 
@@ -44,6 +66,7 @@ struct stream *stream_new(struct context *c, unsigned flags, int priority)
 	s->priority = priority;
 	s->id = ++sim.ids;
 	s->tail = &s->head;
+	attributes_begin(s);
 	s->next = c->streams;
 	c->streams = s;
 	return s;

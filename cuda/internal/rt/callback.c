@@ -1,0 +1,59 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+#include "rt_internal.h"
+
+/* In callback_cgo.go. */
+void cudabindHostFunc(uintptr_t token);
+void cudabindStatus(uintptr_t token, unsigned code);
+
+__thread unsigned rt_called_back;
+
+static void host_func(void *token)
+{
+	rt_called_back = 1;
+	cudabindHostFunc((uintptr_t)token);
+	rt_called_back = 0;
+}
+
+static void status_func(CUstream stream, CUresult code, void *token)
+{
+	(void)stream;
+	rt_called_back = 1;
+	cudabindStatus((uintptr_t)token, code);
+	rt_called_back = 0;
+}
+
+/* rt_in_callback tells whether the driver has called this thread. */
+unsigned rt_in_callback(void)
+{
+	return rt_called_back;
+}
+
+/* rt_host_func enqueues a host function. A mode below 0 means the function that knows no modes. */
+CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, context, 0);
+
+	if (r)
+		return r;
+	if (mode < 0)
+		r = rt_cu.cuLaunchHostFunc((CUstream)stream, (CUhostFn)host_func, (void *)token);
+	else
+		r = rt_cu.cuLaunchHostFunc_v2((CUstream)stream, (CUhostFn)host_func, (void *)token, mode);
+	rt_end(&s);
+	return r;
+}
+
+CUresult rt_add_callback(uintptr_t context, uintptr_t stream, uintptr_t token)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, context, 0);
+
+	if (r)
+		return r;
+	if (!(r = rt_check_capturing((CUstream)stream)))
+		r = rt_cu.cuStreamAddCallback((CUstream)stream, (CUstreamCallback)status_func, (void *)token, 0);
+	rt_end(&s);
+	return r;
+}

@@ -1,0 +1,224 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// hook collects what is reported to HandleErrors during the test.
+type hook struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func newHook(t *testing.T) *hook {
+	h := &hook{}
+	safe.HandleErrors(func(err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.errs = append(h.errs, err)
+	})
+	t.Cleanup(func() { safe.HandleErrors(nil) })
+	return h
+}
+
+// reported waits for an error of a type.
+func reported[E error](t *testing.T, h *hook) (e E) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return errors.As(errors.Join(h.errs...), &e)
+	}, 10*time.Second, time.Millisecond)
+	return e
+}
+
+func wait[T any](t *testing.T, f *safe.Future[T]) T {
+	t.Helper()
+	v, err := f.Wait(context.Background())
+	require.NoError(t, err)
+	return v
+}
+
+func TestLaunchHostFunc(t *testing.T) {
+	x := open(t, 0)
+	g, s, b := newGate(t, x), stream(t, x), buffer[float32](t, x, 10)
+	h := host[float32](t, x, 10)
+	g.shut(t, s)
+	require.NoError(t, b.FillAsync(s, 2))
+	require.NoError(t, b.CopyToHostAsync(s, h))
+	var seen float32
+	f, err := s.LaunchHostFunc(func() { seen = h.Data()[9]; h.Data()[9] = 5 }, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	require.NoError(t, b.CopyFromHostAsync(s, h), "behind the function")
+	assert.False(t, isDone(f.Done()))
+	g.open()
+	wait(t, f)
+	assert.EqualValues(t, 2, seen)
+	got := make([]float32, 10)
+	require.NoError(t, b.CopyToHost(got))
+	assert.EqualValues(t, 5, got[9])
+
+	_, err = s.LaunchHostFunc(func() {}, safe.HostFuncOptions{Spin: true})
+	if !errors.Is(err, safe.ErrNotSupported) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Synchronize())
+}
+
+func TestAddCallback(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	got := make(chan error, 1)
+	require.NoError(t, s.AddCallback(func(err error) { got <- err }))
+	assert.NoError(t, <-got)
+	assert.ErrorIs(t, (*safe.Stream)(nil).AddCallback(nil), safe.ErrClosed)
+}
+
+// TestInCallback: what needs CUDA is refused in a host function, and Close is
+// left to somebody else.
+func TestInCallback(t *testing.T) {
+	x := open(t, 0)
+	s, e, b := stream(t, x), event(t, x), buffer[int32](t, x, 4)
+	k := kernel(t, x, "nothing")
+	inside := map[string]func() error{
+		"launch":     func() error { return k.Launch(s, one) },
+		"query":      func() error { _, err := s.Query(); return err },
+		"wait":       s.Synchronize,
+		"record":     func() error { return s.Record(e, 0) },
+		"event":      func() error { _, err := safe.NewEvent(x, safe.EventOptions{}); return err },
+		"buffer":     func() error { _, err := safe.NewBuffer[int](x, 1); return err },
+		"copy":       func() error { return b.CopyFromHost(make([]int32, 4)) },
+		"fill":       func() error { return b.FillAsync(s, 1) },
+		"do":         func() error { return x.Do(func() error { return nil }) },
+		"host func":  func() error { _, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{}); return err },
+		"callback":   func() error { return s.AddCallback(func(error) {}) },
+		"completion": func() error { return s.Completion().Err() },
+	}
+	closed, err := safe.NewEvent(x, safe.EventOptions{})
+	require.NoError(t, err)
+	f, err := s.LaunchHostFunc(func() {
+		for name, call := range inside {
+			assert.ErrorIs(t, call(), safe.ErrInCallback, name)
+		}
+		assert.NoError(t, closed.Close())
+	}, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	wait(t, f)
+	require.NoError(t, s.Synchronize())
+	require.NoError(t, s.AddCallback(func(error) { assert.ErrorIs(t, k.Launch(s, one), safe.ErrInCallback) }))
+	require.NoError(t, s.Synchronize())
+}
+
+// TestCallbackWaits: a host function may wait for a goroutine that launches.
+func TestCallbackWaits(t *testing.T) {
+	x := open(t, 0)
+	s, other, k := stream(t, x), stream(t, x), kernel(t, x, "nothing")
+	asked, launched := make(chan struct{}), make(chan error)
+	go func() {
+		<-asked
+		launched <- errors.Join(k.Launch(other, one), other.Synchronize())
+	}()
+	f, err := s.LaunchHostFunc(func() {
+		close(asked)
+		assert.NoError(t, <-launched)
+	}, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	wait(t, f)
+}
+
+func TestCallbackFails(t *testing.T) {
+	x := open(t, 0)
+	s, h := stream(t, x), newHook(t)
+	f, err := s.LaunchHostFunc(func() { panic("mine") }, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	_, err = f.Wait(context.Background())
+	var p *safe.PanicError
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, "mine", p.Value)
+	assert.Contains(t, string(p.Stack), "TestCallbackFails")
+	assert.Equal(t, p, reported[*safe.PanicError](t, h))
+	require.NoError(t, s.AddCallback(func(error) { time.Sleep(120 * time.Millisecond) }))
+	assert.Greater(t, reported[*safe.SlowCallbackError](t, h).Took, 100*time.Millisecond)
+	require.NoError(t, s.Synchronize())
+}
+
+// TestCallbacksAndFault: callbacks get the error, host functions never run and
+// their futures fail.
+func TestCallbacksAndFault(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		require.NoError(t, err)
+		spin, err := m.Kernel("spin")
+		require.NoError(t, err)
+		store, err := m.Kernel("store")
+		require.NoError(t, err)
+		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(20_000_000))))
+		require.NoError(t, store.Launch(s, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
+		told := make(chan error, 1)
+		require.NoError(t, s.AddCallback(func(err error) { told <- err }))
+		f, err := s.LaunchHostFunc(func() { t.Error("it ran") }, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		done := s.Completion()
+		_, err = done.Wait(context.Background())
+		assert.True(t, safe.IsFatal(err), "%v", err)
+		assert.True(t, safe.IsFatal(<-told))
+		_, err = f.Wait(context.Background())
+		assert.True(t, safe.IsFatal(err), "%v", err)
+		assert.True(t, safe.IsFatal(s.AddCallback(func(error) { t.Error("it was refused") })))
+		for _, c := range []closer{s, m, x} {
+			c.Close()
+		}
+	})
+}
+
+// TestSimCallbackRefused: a function that the driver refuses is let go.
+func TestSimCallbackRefused(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	for _, name := range []string{"cuLaunchHostFunc", "cuStreamAddCallback"} {
+		gone := make(chan struct{})
+		func() {
+			large := new([1 << 10]int)
+			runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
+			simulated.Fail(name, 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+			var err error
+			if name == "cuLaunchHostFunc" {
+				_, err = s.LaunchHostFunc(func() { large[0]++ }, safe.HostFuncOptions{})
+			} else {
+				err = s.AddCallback(func(error) { large[0]++ })
+			}
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY)
+		}()
+		collected(t, gone)
+	}
+}
+
+// collected waits until the collector has found something.
+func collected(t *testing.T, gone <-chan struct{}) {
+	t.Helper()
+	for range 100 {
+		drop()
+		if isDone(gone) {
+			return
+		}
+	}
+	t.Error("it is still kept")
+}

@@ -1,0 +1,350 @@
+package safe
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// A keepsake is what a graph and its executables need: buffers, modules, events
+// and Go functions. It is let go with the last of them.
+type keepsake struct {
+	mu     sync.Mutex
+	refs   int
+	marks  map[*handle]struct{}
+	tokens []uintptr
+}
+
+// mark keeps an object. It fails if that is closed.
+func (k *keepsake) mark(h *handle) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.marks[h]; ok {
+		return true
+	}
+	if !h.mark() {
+		return false
+	}
+	if k.marks == nil {
+		k.marks = map[*handle]struct{}{}
+	}
+	k.marks[h] = struct{}{}
+	return true
+}
+
+func (k *keepsake) token(token uintptr) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tokens = append(k.tokens, token)
+}
+
+// noteAll has the buffers know that work on s, whose mu is held, uses them.
+func (k *keepsake) noteAll(s *streamCore) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for h := range k.marks {
+		if b, ok := h.object.(*block); ok {
+			b.note(s)
+		}
+	}
+}
+
+func (k *keepsake) share() *keepsake {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refs++
+	return k
+}
+
+// drop lets everything go if nobody else needs it.
+func (k *keepsake) drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.refs--; k.refs > 0 {
+		return
+	}
+	for h := range k.marks {
+		h.unmark()
+	}
+	for _, t := range k.tokens {
+		forget(t)
+	}
+	k.marks, k.tokens = nil, nil
+}
+
+// A capturing is what the streams of a capture share. Its lock is that of the
+// graph, which CUDA wants to be used by one thread at a time.
+type capturing struct {
+	graph   *graphCore // whose raw is not known before the end, if it is new
+	origin  *streamCore
+	mode    driver.CUstreamCaptureMode
+	thread  int
+	streams []*streamCore
+	over    bool
+}
+
+// join makes s, which has begun to wait for captured work, one of the capture's
+// streams. The graph is locked.
+func (c *capturing) join(s *streamCore) {
+	if !c.over && s.capture.CompareAndSwap(nil, c) {
+		c.streams = append(c.streams, s)
+	}
+}
+
+// lockCapture locks the capture of s, if it has one.
+func (s *streamCore) lockCapture() *capturing {
+	c := s.capture.Load()
+	if c != nil {
+		c.graph.mu.Lock()
+	}
+	return c
+}
+
+// unlock is for what lockCapture returned.
+func (c *capturing) unlock() {
+	if c != nil {
+		c.graph.mu.Unlock()
+	}
+}
+
+// keeps keeps what captured work uses; without a capture there is nothing to do.
+func (c *capturing) keeps(h *handle) bool { return c == nil || c.graph.kept.mark(h) }
+
+// A Capture is under way: what is put on its stream, and on streams that wait for
+// that by events, becomes a graph. See [Stream.BeginCapture].
+type Capture struct {
+	c    *capturing
+	into *Graph // nil for a new one
+}
+
+// Capture calls f and returns a graph of the work that f has put on the stream,
+// and on streams that wait for that work by events and that it waits for in the
+// end. Nothing of it runs now. The goroutine stays on its thread meanwhile.
+//
+// What is captured is kept as long as the graph or an executable of it: buffers,
+// modules, events, Go functions. mode says which calls elsewhere CUDA forbids
+// meanwhile; driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL suits most programs. Calls of
+// this package disturb no capture, and those that a capturing stream cannot do are
+// [ErrCapturing] and leave the capture alone.
+//
+// If f returns an error, panics or ends its goroutine, the capture is ended and
+// there is no graph. Source: cuStreamBeginCapture, cuStreamEndCapture.
+func (s *Stream) Capture(mode driver.CUstreamCaptureMode, f func() error) (*Graph, error) {
+	return s.capturing("Stream.Capture", mode, nil, f)
+}
+
+// CaptureTo is [Stream.Capture] into a graph that there is: the first captured
+// work comes behind deps, which are nodes of g, by edges with data unless that is
+// nil. If the capture fails, CUDA destroys the graph: its methods then return
+// [ErrGraphLost]. It needs a driver of CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
+func (s *Stream) CaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData, mode driver.CUstreamCaptureMode, f func() error) error {
+	_, err := s.capturing("Stream.CaptureTo", mode, &target{g, deps, data}, f)
+	return err
+}
+
+// target is the graph to capture into.
+type target struct {
+	graph *Graph
+	deps  []Node
+	data  []driver.CUgraphEdgeData
+}
+
+func (s *Stream) capturing(op string, mode driver.CUstreamCaptureMode, into *target, f func() error) (g *Graph, err error) {
+	c, err := s.begin(op, mode, into)
+	if err != nil {
+		return nil, err
+	}
+	completed := false
+	defer func() {
+		made, ended := c.end(op)
+		if completed && err == nil {
+			g, err = made, ended
+			return
+		}
+		if made != nil && into == nil {
+			made.Close()
+		}
+	}()
+	err = f()
+	completed = true
+	return nil, err
+}
+
+// CaptureExecutable is [Stream.Capture] and [Graph.Instantiate] with flags.
+func (s *Stream) CaptureExecutable(mode driver.CUstreamCaptureMode, flags driver.CUgraphInstantiate_flags, f func() error) (*GraphExec, error) {
+	const op = "Stream.CaptureExecutable"
+	g, err := s.capturing(op, mode, nil, f)
+	if err != nil {
+		return nil, err
+	}
+	e, err := g.Instantiate(flags)
+	return e, wrap(op, errors.Join(err, g.Close()))
+}
+
+// BeginCapture begins what [Stream.Capture] does for a function. Unless mode is
+// relaxed, the goroutine stays on its thread until [Capture.End], which it must
+// call itself.
+func (s *Stream) BeginCapture(mode driver.CUstreamCaptureMode) (*Capture, error) {
+	return s.begin("Stream.BeginCapture", mode, nil)
+}
+
+// BeginCaptureTo begins what [Stream.CaptureTo] does for a function.
+func (s *Stream) BeginCaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData, mode driver.CUstreamCaptureMode) (*Capture, error) {
+	return s.begin("Stream.BeginCaptureTo", mode, &target{g, deps, data})
+}
+
+func (s *Stream) begin(op string, mode driver.CUstreamCaptureMode, into *target) (*Capture, error) {
+	sc, err := s.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	runtime.LockOSThread()
+	c := &capturing{origin: sc, mode: mode, thread: rt.Thread(), streams: []*streamCore{sc}}
+	capture := &Capture{c: c}
+	if into == nil {
+		c.graph = &graphCore{ctx: sc.ctx, kept: (&keepsake{}).share()}
+		err = sc.beginCapture(op, c, func() error { return driver.CuStreamBeginCapture(sc.raw, mode) })
+	} else {
+		capture.into = into.graph
+		err = into.begin(op, c)
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		sc.unmark()
+		return nil, wrap(op, err)
+	}
+	if mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED {
+		runtime.UnlockOSThread()
+	}
+	return capture, nil
+}
+
+// beginCapture begins a capture by a call of the driver.
+func (s *streamCore) beginCapture(op string, c *capturing, call func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.capturing() {
+		return refuse(op, ErrCapturing, "it does already")
+	}
+	if s.raw <= driver.CU_STREAM_LEGACY {
+		return refuse(op, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture")
+	}
+	if err := s.ctx.in(call); err != nil {
+		return err
+	}
+	s.capture.Store(c)
+	return nil
+}
+
+// begin begins a capture into the graph, which is marked until the end.
+func (t *target) begin(op string, c *capturing) error {
+	g, err := t.graph.acquire(op)
+	if err != nil {
+		return err
+	}
+	c.graph = g
+	err = c.origin.beginCapture(op, c, func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if err := g.lost(op); err != nil {
+			return err
+		}
+		deps, data, err := g.dependencies(op, t.deps, t.data)
+		if err != nil {
+			return err
+		}
+		return driver.CuStreamBeginCaptureToGraph(c.origin.raw, g.raw, unsafe.SliceData(deps), unsafe.SliceData(data), uint64(len(deps)), c.mode)
+	})
+	if err != nil {
+		g.unmark()
+	}
+	return err
+}
+
+// End ends the capture and returns the graph: a new one, or the one captured
+// into. Why CUDA has dropped a capture is in the error: a stream that was not
+// joined is driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED, a call that it forbids is
+// driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. On another thread than the one that
+// began it, unless the mode is relaxed, End is [ErrWrongThread], and the capture
+// goes on. Source: cuStreamEndCapture.
+func (c *Capture) End() (*Graph, error) { return c.end("Capture.End") }
+
+func (c *Capture) end(op string) (*Graph, error) {
+	if c == nil || c.c == nil {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	relaxed := c.c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED
+	if !relaxed && rt.Thread() != c.c.thread {
+		return nil, &Error{Op: op, Err: ErrWrongThread}
+	}
+	err := c.c.finish()
+	if err == errOver {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	if !relaxed {
+		runtime.UnlockOSThread()
+	}
+	defer c.c.origin.unmark()
+	g := c.c.graph
+	if c.into != nil {
+		g.unmark()
+	}
+	switch {
+	case err != nil && c.into == nil:
+		g.kept.drop()
+		fallthrough
+	case err != nil:
+		return nil, wrap(op, err)
+	case c.into != nil:
+		return c.into, nil
+	}
+	return g.adopt(op)
+}
+
+var errOver = errors.New("the capture is over")
+
+// finish ends the capture for all of its streams.
+func (c *capturing) finish() error {
+	s, g := c.origin, c.graph
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.over {
+		return errOver
+	}
+	c.over = true
+	before := g.raw
+	err := s.ctx.in(func() error { return driver.CuStreamEndCapture(s.raw, &g.raw) })
+	if err != nil {
+		g.raw, g.gone = before, true // with a graph that was there before, CUDA destroys that
+	}
+	for _, s := range c.streams {
+		s.capture.CompareAndSwap(c, nil)
+	}
+	c.streams = nil
+	return err
+}
+
+// WithCaptureMode calls f with the capture mode of its thread set: it decides
+// which calls of package driver and of other libraries in f destroy captures that
+// are under way elsewhere. Calls of this package never do, in any mode. The
+// goroutine stays on its thread during f, and the mode is put back, also if f
+// panics. Source: cuThreadExchangeStreamCaptureMode.
+func WithCaptureMode(mode driver.CUstreamCaptureMode, f func() error) error {
+	const op = "WithCaptureMode"
+	if err := rt.Init(); err != nil {
+		return wrap(op, err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := driver.CuThreadExchangeStreamCaptureMode(&mode); err != nil {
+		return wrap(op, err)
+	}
+	defer driver.CuThreadExchangeStreamCaptureMode(&mode)
+	return f()
+}

@@ -1,0 +1,277 @@
+package safe
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// GraphExec is a graph that can be launched. Any number of goroutines may use it
+// at once; its launches run one after another.
+type GraphExec struct {
+	core    *execCore
+	cleanup runtime.Cleanup
+}
+
+type execCore struct {
+	handle
+	ctx       *contextCore
+	raw       driver.CUgraphExec
+	launches  uses
+	destroyed bool
+	err       error  // of that
+	last      ending // of the last launches
+
+	mu    sync.Mutex // CUDA wants one thread at a time
+	kept  *keepsake
+	known map[*streamCore]struct{} // that the buffers know as their users
+}
+
+// Instantiate makes an executable of the graph as it is now. Where CUDA refuses,
+// the error's Detail says why and names the node, if the driver tells (from CUDA
+// 12.0 on). Source: cuGraphInstantiateWithParams, cuGraphInstantiateWithFlags.
+func (g *Graph) Instantiate(flags driver.CUgraphInstantiate_flags) (*GraphExec, error) {
+	const op = "Graph.Instantiate"
+	e := &execCore{}
+	err := g.do(op, func(c *graphCore) error {
+		if err := e.instantiate(op, c, flags); err != nil {
+			return err
+		}
+		e.ctx, e.kept = c.ctx, c.kept.share()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.open(e, &e.ctx.handle); err != nil {
+		return nil, wrap(op, errors.Join(err, e.destroy(true)))
+	}
+	u := &GraphExec{core: e}
+	u.cleanup = cleanup(u, &e.handle)
+	return u, nil
+}
+
+func (e *execCore) instantiate(op string, g *graphCore, flags driver.CUgraphInstantiate_flags) error {
+	p := driver.CUDA_GRAPH_INSTANTIATE_PARAMS{Flags: uint64(flags)}
+	err := driver.CuGraphInstantiateWithParams(&e.raw, g.raw, &p)
+	if errors.Is(err, ErrNotSupported) {
+		return driver.CuGraphInstantiateWithFlags(&e.raw, g.raw, uint64(flags))
+	}
+	var code driver.CUresult
+	if err == nil || !errors.As(err, &code) || p.Result_out == driver.CUDA_GRAPH_INSTANTIATE_SUCCESS {
+		return err
+	}
+	detail := p.Result_out.String()
+	if p.HErrNode_out != 0 {
+		if n, err := g.node(p.HErrNode_out); err == nil {
+			detail += " at " + n.String()
+		}
+	}
+	return refuse(op, code, "%s", detail)
+}
+
+func (e *execCore) kind() string { return "GraphExec" }
+
+// destroy destroys the executable, which CUDA does behind its last launch, and
+// lets go what the launches use when they are over.
+func (e *execCore) destroy(bool) error {
+	if !e.destroyed {
+		e.destroyed = true
+		e.err = e.ctx.destroying("GraphExec.Close", func() error { return driver.CuGraphExecDestroy(e.raw) })
+	}
+	if !e.last.over(&e.launches) {
+		return errLater
+	}
+	e.kept.drop()
+	return e.err
+}
+
+// An ending waits, without waiting, for the work of some streams.
+type ending struct {
+	points []point
+	marked bool
+}
+
+// over tells whether the work is over that was there when it was first asked, or
+// a little later: a capturing stream has no end before its capture has.
+func (e *ending) over(u *uses) bool {
+	if !e.marked {
+		points, err := u.points()
+		if err == rt.CodeCapturing {
+			return false
+		}
+		e.points, e.marked = points, true // none where the process is lost: nothing runs
+	}
+	for len(e.points) > 0 {
+		if e.points[0].done() == driver.CUDA_ERROR_NOT_READY {
+			return false
+		}
+		e.points[0].end()
+		e.points = e.points[1:]
+	}
+	return true
+}
+
+func (e *GraphExec) acquire(op string) (*execCore, error) {
+	if e == nil || e.core == nil || !e.core.mark() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return e.core, nil
+}
+
+// Close destroys the executable. Launches that are under way go on, and what they
+// use is kept until they are over. Closing again does nothing.
+// Source: cuGraphExecDestroy.
+func (e *GraphExec) Close() error {
+	if e == nil || e.core == nil {
+		return nil
+	}
+	e.cleanup.Stop()
+	return e.core.close()
+}
+
+// Raw is the executable for calls of package driver. It is good until it is
+// closed, and to be used by one thread at a time.
+func (e *GraphExec) Raw() driver.CUgraphExec {
+	if e == nil || e.core == nil {
+		return 0
+	}
+	return e.core.raw
+}
+
+// Launch puts the work of the graph on a stream. Any context's stream will do. A
+// capturing stream is [ErrCapturing]. Source: cuGraphLaunch.
+func (e *GraphExec) Launch(s *Stream) error {
+	return e.on("GraphExec.Launch", s, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
+		enqueuing.enter()
+		defer enqueuing.leave()
+		return rt.GraphLaunch(set, raw, stream)
+	})
+}
+
+// Upload puts what the first launch would prepare on the device, in the order of
+// a stream. Source: cuGraphUpload.
+func (e *GraphExec) Upload(s *Stream) error {
+	return e.on("GraphExec.Upload", s, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
+		return rt.GraphUpload(set, raw, stream)
+	})
+}
+
+func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
+	c, err := e.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	sc, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer sc.unmark()
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if sc.capturing() {
+		return &Error{Op: op, Err: ErrCapturing}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note(sc)
+	return check(op, call(c.raw, sc.raw, sc.set))
+}
+
+// note has everything know that a launch on s uses it. Both mu are held.
+func (e *execCore) note(s *streamCore) {
+	e.launches.note(s)
+	if _, ok := e.known[s]; ok {
+		return
+	}
+	if e.known == nil || len(e.known) > 64 {
+		e.known = map[*streamCore]struct{}{}
+	}
+	e.known[s] = struct{}{}
+	e.kept.noteAll(s)
+}
+
+// UpdateError says why an executable cannot be made like a graph.
+type UpdateError struct {
+	Result driver.CUgraphExecUpdateResult
+	Node   Node // of the graph; its Raw is 0 where no node is to blame
+	From   Node // where an edge differs, the node of the graph that it comes from
+}
+
+func (e *UpdateError) Error() string {
+	text := e.Result.String()
+	if e.Node.raw != 0 {
+		text += fmt.Sprintf(" at %v", e.Node)
+	}
+	if e.From.raw != 0 {
+		text += fmt.Sprintf(", an edge from %v", e.From)
+	}
+	return text
+}
+
+// Unwrap returns driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE.
+func (e *UpdateError) Unwrap() error { return driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE }
+
+// Update makes the executable do what g does, which must have the same nodes and
+// edges and may have other arguments. Launches that are under way are not
+// changed, and what they use is kept until they are over. Where that is not
+// possible the error holds an [*UpdateError], and the executable is as before.
+// Source: cuGraphExecUpdate.
+func (e *GraphExec) Update(g *Graph) error {
+	const op = "GraphExec.Update"
+	c, err := e.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	var before *keepsake
+	err = g.do(op, func(g *graphCore) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err := c.update(g); err != nil {
+			return err
+		}
+		before, c.kept, c.known = c.kept, g.kept.share(), nil
+		return nil
+	})
+	if err == nil {
+		c.retire(before)
+	}
+	return err
+}
+
+func (e *execCore) update(g *graphCore) error {
+	var info driver.CUgraphExecUpdateResultInfo
+	err := driver.CuGraphExecUpdate(e.raw, g.raw, &info)
+	if errors.Is(err, ErrNotSupported) { // before CUDA 12.0
+		err = driver.CuGraphExecUpdate_v1(e.raw, g.raw, &info.ErrorNode, &info.Result)
+	}
+	if err == nil || !errors.Is(err, driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
+		return err
+	}
+	u := &UpdateError{Result: info.Result}
+	if info.ErrorNode != 0 {
+		u.Node, _ = g.node(info.ErrorNode)
+	}
+	if info.ErrorFromNode != 0 {
+		u.From, _ = g.node(info.ErrorFromNode)
+	}
+	return &Error{Op: "GraphExec.Update", Code: driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, Err: u}
+}
+
+// retire lets go what launches so far may use, when they are over.
+func (e *execCore) retire(kept *keepsake) {
+	var last ending
+	reaper.add(func() bool {
+		if !last.over(&e.launches) {
+			return true
+		}
+		kept.drop()
+		return false
+	})
+}

@@ -1,0 +1,238 @@
+package safe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// Word is a number that streams can write, and wait for.
+type Word interface {
+	~int32 | ~uint32 | ~int64 | ~uint64
+}
+
+// Element is one value of a buffer: see [Buffer.At]. It does not keep the buffer
+// open.
+type Element[T any] struct {
+	memory  *memory
+	address driver.CUdeviceptr
+	err     error // why there is none
+}
+
+// At is value i of the buffer, for [WriteValue] and [WaitValue], which report an
+// index that is out of range. Streams cannot do that with managed memory.
+func (b *Buffer[T]) At(i int) Element[T] {
+	if b == nil || b.memory == nil {
+		return Element[T]{}
+	}
+	if b.memory.managed() {
+		return Element[T]{err: refuse("Buffer.At", ErrArgument, "streams neither write nor wait for values of managed memory")}
+	}
+	return at[T]("Buffer.At", b.memory, b.address, i, b.n)
+}
+
+// At is value i of the buffer, for [WriteValue] and [WaitValue], which report an
+// index that is out of range. The host uses the value by functions of package
+// sync/atomic, on [HostBuffer.Data].
+func (h *HostBuffer[T]) At(i int) Element[T] {
+	const op = "HostBuffer.At"
+	if h == nil || h.memory == nil {
+		return Element[T]{}
+	}
+	m := h.memory
+	if m.address == 0 {
+		return Element[T]{err: refuse(op, ErrNotSupported, "devices cannot reach the memory")}
+	}
+	return at[T](op, m, m.address+driver.CUdeviceptr(uintptr(h.data)-uintptr(m.host)), i, h.n)
+}
+
+func at[T any](op string, m *memory, start driver.CUdeviceptr, i, n int) Element[T] {
+	if i < 0 || i >= n {
+		return Element[T]{err: refuse(op, ErrRange, "[%d] of %d values", i, n)}
+	}
+	var zero T
+	return Element[T]{memory: m, address: start + driver.CUdeviceptr(i)*driver.CUdeviceptr(unsafe.Sizeof(zero))}
+}
+
+// MemOp is an operation for [Stream.BatchMemOps]: see [WaitOp] and [WriteOp].
+type MemOp struct {
+	kind    driver.CUstreamBatchMemOpType
+	until   driver.CUstreamWaitValue_flags // of a wait
+	memory  *memory
+	address driver.CUdeviceptr
+	value   uint64
+	err     error
+}
+
+// WaitOp is [WaitValue] as part of a batch.
+func WaitOp[T Word](e Element[T], v T, until driver.CUstreamWaitValue_flags) MemOp {
+	o := memOp(e, v, driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, driver.CU_STREAM_MEM_OP_WAIT_VALUE_64)
+	o.until = until
+	return o
+}
+
+// WriteOp is [WriteValue] as part of a batch.
+func WriteOp[T Word](e Element[T], v T) MemOp {
+	return memOp(e, v, driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64)
+}
+
+func memOp[T Word](e Element[T], v T, narrow, wide driver.CUstreamBatchMemOpType) MemOp {
+	o := MemOp{kind: narrow, memory: e.memory, address: e.address, value: uint64(v), err: e.err}
+	if unsafe.Sizeof(v) == 8 {
+		o.kind = wide
+	}
+	return o
+}
+
+// WaitValue keeps the stream from going on until a value in memory fulfils a
+// condition: v or more (driver.CU_STREAM_WAIT_VALUE_GEQ; it is the difference that
+// must not be negative, so that counters may wrap around), equal to v
+// (CU_STREAM_WAIT_VALUE_EQ), with a bit in common with v (CU_STREAM_WAIT_VALUE_AND),
+// or with a bit that is 0 in both (CU_STREAM_WAIT_VALUE_NOR). The value may be
+// written by the host, in a [HostBuffer], by kernels, and by [WriteValue] on
+// another stream.
+//
+// Nothing but the value ends the wait. As long as it does not come, everything
+// that waits for the stream waits too: Close of the buffers that are used by it, or
+// behind it, Stream.Shutdown and [Stream.Synchronize] without an end of their own, and the
+// process's exit may. The device does not know who will write the value: work
+// of the writing stream that is enqueued later than this may come to lie behind it
+// in a queue of the hardware, and never run. Enqueue the write first, or let an
+// event order the streams, where that is possible.
+//
+// 64-bit values, NOR and CU_STREAM_WAIT_VALUE_FLUSH are [ErrNotSupported], with the
+// attribute's name, where the device cannot do them. The memory must be the
+// stream's context's, or the host's, or of a peer that was given access to, else the
+// error is [ErrContext]. In a capture the wait becomes part of the graph.
+//
+// Source: cuStreamWaitValue32, cuStreamWaitValue64.
+func WaitValue[T Word](s *Stream, e Element[T], v T, until driver.CUstreamWaitValue_flags) error {
+	return s.memOps("WaitValue", []MemOp{WaitOp(e, v, until)})
+}
+
+// WriteValue writes a value to memory when all work before it is done; whoever
+// sees the value sees what that work has written, the host too. The errors are those of
+// [WaitValue]. Source: cuStreamWriteValue32, cuStreamWriteValue64.
+func WriteValue[T Word](s *Stream, e Element[T], v T) error {
+	return s.memOps("WriteValue", []MemOp{WriteOp(e, v)})
+}
+
+// mostMemOps is how many operations one call of the driver takes.
+const mostMemOps = 255
+
+// BatchMemOps does up to 255 operations in their order, by one call of the driver. More
+// are [ErrRange]; if there is anything wrong with one, none is done.
+// Source: cuStreamBatchMemOp.
+func (s *Stream) BatchMemOps(ops []MemOp) error { return s.memOps("Stream.BatchMemOps", ops) }
+
+func (s *Stream) memOps(op string, ops []MemOp) error {
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	if len(ops) > mostMemOps {
+		return refuse(op, ErrRange, "%d operations, and a batch has at most %d", len(ops), mostMemOps)
+	}
+	if err := c.can(op, ops); err != nil || len(ops) == 0 {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	capture := c.lockCapture()
+	defer capture.unlock()
+	for i := range ops {
+		if err := ops[i].use(op, c, capture); err != nil {
+			return numbered(err, i, len(ops))
+		}
+	}
+	enqueuing.enter()
+	defer enqueuing.leave()
+	return wrap(op, c.ctx.in(func() error {
+		if len(ops) == 1 {
+			return ops[0].enqueue(c.raw)
+		}
+		batch := make([]driver.CUstreamBatchMemOpParams, len(ops))
+		for i := range ops {
+			ops[i].fill(&batch[i])
+		}
+		return driver.CuStreamBatchMemOp(c.raw, uint32(len(batch)), &batch[0], 0)
+	}))
+}
+
+// can refuses what the device cannot do.
+func (s *streamCore) can(op string, ops []MemOp) error {
+	var wide, nor, flush bool
+	for i := range ops {
+		o := &ops[i]
+		wide = wide || o.kind == driver.CU_STREAM_MEM_OP_WAIT_VALUE_64 || o.kind == driver.CU_STREAM_MEM_OP_WRITE_VALUE_64
+		flush = flush || o.until&driver.CU_STREAM_WAIT_VALUE_FLUSH != 0
+		nor = nor || o.until&^driver.CU_STREAM_WAIT_VALUE_FLUSH == driver.CU_STREAM_WAIT_VALUE_NOR
+	}
+	for _, n := range []struct {
+		needed bool
+		by     driver.CUdevice_attribute
+	}{
+		{wide, driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS},
+		{nor, driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR},
+		{flush, driver.CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES},
+	} {
+		if !n.needed {
+			continue
+		}
+		if _, err := s.ctx.device.needs(op, n.by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// use notes that work on the stream, whose mu is held, uses the memory, also as
+// part of a capture.
+func (o *MemOp) use(op string, s *streamCore, capture *capturing) error {
+	if o.err != nil {
+		return wrap(op, o.err)
+	}
+	if o.memory == nil || !o.memory.use(s) || !capture.keeps(&o.memory.handle) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	if b := o.memory.block; b.ctx.raw != s.ctx.raw && b.host == nil && !s.ctx.reaches(b.ctx) {
+		return refuse(op, ErrContext, "memory of %v, to which %v, the stream's, was not given access", b.ctx.device, s.ctx.device)
+	}
+	return nil
+}
+
+// numbered says in an error which operation of a batch it is about.
+func numbered(err error, i, n int) error {
+	var e *Error
+	if n > 1 && errors.As(err, &e) {
+		at := *e
+		at.Detail = fmt.Sprintf("operation %d: %s", i, cmp.Or(e.Detail, "its buffer"))
+		return &at
+	}
+	return err
+}
+
+// enqueue puts the operation on a stream by itself.
+func (o *MemOp) enqueue(s driver.CUstream) error {
+	switch o.kind {
+	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32:
+		return driver.CuStreamWaitValue32(s, o.address, uint32(o.value), uint32(o.until))
+	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_64:
+		return driver.CuStreamWaitValue64(s, o.address, o.value, uint32(o.until))
+	case driver.CU_STREAM_MEM_OP_WRITE_VALUE_32:
+		return driver.CuStreamWriteValue32(s, o.address, uint32(o.value), uint32(driver.CU_STREAM_WRITE_VALUE_DEFAULT))
+	}
+	return driver.CuStreamWriteValue64(s, o.address, o.value, uint32(driver.CU_STREAM_WRITE_VALUE_DEFAULT))
+}
+
+// fill is the operation as CUDA has it in a batch. Waits and writes have the same
+// layout there; a write has no flags, as until is 0.
+func (o *MemOp) fill(p *driver.CUstreamBatchMemOpParams) {
+	w := p.WaitValue()
+	w.Operation, w.Address, w.Flags = o.kind, o.address, uint32(o.until)
+	*w.Value64() = o.value
+}

@@ -1,0 +1,89 @@
+#include "sim.h"
+
+enum { WINDOW = 1, POLICY = 3, PRIORITY = 8, DOMAIN_MAP = 9, DOMAIN = 10 };
+enum { MAX_WINDOW = 109, DOMAIN_COUNT = 126 }; /* attributes of devices */
+enum { PERSISTING = 2 };
+
+static const unsigned ids[STREAM_ATTRIBUTES] = {WINDOW, POLICY, PRIORITY, DOMAIN_MAP, DOMAIN};
+
+static CUstreamAttrValue *find(struct stream *s, unsigned id)
+{
+	for (int i = 0; i < STREAM_ATTRIBUTES; i++)
+		if (ids[i] == id)
+			return &s->attributes[i];
+	return 0;
+}
+
+void attributes_begin(struct stream *s)
+{
+	find(s, POLICY)->policy = 1;
+	find(s, PRIORITY)->priority = s->priority;
+	find(s, DOMAIN_MAP)->domains.remote = 1;
+}
+
+static bool valid(unsigned id, const CUstreamAttrValue *v, int device)
+{
+	unsigned domains = device_attribute(DOMAIN_COUNT, device);
+
+	switch (id) {
+	case WINDOW:
+		return v->window.size <= (size_t)device_attribute(MAX_WINDOW, device) && v->window.ratio >= 0 && v->window.ratio <= 1
+			&& v->window.hit <= PERSISTING && v->window.miss < PERSISTING;
+	case POLICY:
+		return v->policy >= 1 && v->policy <= 4;
+	case PRIORITY:
+		return v->priority <= 0 && v->priority >= -5;
+	case DOMAIN_MAP:
+		return v->domains.normal < domains && v->domains.remote < domains;
+	default:
+		return v->domain <= 1;
+	}
+}
+
+CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID id, CUstreamAttrValue *value)
+{
+	ENTER(0);
+	struct stream *s;
+	CUstreamAttrValue *v;
+	CUresult r = stream_get(handle, &s);
+
+	if (r)
+		return r;
+	if (!value || !(v = find(s, id)))
+		return INVALID_VALUE;
+	*value = *v;
+	return OK;
+}
+
+CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstreamAttrValue *value)
+{
+	ENTER(0);
+	struct stream *s;
+	CUstreamAttrValue *v;
+	CUresult r = stream_get(handle, &s);
+
+	if (r)
+		return r;
+	if (!value || !(v = find(s, id)) || !valid(id, value, s->context->device))
+		return INVALID_VALUE;
+	*v = *value;
+	s->priority = find(s, PRIORITY)->priority;
+	return OK;
+}
+
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
+{
+	ENTER(0);
+	struct stream *a, *b;
+	CUresult r = stream_get(to, &a);
+
+	if (!r)
+		r = stream_get(from, &b);
+	if (r)
+		return r;
+	if (a->context != b->context)
+		return INVALID_VALUE;
+	memcpy(a->attributes, b->attributes, sizeof a->attributes);
+	a->priority = b->priority;
+	return OK;
+}

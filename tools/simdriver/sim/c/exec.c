@@ -1,0 +1,246 @@
+#include "sim.h"
+
+enum { AUTO_FREE = 1, UPLOAD = 2, DEVICE_LAUNCH = 4 };
+enum { INSTANTIATED, FAILED, INVALID_STRUCTURE, NODE_NOT_SUPPORTED };
+
+void exec_free(struct exec *e)
+{
+	struct graph *source = handle_find(GRAPH, e->source);
+
+	if (source)
+		source->execs--;
+	handle_end(e->handle);
+	mark_drop(e->last);
+	users_drop(e->users, HERE);
+	graph_free(e->graph);
+	free(e->order);
+	free(e);
+}
+
+/* What a graph may consist of that device code is to launch. */
+static struct node *not_for_devices(struct graph *g)
+{
+	for (int i = 0; i < g->n; i++)
+		if (node_type(g->nodes[i]->item) > 2)
+			return g->nodes[i];
+	return 0;
+}
+
+/* unfit tells what keeps a graph from being instantiated. */
+static unsigned unfit(struct graph *g, unsigned long long flags, struct node **node)
+{
+	struct node **order;
+
+	*node = 0;
+	if (flags > 15 || (flags & AUTO_FREE && flags & DEVICE_LAUNCH) || g->capture || (g->execs && graph_allocates(g)))
+		return FAILED;
+	if (flags & DEVICE_LAUNCH && (!g->n || (*node = not_for_devices(g))))
+		return g->n ? NODE_NOT_SUPPORTED : FAILED;
+	if (!(order = graph_order(g, node)))
+		return INVALID_STRUCTURE;
+	free(order);
+	return INSTANTIATED;
+}
+
+static struct exec *instantiate(struct graph *g, unsigned long long flags)
+{
+	struct exec *e = calloc(1, sizeof *e);
+	struct node *unused;
+
+	e->graph = graph_copy(g, false);
+	e->order = graph_order(e->graph, &unused);
+	e->users = users_copy(g->users);
+	e->flags = flags;
+	e->source = g->handle;
+	e->handle = handle_new(EXEC, e);
+	g->execs++;
+	return e;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph, unsigned long long flags)
+{
+	ENTER(0);
+	struct graph *g = graph_get(graph);
+	struct node *node;
+
+	if (!g || !handle || flags & UPLOAD)
+		return INVALID_VALUE;
+	switch (unfit(g, flags, &node)) {
+	case INSTANTIATED:
+		*handle = instantiate(g, flags)->handle;
+		return OK;
+	case NODE_NOT_SUPPORTED:
+		return NOT_SUPPORTED;
+	}
+	return INVALID_VALUE;
+}
+
+/* launch_item is a launch of an executable, or what stands for its upload. */
+static struct item *launch_item(struct exec *e, bool upload)
+{
+	struct item *i = item_new(LAUNCH);
+
+	i->after = e->last;
+	i->mark = e->last = mark_new();
+	e->last->refs++; /* the executable's and the launch's */
+	i->users = users_share(e->users);
+	i->n = upload ? 0 : e->graph->n;
+	i->steps = calloc(i->n + 1, sizeof *i->steps);
+	for (int k = 0; k < i->n; k++)
+		i->steps[k] = item_copy(e->order[k]->item);
+	return i;
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *handle, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+	ENTER(0);
+	struct graph *g = graph_get(graph);
+	struct stream *s = 0;
+	struct exec *e;
+	struct node *node;
+	CUresult r = OK;
+
+	if (!p)
+		return INVALID_VALUE;
+	p->result = FAILED;
+	p->node = 0;
+	if (!g || !handle)
+		return INVALID_VALUE;
+	if (p->flags & UPLOAD && !(r = stream_get(p->upload, &s)))
+		r = on_stream(s);
+	if (r)
+		return r;
+	p->result = unfit(g, p->flags, &node);
+	p->node = node ? node->handle : 0;
+	if (p->result)
+		return p->result == NODE_NOT_SUPPORTED ? NOT_SUPPORTED : INVALID_VALUE;
+	e = instantiate(g, p->flags);
+	*handle = e->handle;
+	return s ? enqueue(s, launch_item(e, true)) : OK;
+}
+
+/* Events in a graph are those of the program: each launch records them anew, and waits for what is recorded then. */
+static void bind(struct item *i)
+{
+	struct event *e = i->event ? handle_find(EVENT, i->event) : 0;
+
+	if (!e)
+		return;
+	mark_drop(i->mark);
+	if (i->work == RECORD) {
+		mark_drop(e->mark);
+		e->mark = mark_new();
+	}
+	if ((i->mark = e->mark))
+		i->mark->refs++;
+}
+
+/* sound tells whether what a launch needs is still there. */
+static CUresult sound(struct exec *e)
+{
+	for (int k = 0; k < e->graph->n; k++) {
+		struct item *i = e->order[k]->item;
+
+		if (i->work == RUN && !kernel_loaded(i)) {
+			violation("a graph launches a kernel of a module that was unloaded");
+			return INVALID_HANDLE;
+		}
+		if (i->work == APPEAR && i->block->given && !(e->flags & AUTO_FREE))
+			return INVALID_VALUE; /* what it allocated before is still there */
+	}
+	return OK;
+}
+
+static CUresult launch(CUgraphExec handle, CUstream stream, bool upload)
+{
+	struct exec *e = handle_get(EXEC, handle);
+	struct stream *s;
+	struct item *i;
+	CUresult r = stream_get(stream, &s);
+
+	if (r)
+		return r;
+	if (!e)
+		return INVALID_VALUE;
+	if ((r = on_stream(s)) || (s == s->context->legacy && (r = on_legacy(s->context))) || (r = sound(e)))
+		return r;
+	i = launch_item(e, upload);
+	for (int k = 0; k < i->n; k++) {
+		struct item *step = i->steps[k];
+
+		bind(step);
+		if (step->block)
+			step->block->given = step->work == APPEAR;
+		if (!step->context)
+			step->context = s->context;
+	}
+	return enqueue(s, i);
+}
+
+CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
+{
+	ENTER(0);
+	return launch(handle, stream, false);
+}
+
+CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
+{
+	ENTER(0);
+	return launch(handle, stream, true);
+}
+
+bool launch_run(struct item *i)
+{
+	if (i->after && !i->after->done)
+		return false;
+	for (; i->at < i->n; i->at++) {
+		struct item *step = i->steps[i->at];
+
+		if (!run(step)) {
+			i->until = step->until;
+			return false;
+		}
+		if (sim.faulted)
+			break;
+		changed();
+	}
+	return true;
+}
+
+void launch_end(struct item *i)
+{
+	for (int k = 0; k < i->n; k++) {
+		struct item *step = i->steps[k];
+
+		if (step->started && !step->finished && step->work == HOST)
+			step->orphan = true; /* a fault: the callback thread has it */
+		else
+			item_free(step);
+	}
+	free(i->steps);
+	mark_drop(i->after);
+	i->mark->done = true;
+	users_drop(i->users, THERE);
+}
+
+CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
+{
+	ENTER(0);
+	struct exec *e = handle_get(EXEC, handle);
+
+	if (!e || !flags)
+		return INVALID_VALUE;
+	*flags = e->flags;
+	return OK;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec handle)
+{
+	ENTER(DEAD);
+	struct exec *e = handle_get(EXEC, handle);
+
+	if (!e)
+		return INVALID_VALUE;
+	exec_free(e);
+	return OK;
+}
