@@ -24,13 +24,16 @@ func (s *Stream) SetAttribute(id driver.CUstreamAttrID, v driver.CUstreamAttrVal
 }
 
 func (s *Stream) attribute(op string, id driver.CUstreamAttrID) (v driver.CUstreamAttrValue, err error) {
-	err = s.with(op, func(c *streamCore) error {
-		if err := hasAttribute(op, id); err != nil {
-			return err
-		}
-		return driver.CuStreamGetAttribute(c.raw, id, &v)
-	})
+	err = s.with(op, func(c *streamCore) error { return c.fetch(op, id, &v) })
 	return v, err
+}
+
+// fetch asks for an attribute. The context is current.
+func (s *streamCore) fetch(op string, id driver.CUstreamAttrID, v *driver.CUstreamAttrValue) error {
+	if err := hasAttribute(op, id); err != nil {
+		return err
+	}
+	return driver.CuStreamGetAttribute(s.raw, id, v)
 }
 
 func (s *Stream) setAttribute(op string, id driver.CUstreamAttrID, v driver.CUstreamAttrValue) error {
@@ -140,6 +143,21 @@ func (s *Stream) SetPriority(priority int) error {
 		*v.Priority() = int32(priority)
 		return c.put(op, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, v)
 	})
+}
+
+// priorityNow is the priority that what is put on the stream now gets. It may
+// have been set since the stream was made, also by other means.
+func (s *streamCore) priorityNow() int {
+	if !s.mark() {
+		return s.priority
+	}
+	defer s.unmark()
+	var v driver.CUstreamAttrValue
+	err := s.ctx.in(func() error { return s.fetch("Stream.Priority", driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, &v) })
+	if err != nil { // as on a driver where it cannot be set
+		return s.priority
+	}
+	return int(*v.Priority())
 }
 
 // MemSyncDomain is the domain in which the memory fences of the stream's kernels

@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	global  = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
-	local   = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-	relaxed = driver.CU_STREAM_CAPTURE_MODE_RELAXED
+	globalMode  = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
+	localMode   = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+	relaxedMode = driver.CU_STREAM_CAPTURE_MODE_RELAXED
 )
 
-var modes = []struct {
+var factModes = []struct {
 	name string
 	mode driver.CUstreamCaptureMode
-}{{"global", global}, {"thread local", local}, {"relaxed", relaxed}}
+}{{"global", globalMode}, {"thread local", localMode}, {"relaxed", relaxedMode}}
 
-// A call that is made during a capture.
-type call struct {
+// A factCall is made during a capture.
+type factCall struct {
 	name string
 	do   func(w *facts) error
 }
 
-// A captured is how a call went that was made during a capture of a stream, and
+// An outcome is how a call went that was made during a capture of a stream, and
 // how the capture ended.
-type captured struct{ call, end error }
+type outcome struct{ call, end error }
 
 // during makes a call while another thread captures w.s in a mode, on a thread
 // whose own mode is given.
-func (w *facts) during(t *testing.T, capture, mode driver.CUstreamCaptureMode, do func(*facts) error) captured {
+func (w *facts) during(t *testing.T, capture, mode driver.CUstreamCaptureMode, do func(*facts) error) outcome {
 	return w.capture(t, w.s, capture, func() error {
 		return onThreadOf(w.x, func() error { return inMode(w, mode, do) })
 	})
 }
 
 // within makes a call on the thread that captures.
-func (w *facts) within(t *testing.T, capture, mode driver.CUstreamCaptureMode, do func(*facts) error) captured {
+func (w *facts) within(t *testing.T, capture, mode driver.CUstreamCaptureMode, do func(*facts) error) outcome {
 	return w.capture(t, w.s, capture, func() error { return inMode(w, mode, do) })
 }
 
@@ -55,7 +55,7 @@ func inMode(w *facts, mode driver.CUstreamCaptureMode, do func(*facts) error) er
 }
 
 // capture calls do while a stream captures a launch, on the thread that does.
-func (w *facts) capture(t *testing.T, s driver.CUstream, mode driver.CUstreamCaptureMode, do func() error) (c captured) {
+func (w *facts) capture(t *testing.T, s driver.CUstream, mode driver.CUstreamCaptureMode, do func() error) (c outcome) {
 	t.Helper()
 	var graph driver.CUgraph
 	assert.NoError(t, onThreadOf(w.x, func() error {
@@ -80,10 +80,10 @@ func (w *facts) capture(t *testing.T, s driver.CUstream, mode driver.CUstreamCap
 	return c
 }
 
-var lost = driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+var captureLost = driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 
 // unsafeCalls are those that a capture in mode global forbids the whole process.
-var unsafeCalls = []call{
+var unsafeCalls = []factCall{
 	{"StreamQuery", func(w *facts) error { return driver.CuStreamQuery(w.other) }},
 	{"StreamSynchronize", func(w *facts) error { return driver.CuStreamSynchronize(w.other) }},
 	{"EventQuery", func(w *facts) error { return driver.CuEventQuery(w.recorded) }},
@@ -104,14 +104,14 @@ var unsafeCalls = []call{
 
 func TestFactCaptureForbids(t *testing.T) {
 	for _, c := range unsafeCalls {
-		for _, m := range modes {
+		for _, m := range factModes {
 			t.Run(c.name+"/"+m.name, func(t *testing.T) {
 				w := newFacts(t)
-				got := w.during(t, global, m.mode, c.do)
-				if m.mode == global {
-					assert.Equal(t, captured{driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, lost}, got)
+				got := w.during(t, globalMode, m.mode, c.do)
+				if m.mode == globalMode {
+					assert.Equal(t, outcome{driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, captureLost}, got)
 				} else {
-					assert.Equal(t, captured{}, got)
+					assert.Equal(t, outcome{}, got)
 				}
 			})
 		}
@@ -122,16 +122,16 @@ func TestFactCaptureForbids(t *testing.T) {
 // together, and a capture in mode thread local is none of other threads' business.
 func TestFactCaptureModes(t *testing.T) {
 	query := func(w *facts) error { return driver.CuStreamQuery(w.other) }
-	for _, capture := range modes {
-		for _, thread := range modes {
+	for _, capture := range factModes {
+		for _, thread := range factModes {
 			t.Run(capture.name+" capture, "+thread.name+" thread", func(t *testing.T) {
 				w := newFacts(t)
-				killed := captured{driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, lost}
-				var same, another captured
-				if capture.mode != relaxed && thread.mode != relaxed {
+				killed := outcome{driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, captureLost}
+				var same, another outcome
+				if capture.mode != relaxedMode && thread.mode != relaxedMode {
 					same = killed
 				}
-				if capture.mode == global && thread.mode == global {
+				if capture.mode == globalMode && thread.mode == globalMode {
 					another = killed
 				}
 				assert.Equal(t, another, w.during(t, capture.mode, thread.mode, query), "another thread")
@@ -142,7 +142,7 @@ func TestFactCaptureModes(t *testing.T) {
 }
 
 func TestFactCaptureAllows(t *testing.T) {
-	for _, c := range []call{
+	for _, c := range []factCall{
 		{"StreamIsCapturing", func(w *facts) error {
 			var status driver.CUstreamCaptureStatus
 			return driver.CuStreamIsCapturing(w.other, &status)
@@ -160,7 +160,7 @@ func TestFactCaptureAllows(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newFacts(t)
-			assert.Equal(t, captured{}, w.during(t, global, global, c.do), "another thread")
+			assert.Equal(t, outcome{}, w.during(t, globalMode, globalMode, c.do), "another thread")
 			assert.NoError(t, w.x.Synchronize())
 		})
 	}
@@ -196,14 +196,14 @@ func TestFactCapturingStream(t *testing.T) {
 			return first(func() error { return record(w) }, func() error { return driver.CuEventSynchronize(w.fresh) })
 		}},
 	} {
-		for _, m := range modes {
+		for _, m := range factModes {
 			t.Run(c.name+"/"+m.name, func(t *testing.T) {
 				w := newFacts(t)
 				if err := driver.Find(c.needs); c.needs != "" && err != nil {
 					t.Skip(err)
 				}
-				assert.Equal(t, captured{c.want, lost}, w.within(t, m.mode, m.mode, c.do))
-				assert.Equal(t, captured{c.want, lost}, w.within(t, m.mode, relaxed, c.do), "a relaxed thread")
+				assert.Equal(t, outcome{c.want, captureLost}, w.within(t, m.mode, m.mode, c.do))
+				assert.Equal(t, outcome{c.want, captureLost}, w.within(t, m.mode, relaxedMode, c.do), "a relaxed thread")
 			})
 		}
 	}
@@ -212,7 +212,7 @@ func TestFactCapturingStream(t *testing.T) {
 // TestFactEndElsewhere: only the thread that began a capture ends it, and one
 // that tries takes it away, except in mode relaxed.
 func TestFactEndElsewhere(t *testing.T) {
-	for _, m := range modes {
+	for _, m := range factModes {
 		t.Run(m.name, func(t *testing.T) {
 			w := newFacts(t)
 			require.NoError(t, onThreadOf(w.x, func() error {
@@ -221,7 +221,7 @@ func TestFactEndElsewhere(t *testing.T) {
 				}
 				var graph driver.CUgraph
 				err := onThreadOf(w.x, func() error { return driver.CuStreamEndCapture(w.s, &graph) })
-				if m.mode == relaxed {
+				if m.mode == relaxedMode {
 					return first(func() error { return err }, func() error { return driver.CuGraphDestroy(graph) })
 				}
 				assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
@@ -246,7 +246,7 @@ func TestFactEndWithoutBegin(t *testing.T) {
 // TestFactLegacyStream: the legacy stream waits for blocking streams, which a
 // capture cannot have.
 func TestFactLegacyStream(t *testing.T) {
-	for _, c := range []call{
+	for _, c := range []factCall{
 		{"MemcpyHtoD", (*facts).copyIn},
 		{"LaunchKernel", func(w *facts) error { return w.launch(0) }},
 		{"StreamQuery", func(w *facts) error { return driver.CuStreamQuery(driver.CU_STREAM_LEGACY) }},
@@ -254,8 +254,8 @@ func TestFactLegacyStream(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newFacts(t)
 			elsewhere := func() error { return onThreadOf(w.x, func() error { return c.do(w) }) }
-			assert.Equal(t, captured{driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, lost}, w.capture(t, w.blocking, relaxed, elsewhere), "a blocking stream captures")
-			assert.Equal(t, captured{}, w.capture(t, w.s, relaxed, elsewhere), "a non-blocking stream captures")
+			assert.Equal(t, outcome{driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, captureLost}, w.capture(t, w.blocking, relaxedMode, elsewhere), "a blocking stream captures")
+			assert.Equal(t, outcome{}, w.capture(t, w.s, relaxedMode, elsewhere), "a non-blocking stream captures")
 		})
 	}
 }

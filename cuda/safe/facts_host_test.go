@@ -99,7 +99,7 @@ func TestFactInsideHostFunc(t *testing.T) {
 		{"GetErrorName", 0, nil, func(*facts) error { var p *byte; return driver.CuGetErrorName(700, &p) }},
 		{"DriverGetVersion", 0, nil, func(*facts) error { var n int32; return driver.CuDriverGetVersion(&n) }},
 		{"ThreadExchangeStreamCaptureMode", 0, nil, func(*facts) error {
-			mode := relaxed
+			mode := relaxedMode
 			exchange := func() error { return driver.CuThreadExchangeStreamCaptureMode(&mode) }
 			return first(exchange, exchange)
 		}},

@@ -257,12 +257,12 @@ func (s *Stream) Raw() driver.CUstream {
 // NonBlocking tells whether the stream ignores the legacy default stream.
 func (s *Stream) NonBlocking() bool { return s != nil && s.core != nil && s.core.nonBlocking }
 
-// Priority is the stream's priority, as granted.
+// Priority is the stream's priority: as granted, or as set since.
 func (s *Stream) Priority() int {
 	if s == nil || s.core == nil {
 		return 0
 	}
-	return s.core.priority
+	return s.core.priorityNow()
 }
 
 // Device is the GPU of the stream.

@@ -8,7 +8,7 @@ package sim
 #include <stdlib.h>
 #include "c/simulate.h"
 
-static struct {
+static struct control {
 	void (*fail)(const char *, long, unsigned);
 	const char *(*failed)(void);
 	long (*calls)(const char *);
@@ -29,11 +29,12 @@ static struct {
 static const char *bind(const char *file)
 {
 	void *lib = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+	struct control found;
 
 	if (!lib)
 		return file;
 #define FIND(member, name) \
-	if (!(*(void **)&sim.member = dlsym(lib, name))) \
+	if (!(*(void **)&found.member = dlsym(lib, name))) \
 		return name;
 	FIND(fail, "simFail")
 	FIND(failed, "simFailed")
@@ -49,6 +50,7 @@ static const char *bind(const char *file)
 	FIND(violations, "simViolations")
 	FIND(violation, "simViolation")
 	FIND(strict, "simStrict")
+	sim = found;
 	return 0;
 }
 

@@ -116,7 +116,10 @@ CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
 		r = unsafe_call();
 	if (r)
 		return r;
-	return address && size ? appear(address, size, s) : INVALID_VALUE;
+	if (!address)
+		return INVALID_VALUE;
+	*address = 0;
+	return size ? appear(address, size, s) : OK;
 }
 
 static CUresult vanish(struct block *b, struct stream *s)
@@ -145,9 +148,11 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 		return b ? release(b) : sim.dead;
 	if ((r = stream_get(stream, &s)) || (!s->capture && (r = unsafe_call())))
 		return r;
-	if (!b || b->place == HOST_MEMORY || b->place == MANAGED_MEMORY)
-		return INVALID_VALUE;
-	return vanish(b, s);
+	if (!address)
+		return OK;
+	if (b && b->place == MANAGED_MEMORY)
+		return NOT_SUPPORTED;
+	return b && b->place != HOST_MEMORY ? vanish(b, s) : INVALID_VALUE;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host, unsigned flags)

@@ -16,9 +16,17 @@ static CUstreamAttrValue *find(struct stream *s, unsigned id)
 
 void attributes_begin(struct stream *s)
 {
-	find(s, POLICY)->policy = 1;
+	find(s, POLICY)->policy = -1u; /* none was set */
 	find(s, PRIORITY)->priority = s->priority;
 	find(s, DOMAIN_MAP)->domains.remote = 1;
+}
+
+/* size is that of the union's member. */
+static size_t size(unsigned id)
+{
+	const CUstreamAttrValue *v = 0;
+
+	return id == WINDOW ? sizeof v->window : id == DOMAIN_MAP ? sizeof v->domains : sizeof v->policy;
 }
 
 static bool valid(unsigned id, const CUstreamAttrValue *v, int device)
@@ -32,7 +40,7 @@ static bool valid(unsigned id, const CUstreamAttrValue *v, int device)
 	case POLICY:
 		return v->policy >= 1 && v->policy <= 4;
 	case PRIORITY:
-		return v->priority <= 0 && v->priority >= -5;
+		return true; /* it is clamped */
 	case DOMAIN_MAP:
 		return v->domains.normal < domains && v->domains.remote < domains;
 	default:
@@ -51,7 +59,7 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID id, CUstreamAttrVa
 		return r;
 	if (!value || !(v = find(s, id)))
 		return INVALID_VALUE;
-	*value = *v;
+	memcpy(value, v, size(id));
 	return OK;
 }
 
@@ -66,8 +74,9 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstream
 		return r;
 	if (!value || !(v = find(s, id)) || !valid(id, value, s->context->device))
 		return INVALID_VALUE;
-	*v = *value;
-	s->priority = find(s, PRIORITY)->priority;
+	memcpy(v, value, size(id));
+	v = find(s, PRIORITY);
+	s->priority = v->priority = v->priority > 0 ? 0 : v->priority < -5 ? -5 : v->priority;
 	return OK;
 }
 

@@ -4,7 +4,7 @@ static struct capture *captures;
 
 enum { GLOBAL, THREAD_LOCAL, RELAXED };
 
-static void lose(struct capture *c) { c->lost = true; }
+void capture_lose(struct capture *c) { c->lost = true; }
 
 /*
  * unsafe_call is made by what is forbidden during a capture: in mode global to
@@ -22,7 +22,7 @@ CUresult unsafe_call(void)
 
 		if (c->mode == RELAXED || (!mine && (c->mode == THREAD_LOCAL || thread.mode == THREAD_LOCAL)))
 			continue;
-		lose(c);
+		capture_lose(c);
 		r = CAPTURE_UNSUPPORTED;
 	}
 	return r;
@@ -32,7 +32,7 @@ CUresult on_stream(struct stream *s)
 {
 	if (!s->capture)
 		return OK;
-	lose(s->capture);
+	capture_lose(s->capture);
 	return CAPTURE_UNSUPPORTED;
 }
 
@@ -43,17 +43,25 @@ CUresult on_legacy(struct context *c)
 
 	for (struct stream *s = c->streams; s; s = s->next)
 		if (s->capture && !(s->flags & 1)) {
-			lose(s->capture);
+			capture_lose(s->capture);
 			r = CAPTURE_IMPLICIT;
 		}
 	return r;
+}
+
+bool legacy_waits(struct context *c)
+{
+	for (struct stream *s = c->streams; s; s = s->next)
+		if (s->capture && !(s->flags & 1))
+			return true;
+	return false;
 }
 
 void capture_lose_context(struct context *c)
 {
 	for (struct stream *s = c->streams; s; s = s->next)
 		if (s->capture)
-			lose(s->capture);
+			capture_lose(s->capture);
 }
 
 static void follow(struct stream *s, struct node *n)
@@ -77,7 +85,7 @@ CUresult capture_item(struct stream *s, struct item *i)
 	if (!c->again)
 		n = graph_add(c->graph, i, &s->deps);
 	else if ((r = recapture_item(c, &s->deps, i, &n)))
-		lose(c);
+		capture_lose(c);
 	if (!r)
 		follow(s, n);
 	return r;
@@ -110,12 +118,12 @@ CUresult capture_wait(struct stream *s, struct event *e)
 	if (!captured_event(e)) {
 		if (!e->mark)
 			return OK;
-		lose(s->capture);
+		capture_lose(s->capture);
 		return CAPTURE_ISOLATION;
 	}
 	if (s->capture && s->capture != e->capture) {
-		lose(s->capture);
-		lose(e->capture);
+		capture_lose(s->capture);
+		capture_lose(e->capture);
 		return CAPTURE_MERGE;
 	}
 	s->capture = e->capture;
@@ -192,7 +200,7 @@ void capture_forget(struct stream *s)
 
 	if (!c)
 		return;
-	lose(c);
+	capture_lose(c);
 	leave(s);
 	if (c->origin == s)
 		drop(c, true);
@@ -273,7 +281,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 	if (!(c = s->capture))
 		return ILLEGAL_STATE;
 	if (c->origin != s) {
-		lose(c);
+		capture_lose(c);
 		return CAPTURE_UNMATCHED;
 	}
 	r = end(s);

@@ -27,8 +27,8 @@ static CUresult info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t 
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
-	if (!r && s == s->context->legacy)
-		r = on_legacy(s->context);
+	if (!r && s == s->context->legacy && legacy_waits(s->context))
+		r = CAPTURE_IMPLICIT; /* and the capture goes on */
 	if (r)
 		return r;
 	if (!status || (data && !nodes))
@@ -115,7 +115,9 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 	struct edges edges = {0};
 	CUresult r;
 
-	if (!g || g->capture || edges_read(&edges, g, nodes, data, n))
+	if (g && g->capture)
+		return ILLEGAL_STATE;
+	if (!g || edges_read(&edges, g, nodes, data, n))
 		return INVALID_VALUE;
 	r = capture_begin(stream, mode, g, &edges);
 	edges_clear(&edges);

@@ -106,6 +106,12 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 	return record(event, stream, flags);
 }
 
+/* An event that was recorded in a capture has no state once that is over, until it is recorded anew. */
+static bool stale(struct event *e)
+{
+	return e->capture && !captured_event(e);
+}
+
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
 	ENTER(CALLBACK);
@@ -124,6 +130,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 		return INVALID_VALUE;
 	if (flags && !s->capture)
 		return ILLEGAL_STATE;
+	if (!flags && stale(e))
+		return INVALID_VALUE;
 	if (!flags && (s->capture || captured_event(e)))
 		return capture_wait(s, e);
 	if (s->capture) {
@@ -150,6 +158,8 @@ static CUresult asked(CUevent handle, struct event **e)
 		(*e)->capture->lost = true;
 		return CAPTURED_EVENT;
 	}
+	if (stale(*e))
+		return INVALID_VALUE;
 	return unsafe_call();
 }
 

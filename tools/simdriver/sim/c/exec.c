@@ -3,7 +3,7 @@
 enum { AUTO_FREE = 1, UPLOAD = 2, DEVICE_LAUNCH = 4 };
 enum { INSTANTIATED, FAILED, INVALID_STRUCTURE, NODE_NOT_SUPPORTED };
 
-void exec_free(struct exec *e)
+void exec_free(struct exec *e, enum where where)
 {
 	struct graph *source = handle_find(GRAPH, e->source);
 
@@ -11,7 +11,7 @@ void exec_free(struct exec *e)
 		source->execs--;
 	handle_end(e->handle);
 	mark_drop(e->last);
-	users_drop(e->users, HERE);
+	users_drop(e->users, where);
 	graph_free(e->graph);
 	free(e->order);
 	free(e);
@@ -32,7 +32,7 @@ static unsigned unfit(struct graph *g, unsigned long long flags, struct node **n
 	struct node **order;
 
 	*node = 0;
-	if (flags > 15 || (flags & AUTO_FREE && flags & DEVICE_LAUNCH) || g->capture || (g->execs && graph_allocates(g)))
+	if (flags > 15 || (flags & AUTO_FREE && flags & DEVICE_LAUNCH))
 		return FAILED;
 	if (flags & DEVICE_LAUNCH && (!g->n || (*node = not_for_devices(g))))
 		return g->n ? NODE_NOT_SUPPORTED : FAILED;
@@ -57,22 +57,35 @@ static struct exec *instantiate(struct graph *g, unsigned long long flags)
 	return e;
 }
 
+/* allowed tells whether a graph may be instantiated now. */
+static CUresult allowed(struct graph *g)
+{
+	CUresult r = unsafe_call();
+
+	if (r)
+		return r;
+	if (g->capture) {
+		capture_lose(g->capture);
+		return CAPTURE_UNSUPPORTED;
+	}
+	return g->execs && graph_allocates(g) ? NOT_SUPPORTED : OK;
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph, unsigned long long flags)
 {
-	ENTER(0);
+	ENTER(CURRENT);
 	struct graph *g = graph_get(graph);
 	struct node *node;
+	CUresult r;
 
 	if (!g || !handle || flags & UPLOAD)
 		return INVALID_VALUE;
-	switch (unfit(g, flags, &node)) {
-	case INSTANTIATED:
-		*handle = instantiate(g, flags)->handle;
-		return OK;
-	case NODE_NOT_SUPPORTED:
-		return NOT_SUPPORTED;
-	}
-	return INVALID_VALUE;
+	if ((r = allowed(g)))
+		return r;
+	if (unfit(g, flags, &node))
+		return INVALID_VALUE;
+	*handle = instantiate(g, flags)->handle;
+	return OK;
 }
 
 /* launch_item is a launch of an executable, or what stands for its upload. */
@@ -93,12 +106,12 @@ static struct item *launch_item(struct exec *e, bool upload)
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *handle, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
-	ENTER(0);
+	ENTER(CURRENT);
 	struct graph *g = graph_get(graph);
 	struct stream *s = 0;
 	struct exec *e;
 	struct node *node;
-	CUresult r = OK;
+	CUresult r;
 
 	if (!p)
 		return INVALID_VALUE;
@@ -106,14 +119,15 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *handle, CUgraph graph, CUDA_G
 	p->node = 0;
 	if (!g || !handle)
 		return INVALID_VALUE;
-	if (p->flags & UPLOAD && !(r = stream_get(p->upload, &s)))
+	r = allowed(g);
+	if (!r && p->flags & UPLOAD && !(r = stream_get(p->upload, &s)))
 		r = on_stream(s);
 	if (r)
 		return r;
 	p->result = unfit(g, p->flags, &node);
 	p->node = node ? node->handle : 0;
 	if (p->result)
-		return p->result == NODE_NOT_SUPPORTED ? NOT_SUPPORTED : INVALID_VALUE;
+		return INVALID_VALUE;
 	e = instantiate(g, p->flags);
 	*handle = e->handle;
 	return s ? enqueue(s, launch_item(e, true)) : OK;
@@ -230,7 +244,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 
 	if (!e || !flags)
 		return INVALID_VALUE;
-	*flags = e->flags;
+	*flags = e->flags & (AUTO_FREE | DEVICE_LAUNCH); /* the others it does not keep */
 	return OK;
 }
 
@@ -238,9 +252,12 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
 	ENTER(DEAD);
 	struct exec *e = handle_get(EXEC, handle);
+	CUresult r;
 
 	if (!e)
 		return INVALID_VALUE;
-	exec_free(e);
+	if (!sim.dead && (r = unsafe_call()))
+		return r;
+	exec_free(e, e->last ? THERE : HERE);
 	return OK;
 }

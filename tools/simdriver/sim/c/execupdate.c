@@ -72,7 +72,7 @@ static CUresult update(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResul
 		item_free(e->graph->nodes[i]->item);
 		e->graph->nodes[i]->item = item_copy(g->nodes[i]->item);
 	}
-	users_drop(e->users, HERE);
+	users_drop(e->users, THERE);
 	e->users = users_copy(g->users);
 	return OK;
 }
@@ -80,7 +80,9 @@ static CUresult update(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResul
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
 	ENTER(0);
-	return info ? update(exec, graph, info) : INVALID_VALUE;
+	CUgraphExecUpdateResultInfo unwanted;
+
+	return update(exec, graph, info ? info : &unwanted);
 }
 
 CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result)

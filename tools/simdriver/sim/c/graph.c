@@ -234,7 +234,7 @@ static void end(enum kind kind, void *handle, void *object)
 {
 	(void)handle;
 	if (kind == EXEC)
-		exec_free(object);
+		exec_free(object, HERE);
 	else if (kind == GRAPH)
 		graph_free(object);
 }
@@ -259,7 +259,7 @@ CUresult cuGraphClone(CUgraph *handle, CUgraph graph)
 	ENTER(0);
 	struct graph *g = graph_get(graph), *clone;
 
-	if (!g || !handle)
+	if (!g || !handle || g->capture)
 		return INVALID_VALUE;
 	if (graph_allocates(g))
 		return NOT_SUPPORTED;
@@ -277,10 +277,8 @@ CUresult cuGraphDestroy(CUgraph handle)
 
 	if (!g)
 		return INVALID_VALUE;
-	if (g->capture) {
-		violation("a graph is destroyed that a stream captures into");
-		return INVALID_VALUE;
-	}
+	if (g->capture)
+		return ILLEGAL_STATE;
 	graph_free(g);
 	return OK;
 }

@@ -81,7 +81,7 @@ struct exec {
 	struct mark *last; /* the end of its last launch */
 };
 
-void exec_free(struct exec *e);
+void exec_free(struct exec *e, enum where where);
 /* launch_run goes on with a launch, launch_end frees what it holds. */
 bool launch_run(struct item *i);
 void launch_end(struct item *i);
@@ -108,11 +108,14 @@ CUresult unsafe_call(void);
 CUresult on_stream(struct stream *s);
 /* on_legacy is called by what uses the legacy stream. */
 CUresult on_legacy(struct context *c);
+/* legacy_waits tells whether on_legacy would lose a capture. */
+bool legacy_waits(struct context *c);
 CUresult capture_item(struct stream *s, struct item *i);
 CUresult capture_record(struct stream *s, struct event *e);
 CUresult capture_wait(struct stream *s, struct event *e);
 /* capture_begin begins a capture, into the program's graph or a new one for 0, behind deps unless 0. */
 CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode, struct graph *g, const struct edges *deps);
+void capture_lose(struct capture *c);
 void capture_lose_context(struct context *c);
 void capture_forget(struct stream *s);
 bool captured_event(struct event *e);

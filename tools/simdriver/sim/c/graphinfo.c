@@ -47,7 +47,7 @@ static CUresult nodes(CUgraph graph, CUgraphNode *out, size_t *n, bool roots)
 {
 	struct graph *g = graph_get(graph);
 
-	if (!g || !n)
+	if (!g || !n || (out && !*n))
 		return INVALID_VALUE;
 	struct list l = list_of(out, 0, 0, *n);
 
@@ -73,7 +73,7 @@ static CUresult edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraph
 {
 	struct graph *g = graph_get(graph);
 
-	if (!g || !n || !from != !to || (data && !from))
+	if (!g || !n || !from != !to || (data && !from) || (from && !*n))
 		return INVALID_VALUE;
 	struct list l = list_of(from, to, data, *n);
 
@@ -99,7 +99,7 @@ static CUresult dependencies(CUgraphNode handle, CUgraphNode *out, CUgraphEdgeDa
 {
 	struct node *node = handle_get(NODE, handle);
 
-	if (!node || !n || (data && !out))
+	if (!node || !n || (data && !out) || (out && !*n))
 		return INVALID_VALUE;
 	struct list l = list_of(out, 0, data, *n);
 
@@ -124,7 +124,7 @@ static CUresult dependents(CUgraphNode handle, CUgraphNode *out, CUgraphEdgeData
 {
 	struct node *node = handle_get(NODE, handle);
 
-	if (!node || !n || (data && !out))
+	if (!node || !n || (data && !out) || (out && !*n))
 		return INVALID_VALUE;
 	struct list l = list_of(out, 0, data, *n);
 

@@ -60,6 +60,11 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *handle, CUgraph graph, const CUgra
 
 	if (!p)
 		return INVALID_VALUE;
+	if (!current() && (p->func || !p->ctx)) {
+		if (p->func)
+			violation("a kernel node is added without a current context, which crashes the process");
+		return INVALID_CONTEXT;
+	}
 	f = p->func ? p->func : (CUfunction)p->kern;
 	memcpy(c.grid, p->grid, sizeof c.grid);
 	memcpy(c.block, p->block, sizeof c.block);
@@ -70,8 +75,8 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *handle, CUgraph graph, const CUgra
 
 static CUresult context_get(CUcontext handle, struct context **c)
 {
-	*c = handle_get(CONTEXT, handle);
-	return *c ? OK : INVALID_CONTEXT;
+	*c = handle ? handle_get(CONTEXT, handle) : 0; /* that of the stream then */
+	return *c || !handle ? OK : INVALID_CONTEXT;
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
@@ -137,26 +142,33 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *handle, CUgraph graph, const CUgraphN
 	return add(handle, graph, deps, n, OK, i);
 }
 
+/* edge_of is the one that two nodes would be joined by, if they may be. */
+static bool edge_of(struct graph *g, CUgraphNode from, CUgraphNode to, const CUgraphEdgeData *data, struct edges *e)
+{
+	struct node *node = handle_get(NODE, to);
+
+	return node && node->graph == g && from != to && !edges_read(e, g, &from, data, 1)
+		&& edges_fit(e, node->item) && !edges_have(&node->deps, e->list[0].node);
+}
+
+/* depend adds all edges or none. */
 static CUresult depend(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n)
 {
 	struct graph *g = graph_get(graph);
 
 	if (!g || (n && (!from || !to)))
 		return INVALID_VALUE;
-	for (size_t i = 0; i < n; i++) {
-		struct node *node = handle_get(NODE, to[i]);
-		struct edges edges = {0};
-		bool fits;
+	for (int adds = 0; adds < 2; adds++)
+		for (size_t i = 0; i < n; i++) {
+			struct edges e = {0};
+			bool fits = edge_of(g, from[i], to[i], data ? &data[i] : 0, &e);
 
-		if (!node || node->graph != g || from[i] == to[i] || edges_read(&edges, g, &from[i], data ? &data[i] : 0, 1))
-			return INVALID_VALUE;
-		fits = edges_fit(&edges, node->item) && !edges_have(&node->deps, edges.list[0].node);
-		if (fits)
-			edges_add_all(&node->deps, &edges);
-		edges_clear(&edges);
-		if (!fits)
-			return INVALID_VALUE;
-	}
+			if (fits && adds)
+				edges_add_all(&((struct node *)handle_get(NODE, to[i]))->deps, &e);
+			edges_clear(&e);
+			if (!fits)
+				return INVALID_VALUE;
+		}
 	return OK;
 }
 

@@ -44,7 +44,7 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t siz
 enum attribute {
 	CONTEXT_OF = 1, MEMORY_TYPE = 2, DEVICE_POINTER = 3, HOST_POINTER = 4, IS_MANAGED = 8, ORDINAL = 9, START = 11, SIZE = 12,
 };
-enum { HOST_TYPE = 1, DEVICE_TYPE = 2, NO_DEVICE_ORDINAL = -2 };
+enum { HOST_TYPE = 1, DEVICE_TYPE = 2 };
 
 /* value is what there is to tell of an address: 8 bytes, or the low 4 of them. */
 static CUresult value(CUdeviceptr address, unsigned attribute, uint64_t *v)
@@ -55,9 +55,7 @@ static CUresult value(CUdeviceptr address, unsigned attribute, uint64_t *v)
 	bool known = b ? !b->freed && address - b->address < b->size : registered(address, &from, &size);
 	bool host = !b || b->place == HOST_MEMORY;
 
-	*v = attribute == ORDINAL ? (uint64_t)NO_DEVICE_ORDINAL : 0;
-	if (attribute == IS_MANAGED && !known)
-		return OK;
+	*v = 0;
 	if (!known)
 		return INVALID_VALUE;
 	switch (attribute) {
@@ -69,7 +67,7 @@ static CUresult value(CUdeviceptr address, unsigned attribute, uint64_t *v)
 		return OK;
 	case DEVICE_POINTER:
 		*v = address;
-		return OK;
+		return current() ? OK : INVALID_CONTEXT;
 	case HOST_POINTER:
 		*v = host || b->place == MANAGED_MEMORY ? address : 0;
 		return *v ? OK : INVALID_VALUE;
@@ -91,7 +89,7 @@ static CUresult value(CUdeviceptr address, unsigned attribute, uint64_t *v)
 
 static size_t width(unsigned attribute)
 {
-	return attribute == IS_MANAGED ? 1 : attribute == MEMORY_TYPE || attribute == ORDINAL ? 4 : 8;
+	return attribute == IS_MANAGED || attribute == MEMORY_TYPE || attribute == ORDINAL ? 4 : 8;
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
@@ -112,6 +110,9 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, voi
 
 	if (!n || !attributes || !data)
 		return INVALID_VALUE;
+	for (unsigned i = 0; i < n; i++)
+		if (!data[i] || !attributes[i] || attributes[i] > SIZE)
+			return INVALID_VALUE;
 	for (unsigned i = 0; i < n; i++) { /* what there is nothing to tell of is 0 */
 		value(address, attributes[i], &v);
 		memcpy(data[i], &v, width(attributes[i]));

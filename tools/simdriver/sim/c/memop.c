@@ -1,6 +1,6 @@
 #include "sim.h"
 
-enum { WAIT_32 = 1, WRITE_32, FLUSH, WAIT_64, WRITE_64, BARRIER };
+enum { WAIT_32 = 1, WRITE_32, FLUSH, WAIT_64, WRITE_64, BARRIER, REDUCTION = 8 };
 enum { GEQ, EQ, AND, NOR, FLUSHES = 1 << 30 };
 
 static bool waits(unsigned operation) { return operation == WAIT_32 || operation == WAIT_64; }
@@ -68,10 +68,10 @@ static CUresult check(const CUstreamBatchMemOpParams *op)
 	case WRITE_32:
 	case WRITE_64:
 		if (op->value.flags)
-			return op->value.flags == 1 ? NOT_SUPPORTED : INVALID_VALUE;
+			return INVALID_VALUE;
 		break;
 	default:
-		return op->operation == FLUSH ? NOT_SUPPORTED : INVALID_VALUE;
+		return op->operation == FLUSH || op->operation == REDUCTION ? NOT_SUPPORTED : INVALID_VALUE; /* the second here */
 	}
 	if (op->value.address % size || (b && b->place == MANAGED_MEMORY))
 		return INVALID_VALUE;
@@ -86,7 +86,7 @@ static CUresult batch(CUstream handle, const CUstreamBatchMemOpParams *ops, unsi
 
 	for (unsigned k = 0; !r && k < n; k++)
 		r = check(&ops[k]);
-	if (r)
+	if (r || !n)
 		return r;
 	i = item_new(MEMOP);
 	i->ops = memcpy(malloc(n * sizeof *ops), ops, n * sizeof *ops);
@@ -128,5 +128,5 @@ CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags)
 {
 	ENTER(0);
-	return !ops || !n || n >= 256 || flags ? INVALID_VALUE : batch(stream, ops, n);
+	return (n && !ops) || n >= 256 || flags ? INVALID_VALUE : batch(stream, ops, n);
 }

@@ -111,8 +111,10 @@ CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode
 	struct graph *g = graph_get(graph);
 	CUresult r;
 
-	if (!g || g->capture)
+	if (!g)
 		return INVALID_VALUE;
+	if (g->capture)
+		return ILLEGAL_STATE;
 	if ((r = capture_begin(stream, mode, g, 0)))
 		return r;
 	g->capture->again = true;

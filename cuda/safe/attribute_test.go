@@ -1,0 +1,203 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// newer skips a test of what the driver is too old for, once that is said.
+func newer(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, safe.ErrNotSupported) {
+		assert.ErrorContains(t, err, "needs a driver of CUDA 12.0")
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+}
+
+func TestStreamPriority(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	least, greatest, err := x.StreamPriorityRange()
+	require.NoError(t, err)
+	assert.Equal(t, least, s.Priority())
+	assert.ErrorIs(t, s.SetPriority(greatest-1), safe.ErrRange)
+	assert.ErrorIs(t, s.SetPriority(least+1), safe.ErrRange)
+	newer(t, s.SetPriority(greatest))
+	assert.Equal(t, greatest, s.Priority())
+	same, err := s.Borrow()
+	require.NoError(t, err)
+	require.NoError(t, same.SetPriority(least))
+	assert.Equal(t, least, s.Priority(), "it is the same stream")
+	require.NoError(t, same.Close())
+}
+
+func TestSynchronizationPolicy(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	p, err := s.SynchronizationPolicy()
+	require.NoError(t, err)
+	if onGPU {
+		assert.Zero(t, p, "none was set")
+	}
+	for p := driver.CU_SYNC_POLICY_AUTO; p <= driver.CU_SYNC_POLICY_BLOCKING_SYNC; p++ {
+		require.NoError(t, s.SetSynchronizationPolicy(p))
+		got, err := s.SynchronizationPolicy()
+		require.NoError(t, err)
+		assert.Equal(t, p, got)
+		require.NoError(t, s.SynchronizeBlocking())
+	}
+	assert.ErrorIs(t, s.SetSynchronizationPolicy(99), driver.CUDA_ERROR_INVALID_VALUE)
+	v, err := s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
+	require.NoError(t, err)
+	assert.Equal(t, driver.CU_SYNC_POLICY_BLOCKING_SYNC, *v.SyncPolicy())
+	*v.SyncPolicy() = driver.CU_SYNC_POLICY_SPIN
+	require.NoError(t, s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v))
+	p, err = s.SynchronizationPolicy()
+	require.NoError(t, err)
+	assert.Equal(t, driver.CU_SYNC_POLICY_SPIN, p)
+	_, err = s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE, "an attribute of launches alone")
+}
+
+func TestMemSyncDomains(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	d, err := s.MemSyncDomain()
+	newer(t, err)
+	assert.Equal(t, driver.CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT, d)
+	p, err := x.Device().Properties()
+	require.NoError(t, err)
+	n := uint8(p.MemorySyncDomains)
+	assert.ErrorIs(t, s.SetMemSyncDomainMap(safe.MemSyncDomainMap{Remote: n}), safe.ErrRange)
+	if n < 2 {
+		t.Skip("the device has no memory synchronization domains")
+	}
+	m, err := s.MemSyncDomainMap()
+	require.NoError(t, err)
+	assert.Equal(t, safe.MemSyncDomainMap{Default: 0, Remote: 1}, m)
+	require.NoError(t, s.SetMemSyncDomain(driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE))
+	m = safe.MemSyncDomainMap{Default: n - 1, Remote: n - 2}
+	require.NoError(t, s.SetMemSyncDomainMap(m))
+	got, err := s.MemSyncDomainMap()
+	require.NoError(t, err)
+	assert.Equal(t, m, got)
+	d, err = s.MemSyncDomain()
+	require.NoError(t, err)
+	assert.Equal(t, driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE, d)
+}
+
+// windows sets a part of the L2 cache aside, until the test ends, and returns the
+// largest window.
+func windows(t *testing.T, x *safe.Context) (largest uint64) {
+	t.Helper()
+	p, err := x.Device().Properties()
+	require.NoError(t, err)
+	if p.MaxPersistingL2 == 0 || p.MaxAccessPolicyWindow == 0 {
+		assert.ErrorIs(t, x.SetPersistingL2(1), safe.ErrNotSupported)
+		t.Skip("the device has no lines that persist")
+	}
+	before, err := x.PersistingL2()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, x.SetPersistingL2(before)) })
+	assert.ErrorIs(t, x.SetPersistingL2(uint64(p.MaxPersistingL2)+1), safe.ErrRange)
+	return uint64(p.MaxAccessPolicyWindow)
+}
+
+func TestAccessPolicyWindow(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[float32](t, x, 1<<16)
+	largest := windows(t, x)
+	w := safe.AccessPolicyWindow{
+		Address: b.Raw(), Size: b.Size(), HitRatio: 0.5,
+		Hit: driver.CU_ACCESS_PROPERTY_PERSISTING, Miss: driver.CU_ACCESS_PROPERTY_STREAMING,
+	}
+	require.NoError(t, x.SetPersistingL2(0))
+	err := s.SetAccessPolicyWindow(w)
+	assert.ErrorIs(t, err, safe.ErrRange)
+	assert.ErrorContains(t, err, "SetPersistingL2")
+	got, err := s.AccessPolicyWindow()
+	require.NoError(t, err)
+	assert.Zero(t, got.Size)
+
+	require.NoError(t, x.SetPersistingL2(1<<20))
+	aside, err := x.PersistingL2()
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, aside, uint64(1<<20))
+	require.NoError(t, s.SetAccessPolicyWindow(w))
+	got, err = s.AccessPolicyWindow()
+	require.NoError(t, err)
+	assert.Equal(t, w, got)
+	require.NoError(t, b.FillAsync(s, 1))
+
+	for name, c := range map[string]struct {
+		change func(w *safe.AccessPolicyWindow)
+		want   error
+	}{
+		"too large":        {func(w *safe.AccessPolicyWindow) { w.Size = largest + 1 }, safe.ErrRange},
+		"ratio above 1":    {func(w *safe.AccessPolicyWindow) { w.HitRatio = 1.5 }, safe.ErrRange},
+		"ratio below 0":    {func(w *safe.AccessPolicyWindow) { w.HitRatio = -0.5 }, safe.ErrRange},
+		"ratio no number":  {func(w *safe.AccessPolicyWindow) { w.HitRatio = float32(math.NaN()) }, safe.ErrRange},
+		"misses persist":   {func(w *safe.AccessPolicyWindow) { w.Miss = driver.CU_ACCESS_PROPERTY_PERSISTING }, safe.ErrArgument},
+		"unknown property": {func(w *safe.AccessPolicyWindow) { w.Hit = 9 }, driver.CUDA_ERROR_INVALID_VALUE},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrong := w
+			c.change(&wrong)
+			assert.ErrorIs(t, s.SetAccessPolicyWindow(wrong), c.want)
+			got, err := s.AccessPolicyWindow()
+			require.NoError(t, err)
+			assert.Equal(t, w, got, "as it was")
+		})
+	}
+	require.NoError(t, s.SetAccessPolicyWindow(safe.AccessPolicyWindow{}))
+	got, err = s.AccessPolicyWindow()
+	require.NoError(t, err)
+	assert.Zero(t, got.Size)
+	require.NoError(t, s.Synchronize())
+	if err := x.ResetPersistingL2(); onGPU || !errors.Is(err, safe.ErrNotSupported) { // it is not simulated
+		assert.NoError(t, err)
+	}
+}
+
+func TestCopyAttributes(t *testing.T) {
+	x := open(t, 0)
+	s, to := stream(t, x), stream(t, x)
+	require.NoError(t, s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_YIELD))
+	require.NoError(t, to.CopyAttributes(s))
+	p, err := to.SynchronizationPolicy()
+	require.NoError(t, err)
+	assert.Equal(t, driver.CU_SYNC_POLICY_YIELD, p)
+	_, greatest, err := x.StreamPriorityRange()
+	require.NoError(t, err)
+	if err := s.SetPriority(greatest); err == nil {
+		require.NoError(t, to.CopyAttributes(s))
+		assert.Equal(t, greatest, to.Priority())
+	}
+	assert.ErrorIs(t, stream(t, second(t)).CopyAttributes(s), safe.ErrContext)
+}
+
+// TestAttributesInCapture: a capture survives that its stream's attributes are used.
+func TestAttributesInCapture(t *testing.T) {
+	x := open(t, 0)
+	s, other := stream(t, x), stream(t, x)
+	g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_GLOBAL, func() error {
+		_, err := s.SynchronizationPolicy()
+		return first(
+			func() error { return err },
+			func() error { return s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_SPIN) },
+			func() error { return other.CopyAttributes(s) },
+			func() error { s.Priority(); return nil },
+		)
+	})
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+}

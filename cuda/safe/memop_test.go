@@ -1,0 +1,239 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// passed tells whether the stream is done, once it has had time for that.
+func passed(t *testing.T, s *safe.Stream) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := s.Wait(ctx)
+	if err != nil {
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	return err == nil
+}
+
+// TestWaitValueConditions waits for values that are not there, and which the host
+// then writes to pinned memory.
+func TestWaitValueConditions(t *testing.T) {
+	x := open(t, 0)
+	s, h := stream(t, x), host[uint32](t, x, 4)
+	word := &h.Data()[2]
+	t.Cleanup(func() { // whatever fails, the stream goes on
+		for _, v := range []uint32{0, 7, ^uint32(0)} {
+			atomic.StoreUint32(word, v)
+			s.Synchronize()
+		}
+	})
+	for _, c := range []struct {
+		name        string
+		until       driver.CUstreamWaitValue_flags
+		value       uint32
+		before, end uint32
+	}{
+		{"at least", driver.CU_STREAM_WAIT_VALUE_GEQ, 5, 4, 6},
+		{"at least, around", driver.CU_STREAM_WAIT_VALUE_GEQ, 1, ^uint32(0), 1},
+		{"equal", driver.CU_STREAM_WAIT_VALUE_EQ, 7, 8, 7},
+		{"and", driver.CU_STREAM_WAIT_VALUE_AND, 6, 9, 4},
+		{"nor", driver.CU_STREAM_WAIT_VALUE_NOR, 1, ^uint32(1), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			atomic.StoreUint32(word, c.before)
+			require.NoError(t, safe.WaitValue(s, h.At(2), c.value, c.until))
+			assert.False(t, passed(t, s))
+			atomic.StoreUint32(word, c.end)
+			require.NoError(t, s.Synchronize())
+			require.NoError(t, safe.WaitValue(s, h.At(2), c.value, c.until), "again")
+			require.NoError(t, s.Synchronize())
+		})
+	}
+}
+
+// TestWriteValueEndsWait: one stream waits for what another one writes.
+func TestWriteValueEndsWait(t *testing.T) {
+	x := open(t, 0)
+	t.Run("int32", func(t *testing.T) { writeEndsWait[int32](t, x, -3) })
+	t.Run("uint32", func(t *testing.T) { writeEndsWait[uint32](t, x, 1<<31) })
+	t.Run("int64", func(t *testing.T) { writeEndsWait[int64](t, x, -1<<40) })
+	t.Run("uint64", func(t *testing.T) { writeEndsWait[uint64](t, x, 1<<63) })
+}
+
+func writeEndsWait[T safe.Word](t *testing.T, x *safe.Context, v T) {
+	g := newGate(t, x)
+	a, b := stream(t, x), stream(t, x)
+	flags, data := buffer[T](t, x, 3), buffer[float32](t, x, 100)
+	async, err := safe.NewBufferAsync[T](b, 2)
+	require.NoError(t, err)
+	require.NoError(t, flags.Zero())
+	require.NoError(t, data.Zero())
+	require.NoError(t, async.Zero())
+
+	g.shut(t, a)
+	require.NoError(t, data.FillAsync(a, 4))
+	require.NoError(t, safe.WriteValue(a, flags.At(1), v))
+	require.NoError(t, safe.WaitValue(b, flags.At(1), v, driver.CU_STREAM_WAIT_VALUE_EQ))
+	h := host[float32](t, x, 100)
+	require.NoError(t, data.CopyToHostAsync(b, h))
+	require.NoError(t, safe.WriteValue(b, async.At(0), v+1))
+	assert.False(t, passed(t, b))
+	g.open()
+	require.NoError(t, b.Synchronize())
+	assert.EqualValues(t, 4, h.Data()[99], "what was written before the value")
+
+	got := make([]T, 3)
+	require.NoError(t, flags.CopyToHost(got))
+	assert.Equal(t, []T{0, v, 0}, got)
+	require.NoError(t, async.CopyToHost(got))
+	assert.Equal(t, []T{v + 1, 0}, got[:2])
+	require.NoError(t, async.Close())
+}
+
+func TestBatchMemOps(t *testing.T) {
+	x := open(t, 0)
+	a, b := stream(t, x), stream(t, x)
+	h, d := host[uint32](t, x, 300), buffer[int64](t, x, 300)
+	clear(h.Data())
+	require.NoError(t, d.Zero())
+	require.NoError(t, a.BatchMemOps(nil))
+
+	ops := []safe.MemOp{safe.WaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ)}
+	for i := 1; i < 254; i++ {
+		ops = append(ops, safe.WriteOp(d.At(i), int64(-i)))
+	}
+	ops = append(ops, safe.WriteOp(h.At(1), 17))
+	require.Len(t, ops, 255)
+	require.NoError(t, a.BatchMemOps(ops))
+	assert.ErrorIs(t, a.BatchMemOps(append(ops, ops[1])), safe.ErrRange)
+	assert.False(t, passed(t, a))
+	require.NoError(t, safe.WriteValue(b, h.At(0), 1))
+	require.NoError(t, a.Synchronize())
+	assert.EqualValues(t, 17, atomic.LoadUint32(&h.Data()[1]))
+	got := make([]int64, 300)
+	require.NoError(t, d.CopyToHost(got))
+	assert.EqualValues(t, 0, got[0])
+	assert.EqualValues(t, -253, got[253])
+
+	err := a.BatchMemOps([]safe.MemOp{safe.WriteOp(h.At(0), 5), safe.WriteOp(h.At(300), 5)})
+	assert.ErrorIs(t, err, safe.ErrRange)
+	assert.ErrorContains(t, err, "operation 1: [300] of 300 values")
+	require.NoError(t, a.Synchronize())
+	assert.EqualValues(t, 1, h.Data()[0], "none was done")
+	assert.ErrorIs(t, a.BatchMemOps(make([]safe.MemOp, 2)), safe.ErrClosed)
+}
+
+// TestMemOpsRefused: what cannot be right does not get to CUDA.
+func TestMemOpsRefused(t *testing.T) {
+	x := open(t, 0)
+	s, d, h := stream(t, x), buffer[uint32](t, x, 8), host[int64](t, x, 8)
+	for _, i := range []int{-1, 8} {
+		assert.ErrorIs(t, safe.WriteValue(s, d.At(i), 1), safe.ErrRange)
+		assert.ErrorIs(t, safe.WaitValue(s, h.At(i), 1, 0), safe.ErrRange)
+	}
+	part, err := d.Slice(4, 6)
+	require.NoError(t, err)
+	assert.ErrorIs(t, safe.WriteValue(s, part.At(2), 1), safe.ErrRange)
+	require.NoError(t, d.Zero())
+	require.NoError(t, safe.WriteValue(s, part.At(1), 3))
+	got := make([]uint32, 8)
+	require.NoError(t, d.CopyToHost(got))
+	assert.Equal(t, []uint32{0, 0, 0, 0, 0, 3, 0, 0}, got)
+	behind, err := h.Slice(5, 8)
+	require.NoError(t, err)
+	require.NoError(t, safe.WriteValue(s, behind.At(1), -9))
+	require.NoError(t, s.Synchronize())
+	assert.EqualValues(t, -9, h.Data()[6])
+
+	assert.ErrorIs(t, safe.WaitValue(s, d.At(0), 0, 4), driver.CUDA_ERROR_INVALID_VALUE, "no such condition")
+	flushes, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES)
+	require.NoError(t, err)
+	err = safe.WaitValue(s, d.At(0), 0, driver.CU_STREAM_WAIT_VALUE_FLUSH)
+	if flushes == 0 {
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		assert.ErrorContains(t, err, "CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES")
+	}
+	other, err := safe.NewBuffer[uint32](x, 1)
+	require.NoError(t, err)
+	e := other.At(0)
+	require.NoError(t, other.Close())
+	assert.ErrorIs(t, safe.WriteValue(s, e, 1), safe.ErrClosed)
+	require.NoError(t, s.Synchronize())
+	y := second(t)
+	assert.ErrorIs(t, safe.WriteValue(stream(t, y), d.At(0), 1), safe.ErrContext)
+	require.NoError(t, safe.WriteValue(stream(t, y), h.At(0), 1), "all contexts reach pinned memory")
+}
+
+// TestMemOpsKeepMemory: memory is given back behind the wait that uses it, whether
+// it is closed or dropped.
+func TestMemOpsKeepMemory(t *testing.T) {
+	x := open(t, 0)
+	s, h := stream(t, x), host[uint32](t, x, 1)
+	h.Data()[0] = 0
+	release := func() { atomic.StoreUint32(&h.Data()[0], 1) }
+	t.Cleanup(release)
+	require.NoError(t, safe.WaitValue(s, h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_GEQ))
+	func() {
+		b, err := safe.NewBuffer[uint64](x, 1000)
+		require.NoError(t, err)
+		require.NoError(t, safe.WriteValue(s, b.At(999), 1))
+	}()
+	b, err := safe.NewBuffer[uint64](x, 1000)
+	require.NoError(t, err)
+	require.NoError(t, safe.WriteValue(s, b.At(999), 1))
+	drop()
+	closed := make(chan error)
+	go func() { closed <- b.Close() }()
+	select {
+	case <-closed:
+		t.Error("closed while the stream may still write to it")
+	case <-time.After(20 * time.Millisecond):
+	}
+	release()
+	require.NoError(t, <-closed)
+	require.NoError(t, s.Synchronize())
+}
+
+// TestMemOpsCaptured: in a graph, they are done at every launch.
+func TestMemOpsCaptured(t *testing.T) {
+	x := open(t, 0)
+	s, h := stream(t, x), host[uint32](t, x, 3)
+	var exec *safe.GraphExec
+	func() {
+		b, err := safe.NewBuffer[uint32](x, 1)
+		require.NoError(t, err)
+		require.NoError(t, b.Zero())
+		exec, err = s.CaptureExecutable(driver.CU_STREAM_CAPTURE_MODE_GLOBAL, 0, func() error {
+			return first(
+				func() error { return safe.WaitValue(s, h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_GEQ) },
+				func() error {
+					return s.BatchMemOps([]safe.MemOp{safe.WriteOp(h.At(0), 0), safe.WriteOp(b.At(0), 2), safe.WriteOp(h.At(1), 3)})
+				},
+			)
+		})
+		require.NoError(t, err)
+		runtime.KeepAlive(b)
+	}()
+	closing(t, exec)
+	drop()
+	for range 3 {
+		clear(h.Data())
+		require.NoError(t, exec.Launch(s))
+		assert.False(t, passed(t, s))
+		atomic.StoreUint32(&h.Data()[0], 1)
+		require.NoError(t, s.Synchronize())
+		assert.Equal(t, []uint32{0, 3, 0}, h.Data())
+	}
+}
