@@ -79,19 +79,20 @@ func (k *keepsake) drop() {
 // A capturing is what the streams of a capture share. Its lock is that of the
 // graph, which CUDA wants to be used by one thread at a time.
 type capturing struct {
-	graph   *graphCore // whose raw is not known before the end, if it is new
-	origin  *streamCore
-	mode    driver.CUstreamCaptureMode
-	thread  int
-	streams []*streamCore
-	over    bool
+	graph  *graphCore // whose raw is not known before the end, if it is new
+	origin *streamCore
+	mode   driver.CUstreamCaptureMode
+	thread int
+	joined []*streamCore
+	over   bool
 }
 
 // join makes s, which has begun to wait for captured work, one of the capture's
 // streams. The graph is locked.
 func (c *capturing) join(s *streamCore) {
 	if !c.over && s.capture.CompareAndSwap(nil, c) {
-		c.streams = append(c.streams, s)
+		s.hold() // until the end: destroying it would destroy the capture
+		c.joined = append(c.joined, s)
 	}
 }
 
@@ -182,7 +183,10 @@ func (s *Stream) CaptureExecutable(mode driver.CUstreamCaptureMode, flags driver
 		return nil, err
 	}
 	e, err := g.Instantiate(flags)
-	return e, wrap(op, errors.Join(err, g.Close()))
+	if err := g.Close(); err != nil {
+		reportLater(err)
+	}
+	return e, wrap(op, err)
 }
 
 // BeginCapture begins what [Stream.Capture] does for a function. Unless mode is
@@ -203,7 +207,7 @@ func (s *Stream) begin(op string, mode driver.CUstreamCaptureMode, into *target)
 		return nil, err
 	}
 	runtime.LockOSThread()
-	c := &capturing{origin: sc, mode: mode, thread: rt.Thread(), streams: []*streamCore{sc}}
+	c := &capturing{origin: sc, mode: mode, thread: rt.Thread()}
 	capture := &Capture{c: c}
 	if into == nil {
 		c.graph = &graphCore{ctx: sc.ctx, kept: (&keepsake{}).share()}
@@ -319,14 +323,24 @@ func (c *capturing) finish() error {
 	}
 	c.over = true
 	before := g.raw
-	err := s.ctx.in(func() error { return driver.CuStreamEndCapture(s.raw, &g.raw) })
+	ended := false
+	end := func() error {
+		ended = true
+		return driver.CuStreamEndCapture(s.raw, &g.raw)
+	}
+	err := s.ctx.in(end)
+	if !ended && err != rt.CodeReset { // it must not go on, whatever keeps the context from us
+		err = end()
+	}
 	if err != nil {
 		g.raw, g.gone = before, true // with a graph that was there before, CUDA destroys that
 	}
-	for _, s := range c.streams {
-		s.capture.CompareAndSwap(c, nil)
+	s.capture.Store(nil)
+	for _, s := range c.joined {
+		s.capture.Store(nil)
+		s.unmark()
 	}
-	c.streams = nil
+	c.joined = nil
 	return err
 }
 

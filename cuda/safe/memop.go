@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -96,17 +97,19 @@ func memOp[T Word](e Element[T], v T, narrow, wide driver.CUstreamBatchMemOpType
 // another stream.
 //
 // Nothing but the value ends the wait. As long as it does not come, everything
-// that waits for the stream waits too: Close of the buffers that are used by it, or
-// behind it, Stream.Shutdown and [Stream.Synchronize] without an end of their own, and the
-// process's exit may. The device does not know who will write the value: work
-// of the writing stream that is enqueued later than this may come to lie behind it
-// in a queue of the hardware, and never run. Enqueue the write first, or let an
-// event order the streams, where that is possible.
+// that waits for the stream waits too: Close of buffers that are used by it or
+// behind it, [Stream.Synchronize], Stream.Shutdown until its context ends it, and
+// perhaps the end of the process. The device does not know who will write the
+// value: a write that is enqueued later than the wait may come to lie behind it in
+// a queue of the hardware, and never be done. Enqueue the write first, or have
+// events order the streams too, where that is possible.
 //
 // 64-bit values, NOR and CU_STREAM_WAIT_VALUE_FLUSH are [ErrNotSupported], with the
 // attribute's name, where the device cannot do them. The memory must be the
-// stream's context's, or the host's, or of a peer that was given access to, else the
-// error is [ErrContext]. In a capture the wait becomes part of the graph.
+// host's, or of the stream's context, or of a peer that was given access to, else
+// the error is [ErrContext]; that of [NewBufferAsync] is refused by CUDA, with
+// driver.CUDA_ERROR_INVALID_VALUE, on the driver that was tried (13.0). In a
+// capture the wait becomes part of the graph.
 //
 // Source: cuStreamWaitValue32, cuStreamWaitValue64.
 func WaitValue[T Word](s *Stream, e Element[T], v T, until driver.CUstreamWaitValue_flags) error {
@@ -151,16 +154,25 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 	}
 	enqueuing.enter()
 	defer enqueuing.leave()
-	return wrap(op, c.ctx.in(func() error {
-		if len(ops) == 1 {
-			return ops[0].enqueue(c.raw)
-		}
-		batch := make([]driver.CUstreamBatchMemOpParams, len(ops))
-		for i := range ops {
-			ops[i].fill(&batch[i])
-		}
-		return driver.CuStreamBatchMemOp(c.raw, uint32(len(batch)), &batch[0], 0)
-	}))
+	err = c.ctx.in(func() error { return enqueue(c.raw, ops) })
+	if err == driver.CUDA_ERROR_INVALID_VALUE && slices.ContainsFunc(ops, func(o MemOp) bool { return o.memory.home != nil }) {
+		e := failed(op, driver.CUDA_ERROR_INVALID_VALUE)
+		e.Detail = "memory of NewBufferAsync is not for this: a driver of CUDA 13.0 refuses it"
+		return e
+	}
+	return wrap(op, err)
+}
+
+// enqueue puts operations on a stream, by one call.
+func enqueue(s driver.CUstream, ops []MemOp) error {
+	if len(ops) == 1 {
+		return ops[0].enqueue(s)
+	}
+	batch := make([]driver.CUstreamBatchMemOpParams, len(ops))
+	for i := range ops {
+		ops[i].fill(&batch[i])
+	}
+	return driver.CuStreamBatchMemOp(s, uint32(len(batch)), &batch[0], 0)
 }
 
 // can refuses what the device cannot do.

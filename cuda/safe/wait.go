@@ -2,6 +2,7 @@ package safe
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,17 @@ func (s *Stream) Wait(ctx context.Context) error {
 
 // Synchronize is [Stream.Wait] without end.
 func (s *Stream) Synchronize() error { return s.Wait(context.Background()) }
+
+// Shutdown waits for the work that is on the stream and closes it, and joins the
+// errors of both. If ctx ends first the stream is closed all the same, the error
+// holds ctx's cause, and the work goes on.
+func (s *Stream) Shutdown(ctx context.Context) error {
+	err := s.Wait(ctx)
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return errors.Join(wrap("Stream.Shutdown", err), s.Close())
+}
 
 // SynchronizeBlocking has the driver wait. It blocks a thread, and answers fast
 // also where computing goroutines keep every processor that Go may use busy,

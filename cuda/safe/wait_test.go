@@ -142,6 +142,28 @@ func TestManyWaiters(t *testing.T) {
 	noneLeft(t, before)
 }
 
+func TestShutdown(t *testing.T) {
+	x := open(t, 0)
+	g, b := newGate(t, x), buffer[float32](t, x, 10)
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	require.NoError(t, b.FillAsync(s, 1))
+	require.NoError(t, s.Shutdown(context.Background()))
+	require.NoError(t, s.Shutdown(context.Background()), "again")
+	assert.ErrorIs(t, s.Synchronize(), safe.ErrClosed)
+
+	s, err = safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	g.shut(t, s)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	err = s.Shutdown(ctx)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "Stream.Shutdown")
+	assert.ErrorIs(t, s.Synchronize(), safe.ErrClosed)
+	g.open()
+}
+
 func TestScope(t *testing.T) {
 	x := open(t, 0)
 	const n = 1000

@@ -13,17 +13,20 @@ import (
 
 // A world has one object of each kind, for tests that try every operation.
 type world struct {
-	x, y   *safe.Context
-	s, t   *safe.Stream
-	e, f   *safe.Event
-	a, b   *safe.Buffer[int32]
-	async  *safe.Buffer[int32]
-	h      *safe.HostBuffer[int32]
-	r      *safe.HostBuffer[int32]
-	m      *safe.Module
-	k      *safe.Kernel
-	values []int32
-	all    []closer
+	x, y    *safe.Context
+	s, t    *safe.Stream
+	e, f    *safe.Event
+	a, b    *safe.Buffer[int32]
+	async   *safe.Buffer[int32]
+	managed *safe.Buffer[int32]
+	h       *safe.HostBuffer[int32]
+	r       *safe.HostBuffer[int32]
+	m       *safe.Module
+	k       *safe.Kernel
+	g       *safe.Graph
+	exec    *safe.GraphExec
+	values  []int32
+	all     []closer
 }
 
 // also keeps what was made, to be closed with the rest.
@@ -67,6 +70,11 @@ func newWorld() (*world, error) {
 			return
 		},
 		func() (err error) {
+			w.managed, err = safe.NewManagedBuffer[int32](w.x, 64)
+			_, err = also(w, w.managed, err)
+			return
+		},
+		func() (err error) {
 			w.h, err = safe.NewHostBuffer[int32](w.x, 64, safe.HostOptions{})
 			_, err = also(w, w.h, err)
 			return
@@ -82,6 +90,12 @@ func newWorld() (*world, error) {
 			return
 		},
 		func() (err error) { w.k, err = w.m.Kernel("store"); return },
+		func() (err error) {
+			w.g, err = w.s.Capture(localMode, w.captured)
+			_, err = also(w, w.g, err)
+			return
+		},
+		func() (err error) { w.exec, err = w.g.Instantiate(0); _, err = also(w, w.exec, err); return },
 		// Buffers used by several streams.
 		func() error { return w.s.Record(w.e, 0) },
 		func() error { return w.s.Synchronize() },
@@ -96,6 +110,12 @@ func newWorld() (*world, error) {
 	return w, nil
 }
 
+// captured is what the graph of a world does.
+func (w *world) captured() error {
+	_, err := w.s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+	return errors.Join(err, w.k.Launch(w.s, one, w.a.Arg(), safe.Val(uint64(1))))
+}
+
 // close closes everything, streams in the middle.
 func (w *world) close() error {
 	var err error
@@ -108,6 +128,15 @@ func (w *world) close() error {
 type operation struct {
 	name string
 	do   func(w *world) error
+}
+
+// within are the operations that an operation's own function calls, or that it
+// ends with.
+var within = map[string][]string{
+	"Stream.Shutdown":          {"Stream.Close"},
+	"Stream.Capture":           {"Stream.LaunchHostFunc", "Kernel.Launch"},
+	"Stream.CaptureTo":         {"Stream.LaunchHostFunc", "Kernel.Launch"},
+	"Stream.CaptureExecutable": {"Stream.LaunchHostFunc", "Kernel.Launch", "Graph.Close"},
 }
 
 // operations are the exported operations that call the driver.
@@ -216,6 +245,40 @@ var operations = []operation{
 	{"Buffer.ZeroAsync", func(w *world) error { return w.a.ZeroAsync(w.t) }},
 	{"Buffer.Fill", func(w *world) error { return w.a.Fill(3) }},
 	{"Buffer.FillAsync", func(w *world) error { return w.a.FillAsync(w.s, 3) }},
+	{"Context.PersistingL2", func(w *world) error { _, err := w.x.PersistingL2(); return err }},
+	{"Context.SetPersistingL2", func(w *world) error { return w.x.SetPersistingL2(1 << 20) }},
+	{"Context.ResetPersistingL2", func(w *world) error { return w.x.ResetPersistingL2() }},
+	{"Stream.CopyAttributes", func(w *world) error { return w.s.CopyAttributes(w.t) }},
+	{"Stream.SynchronizationPolicy", func(w *world) error { _, err := w.s.SynchronizationPolicy(); return err }},
+	{"Stream.SetSynchronizationPolicy", func(w *world) error { return w.s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_SPIN) }},
+	{"Stream.SetPriority", func(w *world) error { return w.s.SetPriority(-1) }},
+	{"Stream.MemSyncDomain", func(w *world) error { _, err := w.s.MemSyncDomain(); return err }},
+	{"Stream.SetMemSyncDomain", func(w *world) error { return w.s.SetMemSyncDomain(driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE) }},
+	{"Stream.MemSyncDomainMap", func(w *world) error { _, err := w.s.MemSyncDomainMap(); return err }},
+	{"Stream.SetMemSyncDomainMap", func(w *world) error { return w.s.SetMemSyncDomainMap(safe.MemSyncDomainMap{Default: 1}) }},
+	{"Stream.AccessPolicyWindow", func(w *world) error { _, err := w.s.AccessPolicyWindow(); return err }},
+	{"Stream.SetAccessPolicyWindow", func(w *world) error {
+		return w.s.SetAccessPolicyWindow(safe.AccessPolicyWindow{Address: w.a.Raw(), Size: w.a.Size(), HitRatio: 1, Hit: driver.CU_ACCESS_PROPERTY_STREAMING})
+	}},
+	{"WaitValue", func(w *world) error {
+		return safe.WaitValue(w.t, w.r.At(3), 1, driver.CU_STREAM_WAIT_VALUE_NOR) // it is 0
+	}},
+	{"WriteValue", func(w *world) error {
+		wide, err := safe.Cast[int64](w.a)
+		if err != nil {
+			return err
+		}
+		return safe.WriteValue(w.s, wide.At(0), 1)
+	}},
+	{"Stream.BatchMemOps", func(w *world) error {
+		return w.s.BatchMemOps([]safe.MemOp{safe.WriteOp(w.a.At(0), 1), safe.WriteOp(w.h.At(0), 1)})
+	}},
+	{"NewManagedBuffer", func(w *world) error {
+		c, err := safe.NewManagedBuffer[byte](w.x, 9)
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"Buffer.AttachAsync", func(w *world) error { return w.managed.AttachAsync(w.s, driver.CU_MEM_ATTACH_SINGLE) }},
 	{"LoadFile", func(w *world) error {
 		c, err := safe.LoadFile(w.x, "testdata/kernels.ptx")
 		_, err = also(w, c, err)
@@ -245,4 +308,42 @@ var operations = []operation{
 		cfg.Cooperative = true
 		return w.k.Launch(w.s, cfg, w.h.Arg(), safe.Val(uint64(1)))
 	}},
+	{"Stream.Shutdown", func(w *world) error { return w.t.Shutdown(context.Background()) }},
+	{"Stream.Completion", func(w *world) error { _, err := w.s.Completion().Wait(context.Background()); return err }},
+	{"Enqueue", func(w *world) error {
+		_, err := safe.Enqueue(w.s, func(*safe.Stream) (int, error) { return 1, nil }).Wait(context.Background())
+		return err
+	}},
+	{"Stream.Scope", func(w *world) error { return w.s.Scope(func(*safe.Scope) error { return nil }) }},
+	{"Stream.LaunchHostFunc", func(w *world) error {
+		f, err := w.s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		if err == nil {
+			<-f.Done()
+		}
+		return err
+	}},
+	{"Stream.AddCallback", func(w *world) error { return w.s.AddCallback(func(error) {}) }},
+	{"Stream.Capture", func(w *world) error {
+		c, err := w.s.Capture(localMode, w.captured)
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"Stream.CaptureExecutable", func(w *world) error {
+		c, err := w.s.CaptureExecutable(localMode, 0, w.captured)
+		_, err = also(w, c, err)
+		return err
+	}},
+	{"Stream.CaptureTo", func(w *world) error { return w.s.CaptureTo(w.g, nil, nil, localMode, w.captured) }},
+	{"Stream.CaptureStatus", func(w *world) error { _, err := w.s.CaptureStatus(); return err }},
+	{"Stream.CaptureInfo", func(w *world) error { _, err := w.s.CaptureInfo(); return err }},
+	{"WithCaptureMode", func(w *world) error { return safe.WithCaptureMode(relaxedMode, func() error { return nil }) }},
+	{"NewGraph", func(w *world) error { c, err := safe.NewGraph(w.x); _, err = also(w, c, err); return err }},
+	{"Graph.Clone", func(w *world) error { c, err := w.g.Clone(); _, err = also(w, c, err); return err }},
+	{"Graph.Nodes", func(w *world) error { _, err := w.g.Nodes(); return err }},
+	{"Graph.Edges", func(w *world) error { _, err := w.g.Edges(); return err }},
+	{"Graph.DOT", func(w *world) error { _, err := w.g.DOT(0); return err }},
+	{"Graph.Instantiate", func(w *world) error { c, err := w.g.Instantiate(0); _, err = also(w, c, err); return err }},
+	{"GraphExec.Launch", func(w *world) error { return w.exec.Launch(w.s) }},
+	{"GraphExec.Upload", func(w *world) error { return w.exec.Upload(w.t) }},
+	{"GraphExec.Update", func(w *world) error { return w.exec.Update(w.g) }},
 }

@@ -40,10 +40,15 @@ func (c *comment) words(text string) string {
 
 // external is a link to a declaration of the other API.
 func (c *comment) external(name string) string {
+	return c.linkTo(name, c.links.url+"#"+model.GoName(name))
+}
+
+// linkTo is a link out of the package.
+func (c *comment) linkTo(name, url string) string {
 	if c.urls == nil {
 		c.urls = map[string]string{}
 	}
-	c.urls[name] = c.links.url + "#" + model.GoName(name)
+	c.urls[name] = url
 	return "[" + name + "]"
 }
 

@@ -67,6 +67,7 @@ func (w *writer) full(f *model.Func, name string, e *entry, about string) []stri
 	}
 	w.errors(c, f, e)
 	w.see(c, f, name)
+	c.safe(e)
 	c.text(strings.TrimSpace(about + " " + w.origin(f)))
 	w.deprecated(c, f)
 	return c.done()

@@ -1,6 +1,6 @@
-// Command readme writes the parts of the README that are made of something
-// else: tables, which come from the headers and from our own text, and Go, which
-// comes from programs that the tests run. A part stands between a line
+// Command readme writes the parts of the README and of docs/ that are made of
+// something else: tables, which come from the headers and from our own text, and
+// Go, which comes from programs that the tests run. A part stands between a line
 // <!-- name --> and a line <!-- end -->. It fails where a function or a type has
 // no text.
 package main
@@ -19,44 +19,62 @@ import (
 )
 
 func main() {
-	if err := run("README.md"); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "readme:", err)
 		os.Exit(1)
 	}
 }
 
-func run(file string) error {
-	text, err := os.ReadFile(file)
+func run() error {
+	without, err := writeREADME()
 	if err != nil {
 		return err
 	}
-	table, err := versions()
-	if err != nil {
+	if err := rewrite(guide, func(text string) (string, error) { return replaceSnippets(text, guide, ".") }); err != nil {
 		return err
-	}
-	out, err := replace(string(text), "versions", table)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	table, without, err := documented()
-	if err != nil {
-		return err
-	}
-	if out, err = replace(out, "documented", table); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if out, err = replaceSnippets(out, "."); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if out != string(text) {
-		if err := os.WriteFile(file, []byte(out), 0o666); err != nil {
-			return err
-		}
 	}
 	if len(without) > 0 {
 		return fmt.Errorf("%d functions and types have no text in gen/doc/text: %s", len(without), strings.Join(without, " "))
 	}
 	return nil
+}
+
+// writeREADME also returns what has no text.
+func writeREADME() (without []string, err error) {
+	counts, err := versions()
+	if err != nil {
+		return nil, err
+	}
+	texts, without, err := documented()
+	if err != nil {
+		return nil, err
+	}
+	return without, rewrite(readme, func(text string) (string, error) {
+		text, err := replace(text, "versions", counts)
+		if err != nil {
+			return "", err
+		}
+		if text, err = replace(text, "documented", texts); err != nil {
+			return "", err
+		}
+		return replaceSnippets(text, readme, ".")
+	})
+}
+
+// rewrite writes a file if it changes.
+func rewrite(file string, change func(string) (string, error)) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	out, err := change(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if out == string(text) {
+		return nil
+	}
+	return os.WriteFile(file, []byte(out), 0o666)
 }
 
 // packages are those that this module publishes.

@@ -48,12 +48,20 @@ func TestSnippet(t *testing.T) {
 	assert.ErrorContains(t, err, "declares no d")
 }
 
-// TestREADME: the Go in the README is that of the programs, and there is no other.
-func TestREADME(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
-	want, err := replaceSnippets(string(text), "../..")
-	require.NoError(t, err)
-	assert.Equal(t, want, string(text), "go run ./tools/readme writes it")
-	assert.Equal(t, len(snippets), strings.Count(string(text), "```go"))
+// TestTexts: the Go in the texts is that of the programs, and there is no other.
+func TestTexts(t *testing.T) {
+	shown := map[string]int{}
+	for _, s := range snippets {
+		shown[s.in]++
+	}
+	for file, n := range shown {
+		t.Run(file, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(root, file))
+			require.NoError(t, err)
+			want, err := replaceSnippets(string(text), file, root)
+			require.NoError(t, err)
+			assert.Equal(t, want, string(text), "go run ./tools/readme writes it")
+			assert.Equal(t, n, strings.Count(string(text), "```go"))
+		})
+	}
 }

@@ -10,19 +10,40 @@ import (
 	"strings"
 )
 
-// snippets are the pieces of Go in the README, each with the declarations that
-// it shows: the programs they are from are built, and run by tests.
+// The texts that hold Go.
+const (
+	readme = "README.md"
+	guide  = "docs/streams.md"
+)
+
+// snippets are the pieces of Go in the texts, each with the declarations that it
+// shows: the programs they are from are built, and run by tests.
 var snippets = []struct {
-	name, file string
-	show       []string
+	in, name, file string
+	show           []string
 }{
-	{"vectoradd", "examples/vectoradd/main.go", []string{"kernels", "add"}},
-	{"devices", "cuda/generated/driver/example_test.go", []string{"Example"}},
+	{readme, "vectoradd", "examples/vectoradd/main.go", []string{"kernels", "add"}},
+	{readme, "devices", "cuda/generated/driver/example_test.go", []string{"Example"}},
+	{guide, "enqueue", "examples/samples/simplestreams.go", []string{"double"}},
+	{guide, "wait", "examples/samples/guide_test.go", []string{"result"}},
+	{guide, "beside", "examples/samples/asyncapi.go", []string{"workBeside"}},
+	{guide, "future", "examples/samples/concurrentkernels.go", []string{"sumBehind"}},
+	{guide, "scope", "examples/samples/streamorderedallocation.go", []string{"addOn"}},
+	{guide, "callback", "examples/samples/simplecallback.go", []string{"begin"}},
+	{guide, "capture", "examples/samples/simplecudagraphs.go", []string{"capture"}},
+	{guide, "attributes", "examples/samples/guide_test.go", []string{"keepInCache"}},
+	{guide, "values", "examples/samples/guide_test.go", []string{"inTurn"}},
+	{guide, "devices", "examples/samples/guide_test.go", []string{"passOn"}},
+	{guide, "raw", "examples/samples/guide_test.go", []string{"clearRaw"}},
 }
 
-// replaceSnippets puts all snippets in their places; root is the checkout.
-func replaceSnippets(text, root string) (string, error) {
+// replaceSnippets puts the snippets of a text in their places; root is the
+// checkout.
+func replaceSnippets(text, in, root string) (string, error) {
 	for _, s := range snippets {
+		if s.in != in {
+			continue
+		}
 		code, err := snippet(filepath.Join(root, s.file), s.show)
 		if err != nil {
 			return "", err

@@ -152,8 +152,12 @@ func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, 
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// Safe counterpart: [safe.Kernel.SetCacheConfig].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [safe.Kernel.SetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.SetCacheConfig
 func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) error {
 	args := &struct {
 		func_       unsafe.Pointer
@@ -182,8 +186,12 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 //   - [CudaErrorInvalidDeviceFunction]: func is nil
 //   - [CudaErrorInvalidResourceHandle]: it is neither a stub nor a kernel handle
 //
+// Safe counterpart: [safe.Kernel.Attributes].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [safe.Kernel.Attributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attributes
 func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error {
 	args := &struct {
 		attr  *CudaFuncAttributes
@@ -222,8 +230,12 @@ func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// Safe counterpart: [safe.Kernel.SetAttribute].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [safe.Kernel.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.SetAttribute
 func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value int32) error {
 	args := &struct {
 		func_ unsafe.Pointer
@@ -252,8 +264,12 @@ func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value in
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// Safe counterpart: [safe.Kernel.Name].
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [safe.Kernel.Name]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Name
 func CudaFuncGetName(name **byte, func_ unsafe.Pointer) error {
 	args := &struct {
 		name  **byte
@@ -285,8 +301,12 @@ func CudaFuncGetName(name **byte, func_ unsafe.Pointer) error {
 //   - [CudaErrorInvalidValue]: the kernel has no such parameter: asking upwards until this comes
 //     counts them, on drivers that lack cudaFuncGetParamCount
 //
+// Safe counterpart: [safe.Kernel.Parameters].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [safe.Kernel.Parameters]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Parameters
 func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *uint64, paramSize *uint64) error {
 	args := &struct {
 		func_       unsafe.Pointer
@@ -415,8 +435,12 @@ func CudaLaunchHostFunc_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData uint
 // [CudaErrorNoKernelImageForDevice], [CudaErrorJitCompilerNotFound],
 // [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
+// Safe counterpart: [safe.Kernel.Launch].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
 	args := &struct {
 		func_     unsafe.Pointer
@@ -466,8 +490,12 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 // [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
 // [CudaErrorJitCompilerNotFound], [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
+// Safe counterpart: [safe.Kernel.Launch].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_ *unsafe.Pointer) error {
 	args := &struct {
 		config *CudaLaunchConfig_t
@@ -585,10 +613,13 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 // [CudaStreamDestroy], [CudaMallocManaged], [CudaStreamAttachMemAsync], [CudaStreamAddCallback]; in
 // the driver API [cuLaunchHostFunc].
 //
+// Safe counterpart: [safe.Stream.LaunchHostFunc].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
 // [cuLaunchHostFunc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchHostFunc
+// [safe.Stream.LaunchHostFunc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.LaunchHostFunc
 func CudaLaunchHostFunc(stream CudaStream_t, fn CudaHostFn_t, userData uintptr) error {
 	args := &struct {
 		stream   CudaStream_t

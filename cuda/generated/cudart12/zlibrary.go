@@ -39,10 +39,13 @@ import "unsafe"
 //
 // See also [CudaLibraryLoadFromFile], [CudaLibraryUnload]; in the driver API [cuLibraryLoadData].
 //
+// Safe counterpart: [safe.Load].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLibraryLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadData
+// [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
 func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions *CudaJitOption, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CudaLibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := &struct {
 		library             *CudaLibrary_t
@@ -89,10 +92,13 @@ func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions
 //
 // See also [CudaLibraryLoadData], [CudaLibraryUnload]; in the driver API [cuLibraryLoadFromFile].
 //
+// Safe counterpart: [safe.LoadFile].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLibraryLoadFromFile]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadFromFile
+// [safe.LoadFile]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadFile
 func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions *CudaJitOption, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CudaLibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := &struct {
 		library             *CudaLibrary_t
@@ -130,10 +136,13 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 //
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile]; in the driver API [cuLibraryUnload].
 //
+// Safe counterpart: [safe.Module.Close].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLibraryUnload]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryUnload
+// [safe.Module.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Close
 func CudaLibraryUnload(library CudaLibrary_t) error {
 	args := &struct {
 		library CudaLibrary_t
@@ -167,11 +176,14 @@ func CudaLibraryUnload(library CudaLibrary_t) error {
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload]; in the driver API
 // [cuLibraryGetKernel].
 //
+// Safe counterpart: [safe.Module.Kernel].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchKernel
 // [cuLibraryGetKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetKernel
+// [safe.Module.Kernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernel
 func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *byte) error {
 	args := &struct {
 		pKernel *CudaKernel_t
@@ -210,10 +222,13 @@ func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *by
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload],
 // [CudaLibraryGetManaged]; in the driver API [cuLibraryGetGlobal].
 //
+// Safe counterpart: [safe.Global].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLibraryGetGlobal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetGlobal
+// [safe.Global]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Global
 func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibrary_t, name *byte) error {
 	args := &struct {
 		dptr    *unsafe.Pointer

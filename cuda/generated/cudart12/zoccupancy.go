@@ -31,8 +31,12 @@ import "unsafe"
 //
 // See also [CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].
 //
+// Safe counterpart: [safe.Kernel.MaxBlocksPerMultiprocessor].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
+//
+// [safe.Kernel.MaxBlocksPerMultiprocessor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxBlocksPerMultiprocessor
 func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsafe.Pointer, blockSize int32, dynamicSMemSize uint64) error {
 	args := &struct {
 		numBlocks       *int32

@@ -33,10 +33,13 @@ import "unsafe"
 // [CudaStreamWaitEvent], [CudaStreamAddCallback], [CudaSetDevice], [CudaStreamDestroy]; in the
 // driver API [cuStreamCreate].
 //
+// Safe counterpart: [safe.NewStream].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamCreate
+// [safe.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewStream
 func CudaStreamCreate(pStream *CudaStream_t) error {
 	args := &struct {
 		pStream *CudaStream_t
@@ -92,10 +95,13 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 // [CudaStreamAddCallback], [CudaSetDevice], [CudaStreamDestroy]; in the driver API
 // [cuStreamCreate].
 //
+// Safe counterpart: [safe.NewStream].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamCreate
+// [safe.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewStream
 func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 	args := &struct {
 		pStream *CudaStream_t
@@ -148,10 +154,13 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 // [CudaStreamSynchronize], [CudaSetDevice], [CudaStreamDestroy]; in the driver API
 // [cuStreamCreateWithPriority].
 //
+// Safe counterpart: [safe.NewStream].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamCreateWithPriority
+// [safe.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewStream
 func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority int32) error {
 	args := &struct {
 		pStream  *CudaStream_t
@@ -271,8 +280,12 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 //
 // See also [CudaAccessPolicyWindow].
 //
+// Safe counterpart: [safe.Context.ResetPersistingL2].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Context.ResetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetPersistingL2
 func CudaCtxResetPersistingL2Cache() error {
 	args := &struct {
 		ret CudaError_t
@@ -387,10 +400,14 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 // [CudaStreamWaitEvent], [CudaStreamSynchronize], [CudaStreamAddCallback]; in the driver API
 // [cuStreamDestroy].
 //
+// Safe counterpart: [safe.Stream.Close], [safe.Stream.Shutdown].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamDestroy
+// [safe.Stream.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Close
+// [safe.Stream.Shutdown]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Shutdown
 func CudaStreamDestroy(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
@@ -611,8 +628,12 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 //
 // See also [CudaStreamBeginCapture].
 //
+// Safe counterpart: [safe.WithCaptureMode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.WithCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WithCaptureMode
 func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 	args := &struct {
 		mode *CudaStreamCaptureMode
@@ -807,10 +828,14 @@ func CudaStreamUpdateCaptureDependencies_v2_ptsz(stream CudaStream_t, dependenci
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
 // [cuStreamQuery].
 //
+// Safe counterpart: [safe.Stream.Query], [safe.Stream.Done].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamQuery
+// [safe.Stream.Done]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Done
+// [safe.Stream.Query]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Query
 func CudaStreamQuery(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
@@ -850,11 +875,14 @@ func CudaStreamQuery(stream CudaStream_t) error {
 // See also [CudaSetDevice], [CudaGetDevice], [CudaStreamCreate], [CudaStreamGetPriority],
 // [CudaStreamGetFlags]; in the driver API [cuStreamGetId].
 //
+// Safe counterpart: [safe.Stream.Device].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamGetCtx]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetCtx
 // [cuStreamGetId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetId
+// [safe.Stream.Device]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Device
 func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 	args := &struct {
 		hStream CudaStream_t
@@ -896,10 +924,13 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 // See also [CudaStreamCreateWithPriority], [CudaStreamCreateWithFlags], [CudaStreamGetPriority],
 // [CudaStreamGetDevice]; in the driver API [cuStreamGetFlags].
 //
+// Safe counterpart: [safe.Stream.NonBlocking].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetFlags
+// [safe.Stream.NonBlocking]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.NonBlocking
 func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 	args := &struct {
 		hStream CudaStream_t
@@ -942,10 +973,13 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 // See also [CudaStreamCreateWithPriority], [CudaStreamCreateWithFlags], [CudaStreamGetPriority],
 // [CudaStreamGetFlags]; in the driver API [cuStreamGetId].
 //
+// Safe counterpart: [safe.Stream.ID].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamGetId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetId
+// [safe.Stream.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.ID
 func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 	args := &struct {
 		hStream  CudaStream_t
@@ -985,10 +1019,13 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 // See also [CudaStreamCreateWithPriority], [CudaDeviceGetStreamPriorityRange],
 // [CudaStreamGetFlags], [CudaStreamGetDevice]; in the driver API [cuStreamGetPriority].
 //
+// Safe counterpart: [safe.Stream.Priority].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamGetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetPriority
+// [safe.Stream.Priority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Priority
 func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 	args := &struct {
 		hStream  CudaStream_t
@@ -1047,10 +1084,13 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
 // [cuStreamWaitEvent].
 //
+// Safe counterpart: [safe.Stream.WaitEvent].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamWaitEvent
+// [safe.Stream.WaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitEvent
 func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) error {
 	args := &struct {
 		stream CudaStream_t
@@ -1124,10 +1164,13 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 // [CudaStreamSynchronize], [CudaStreamWaitEvent], [CudaStreamDestroy], [CudaMallocManaged],
 // [CudaStreamAttachMemAsync], [CudaLaunchHostFunc]; in the driver API [cuStreamAddCallback].
 //
+// Safe counterpart: [safe.Stream.AddCallback].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAddCallback
+// [safe.Stream.AddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AddCallback
 func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, userData uintptr, flags uint32) error {
 	args := &struct {
 		stream   CudaStream_t
@@ -1191,10 +1234,13 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy], [CudaMallocManaged]; in
 // the driver API [cuStreamAttachMemAsync].
 //
+// Safe counterpart: [safe.Buffer.AttachAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamAttachMemAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAttachMemAsync
+// [safe.Buffer.AttachAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.AttachAsync
 func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length uint64, flags uint32) error {
 	args := &struct {
 		stream CudaStream_t
@@ -1247,10 +1293,16 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 // [CudaStreamWaitEvent], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
 // [cuStreamSynchronize].
 //
+// Safe counterpart: [safe.Stream.Wait], [safe.Stream.Synchronize],
+// [safe.Stream.SynchronizeBlocking].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamSynchronize
+// [safe.Stream.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Synchronize
+// [safe.Stream.SynchronizeBlocking]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SynchronizeBlocking
+// [safe.Stream.Wait]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Wait
 func CudaStreamSynchronize(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
@@ -1308,8 +1360,13 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 // See also [CudaStreamCreate], [CudaStreamIsCapturing], [CudaStreamEndCapture],
 // [CudaThreadExchangeStreamCaptureMode].
 //
+// Safe counterpart: [safe.Stream.Capture], [safe.Stream.BeginCapture].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Stream.BeginCapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BeginCapture
+// [safe.Stream.Capture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Capture
 func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) error {
 	args := &struct {
 		stream CudaStream_t
@@ -1360,8 +1417,13 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 // See also [CudaStreamCreate], [CudaStreamIsCapturing], [CudaStreamEndCapture],
 // [CudaThreadExchangeStreamCaptureMode].
 //
+// Safe counterpart: [safe.Stream.CaptureTo], [safe.Stream.BeginCaptureTo].
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Stream.BeginCaptureTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BeginCaptureTo
+// [safe.Stream.CaptureTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureTo
 func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, mode CudaStreamCaptureMode) error {
 	args := &struct {
 		stream          CudaStream_t
@@ -1418,8 +1480,13 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 // See also [CudaStreamCreate], [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaGraphDestroy].
 //
+// Safe counterpart: [safe.Stream.Capture], [safe.Capture.End].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Capture.End]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Capture.End
+// [safe.Stream.Capture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Capture
 func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		stream CudaStream_t
@@ -1462,8 +1529,12 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 //
 // See also [CudaStreamCreate], [CudaStreamBeginCapture], [CudaStreamEndCapture].
 //
+// Safe counterpart: [safe.Stream.CaptureStatus].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Stream.CaptureStatus]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureStatus
 func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptureStatus) error {
 	args := &struct {
 		stream         CudaStream_t
@@ -1566,8 +1637,12 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 // See also [CudaStreamGetCaptureInfo_v3], [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaStreamUpdateCaptureDependencies].
 //
+// Safe counterpart: [safe.Stream.CaptureInfo].
+//
 // The name means [CudaStreamGetCaptureInfo_v2]. Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Stream.CaptureInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureInfo
 func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStreamCaptureStatus, id_out *uint64, graph_out *CudaGraph_t, dependencies_out **CudaGraphNode_t, numDependencies_out *uint64) error {
 	return CudaStreamGetCaptureInfo_v2(stream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)
 }
@@ -1653,8 +1728,12 @@ func CudaStreamGetCaptureInfo_v3(stream CudaStream_t, captureStatus_out *CudaStr
 //
 // See also [CudaStreamBeginCapture], [CudaStreamGetCaptureInfo].
 //
+// Safe counterpart: [safe.Stream.UpdateCaptureDependencies].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Stream.UpdateCaptureDependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.UpdateCaptureDependencies
 func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *CudaGraphNode_t, numDependencies uint64, flags uint32) error {
 	args := &struct {
 		stream          CudaStream_t
@@ -1721,8 +1800,12 @@ func CudaStreamUpdateCaptureDependencies_v2(stream CudaStream_t, dependencies *C
 //
 // See also [CudaAccessPolicyWindow].
 //
+// Safe counterpart: [safe.Stream.CopyAttributes].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Stream.CopyAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyAttributes
 func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 	args := &struct {
 		dst CudaStream_t
@@ -1764,8 +1847,17 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 //
 // See also [CudaAccessPolicyWindow].
 //
+// Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow],
+// [safe.Stream.SynchronizationPolicy], [safe.Stream.MemSyncDomain], [safe.Stream.MemSyncDomainMap].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Stream.AccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AccessPolicyWindow
+// [safe.Stream.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Attribute
+// [safe.Stream.MemSyncDomain]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemSyncDomain
+// [safe.Stream.MemSyncDomainMap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemSyncDomainMap
+// [safe.Stream.SynchronizationPolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SynchronizationPolicy
 func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, value_out *CudaLaunchAttributeValue) error {
 	args := &struct {
 		hStream   CudaStream_t
@@ -1813,8 +1905,19 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 //
 // See also [CudaAccessPolicyWindow].
 //
+// Safe counterpart: [safe.Stream.SetAttribute], [safe.Stream.SetAccessPolicyWindow],
+// [safe.Stream.SetSynchronizationPolicy], [safe.Stream.SetPriority],
+// [safe.Stream.SetMemSyncDomain], [safe.Stream.SetMemSyncDomainMap].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// [safe.Stream.SetAccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAccessPolicyWindow
+// [safe.Stream.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAttribute
+// [safe.Stream.SetMemSyncDomain]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetMemSyncDomain
+// [safe.Stream.SetMemSyncDomainMap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetMemSyncDomainMap
+// [safe.Stream.SetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetPriority
+// [safe.Stream.SetSynchronizationPolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetSynchronizationPolicy
 func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
 	args := &struct {
 		hStream CudaStream_t

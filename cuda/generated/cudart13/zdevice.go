@@ -61,10 +61,13 @@ func CudaDeviceReset() error {
 //
 // See also [CudaDeviceReset]; in the driver API [cuCtxSynchronize].
 //
+// Safe counterpart: [safe.Context.Synchronize].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSynchronize
+// [safe.Context.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Synchronize
 func CudaDeviceSynchronize() error {
 	args := &struct {
 		ret CudaError_t
@@ -113,10 +116,14 @@ func CudaDeviceSynchronize() error {
 //
 // See also [CudaDeviceGetLimit]; in the driver API [cuCtxSetLimit].
 //
+// Safe counterpart: [safe.Context.SetLimit], [safe.Context.SetPersistingL2].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxSetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetLimit
+// [safe.Context.SetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.SetLimit
+// [safe.Context.SetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.SetPersistingL2
 func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 	args := &struct {
 		limit CudaLimit
@@ -147,10 +154,14 @@ func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 //
 // See also [CudaDeviceSetLimit]; in the driver API [cuCtxGetLimit].
 //
+// Safe counterpart: [safe.Context.Limit], [safe.Context.PersistingL2].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxGetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetLimit
+// [safe.Context.Limit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Limit
+// [safe.Context.PersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.PersistingL2
 func CudaDeviceGetLimit(pValue *uint64, limit CudaLimit) error {
 	args := &struct {
 		pValue *uint64
@@ -246,10 +257,13 @@ func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 // See also [CudaStreamCreateWithPriority], [CudaStreamGetPriority]; in the driver API
 // [cuCtxGetStreamPriorityRange].
 //
+// Safe counterpart: [safe.Context.StreamPriorityRange].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetStreamPriorityRange
+// [safe.Context.StreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.StreamPriorityRange
 func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) error {
 	args := &struct {
 		leastPriority    *int32
@@ -313,10 +327,13 @@ func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 //
 // See also [CudaDeviceGetPCIBusId]; in the driver API [cuDeviceGetByPCIBusId].
 //
+// Safe counterpart: [safe.DeviceByPCI].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceGetByPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetByPCIBusId
+// [safe.DeviceByPCI]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#DeviceByPCI
 func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 	args := &struct {
 		device   *int32
@@ -349,10 +366,13 @@ func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 //
 // See also [CudaDeviceGetByPCIBusId]; in the driver API [cuDeviceGetPCIBusId].
 //
+// Safe counterpart: [safe.Device.PCIAddress].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceGetPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetPCIBusId
+// [safe.Device.PCIAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PCIAddress
 func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 	args := &struct {
 		pciBusId *byte
@@ -389,10 +409,13 @@ func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 // [CudaStreamWaitEvent], [CudaIpcOpenEventHandle], [CudaIpcGetMemHandle], [CudaIpcOpenMemHandle],
 // [CudaIpcCloseMemHandle]; in the driver API [cuIpcGetEventHandle].
 //
+// Safe counterpart: [safe.Event.IPCHandle].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuIpcGetEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcGetEventHandle
+// [safe.Event.IPCHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.IPCHandle
 func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) error {
 	args := &struct {
 		handle *CudaIpcEventHandle_t
@@ -430,10 +453,13 @@ func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) erro
 // [CudaStreamWaitEvent], [CudaIpcGetEventHandle], [CudaIpcGetMemHandle], [CudaIpcOpenMemHandle],
 // [CudaIpcCloseMemHandle]; in the driver API [cuIpcOpenEventHandle].
 //
+// Safe counterpart: [safe.OpenIPCEvent].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuIpcOpenEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcOpenEventHandle
+// [safe.OpenIPCEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#OpenIPCEvent
 func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) error {
 	args := &struct {
 		event  *CudaEvent_t
@@ -718,10 +744,13 @@ func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallb
 // See also [CudaGetDevice], [CudaSetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuDeviceGetCount].
 //
+// Safe counterpart: [safe.Devices].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceGetCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetCount
+// [safe.Devices]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Devices
 func CudaGetDeviceCount(count *int32) error {
 	args := &struct {
 		count *int32
@@ -753,11 +782,14 @@ func CudaGetDeviceCount(count *int32) error {
 // [CudaDeviceGetAttribute], [CudaInitDevice]; in the driver API [cuDeviceGetAttribute],
 // [cuDeviceGetName].
 //
+// Safe counterpart: [safe.Device.Properties].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetAttribute
 // [cuDeviceGetName]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetName
+// [safe.Device.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Properties
 func CudaGetDeviceProperties(prop *CudaDeviceProp, device int32) error {
 	args := &struct {
 		prop   *CudaDeviceProp
@@ -793,10 +825,13 @@ func CudaGetDeviceProperties(prop *CudaDeviceProp, device int32) error {
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaSetDevice], [CudaChooseDevice],
 // [CudaGetDeviceProperties], [CudaInitDevice]; in the driver API [cuDeviceGetAttribute].
 //
+// Safe counterpart: [safe.Device.Attribute].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetAttribute
+// [safe.Device.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Attribute
 func CudaDeviceGetAttribute(value *int32, attr CudaDeviceAttr, device int32) error {
 	args := &struct {
 		value  *int32
@@ -1026,10 +1061,13 @@ func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device i
 // See also [CudaDeviceEnablePeerAccess], [CudaDeviceDisablePeerAccess], [CudaDeviceCanAccessPeer],
 // [CudaDeviceGetP2PAtomicCapabilities]; in the driver API [cuDeviceGetP2PAttribute].
 //
+// Safe counterpart: [safe.Device.PeerAttribute].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetP2PAttribute
+// [safe.Device.PeerAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PeerAttribute
 func CudaDeviceGetP2PAttribute(value *int32, attr CudaDeviceP2PAttr, srcDevice int32, dstDevice int32) error {
 	args := &struct {
 		value     *int32
@@ -1183,10 +1221,14 @@ func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuCtxSetCurrent].
 //
+// Safe counterpart: [safe.Open], [safe.Context.Do].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxSetCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetCurrent
+// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
+// [safe.Open]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Open
 func CudaSetDevice(device int32) error {
 	args := &struct {
 		device int32

@@ -31,10 +31,13 @@ import "unsafe"
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent]; in the
 // driver API [cuEventCreate].
 //
+// Safe counterpart: [safe.NewEvent].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventCreate
+// [safe.NewEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewEvent
 func CudaEventCreate(event *CudaEvent_t) error {
 	args := &struct {
 		event *CudaEvent_t
@@ -77,10 +80,13 @@ func CudaEventCreate(event *CudaEvent_t) error {
 // See also [CudaEventCreate], [CudaEvent_t], [CudaEventSynchronize], [CudaEventDestroy],
 // [CudaEventElapsedTime], [CudaStreamWaitEvent]; in the driver API [cuEventCreate].
 //
+// Safe counterpart: [safe.NewEvent].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventCreate
+// [safe.NewEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewEvent
 func CudaEventCreateWithFlags(event *CudaEvent_t, flags uint32) error {
 	args := &struct {
 		event *CudaEvent_t
@@ -176,10 +182,13 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime]; in the driver API
 // [cuEventQuery].
 //
+// Safe counterpart: [safe.Event.Query].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventQuery
+// [safe.Event.Query]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Query
 func CudaEventQuery(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
@@ -224,10 +233,14 @@ func CudaEventQuery(event CudaEvent_t) error {
 // [CudaEventQuery], [CudaEventDestroy], [CudaEventElapsedTime]; in the driver API
 // [cuEventSynchronize].
 //
+// Safe counterpart: [safe.Event.Wait], [safe.Event.Synchronize].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventSynchronize
+// [safe.Event.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Synchronize
+// [safe.Event.Wait]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Wait
 func CudaEventSynchronize(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
@@ -268,10 +281,13 @@ func CudaEventSynchronize(event CudaEvent_t) error {
 // [CudaEventSynchronize], [CudaEventRecord], [CudaEventElapsedTime]; in the driver API
 // [cuEventDestroy].
 //
+// Safe counterpart: [safe.Event.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventDestroy
+// [safe.Event.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Close
 func CudaEventDestroy(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
@@ -320,10 +336,13 @@ func CudaEventDestroy(event CudaEvent_t) error {
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventRecord]; in the driver API
 // [cuEventElapsedTime].
 //
+// Safe counterpart: [safe.Event.Since].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventElapsedTime]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventElapsedTime
+// [safe.Event.Since]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Since
 func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error {
 	args := &struct {
 		ms    *float32
@@ -375,10 +394,13 @@ func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent],
 // [CudaEventRecordWithFlags]; in the driver API [cuEventRecord].
 //
+// Safe counterpart: [safe.Stream.Record].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
+// [safe.Stream.Record]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Record
 func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 	args := &struct {
 		event  CudaEvent_t
@@ -425,10 +447,13 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent],
 // [CudaEventRecord]; in the driver API [cuEventRecord].
 //
+// Safe counterpart: [safe.Stream.Record].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
+// [safe.Stream.Record]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Record
 func CudaEventRecordWithFlags(event CudaEvent_t, stream CudaStream_t, flags uint32) error {
 	args := &struct {
 		event  CudaEvent_t

@@ -39,8 +39,12 @@ import "unsafe"
 // [CudaGraphInstantiate], [CudaGraphDestroy], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphClone].
 //
+// Safe counterpart: [safe.NewGraph].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.NewGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewGraph
 func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 	args := &struct {
 		pGraph *CudaGraph_t
@@ -1815,8 +1819,12 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 //
 // See also [CudaGraphCreate], [CudaGraphNodeFindInClone].
 //
+// Safe counterpart: [safe.Graph.Clone].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Clone]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Clone
 func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphClone   *CudaGraph_t
@@ -1887,8 +1895,12 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 // [CudaGraphHostNodeSetParams], [CudaGraphMemcpyNodeGetParams], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphMemsetNodeGetParams], [CudaGraphMemsetNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Type].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Type]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Type
 func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error {
 	args := &struct {
 		node  CudaGraphNode_t
@@ -2084,8 +2096,12 @@ func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
 // See also [CudaGraphCreate], [CudaGraphGetRootNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.Nodes].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Nodes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Nodes
 func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint64) error {
 	args := &struct {
 		graph    CudaGraph_t
@@ -2163,8 +2179,12 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphAddDependencies],
 // [CudaGraphRemoveDependencies], [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.Edges].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Edges]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Edges
 func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numEdges *uint64) error {
 	args := &struct {
 		graph    CudaGraph_t
@@ -2432,8 +2452,13 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 // See also [CudaGraphInstantiateWithFlags], [CudaGraphCreate], [CudaGraphUpload],
 // [CudaGraphLaunch], [CudaGraphExecDestroy].
 //
+// Safe counterpart: [safe.Graph.Instantiate], [safe.Stream.CaptureExecutable].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
 func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
 		pGraphExec *CudaGraphExec_t
@@ -2496,8 +2521,13 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 // See also [CudaGraphInstantiate], [CudaGraphCreate], [CudaGraphUpload], [CudaGraphLaunch],
 // [CudaGraphExecDestroy].
 //
+// Safe counterpart: [safe.Graph.Instantiate], [safe.Stream.CaptureExecutable].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
 func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
 		pGraphExec *CudaGraphExec_t
@@ -3287,8 +3317,12 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 //
 // See also [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Update].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Update]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Update
 func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultInfo *CudaGraphExecUpdateResultInfo) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3379,8 +3413,12 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphLaunch].
 //
+// Safe counterpart: [safe.GraphExec.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Close
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
@@ -3426,8 +3464,12 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 //
 // See also [CudaGraphCreate].
 //
+// Safe counterpart: [safe.Graph.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Close
 func CudaGraphDestroy(graph CudaGraph_t) error {
 	args := &struct {
 		graph CudaGraph_t
@@ -3466,8 +3508,12 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 //     no permission
 //   - [CudaErrorInvalidValue]: path is nil, or the graph is none
 //
+// Safe counterpart: [safe.Graph.DOT].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.DOT]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.DOT
 func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
 	args := &struct {
 		graph CudaGraph_t
@@ -4077,8 +4123,12 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 // See also [CudaGraphCreate], [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphExecDestroy].
 //
+// Safe counterpart: [safe.Graph.Instantiate].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
 func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, instantiateParams *CudaGraphInstantiateParams) error {
 	args := &struct {
 		pGraphExec        *CudaGraphExec_t
@@ -4131,8 +4181,12 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 //
 // See also [CudaGraphInstantiate], [CudaGraphLaunch], [CudaGraphExecDestroy].
 //
+// Safe counterpart: [safe.GraphExec.Upload].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Upload]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Upload
 func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
@@ -4197,8 +4251,12 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphExecDestroy].
 //
+// Safe counterpart: [safe.GraphExec.Launch].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Launch
 func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t

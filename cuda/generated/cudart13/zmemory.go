@@ -44,8 +44,12 @@ import "unsafe"
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
 // [CudaMalloc3DArray].
 //
+// Safe counterpart: [safe.NewManagedBuffer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.NewManagedBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewManagedBuffer
 func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -101,8 +105,12 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
 // [CudaMalloc3DArray].
 //
+// Safe counterpart: [safe.NewBuffer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.NewBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBuffer
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -148,8 +156,12 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocArray], [CudaMalloc3D], [CudaMalloc3DArray],
 // [CudaHostAlloc], [CudaFree], [CudaFreeArray].
 //
+// Safe counterpart: [safe.NewHostBuffer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.NewHostBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewHostBuffer
 func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		ptr  *unsafe.Pointer
@@ -284,8 +296,12 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocManaged], [CudaMallocArray],
 // [CudaFreeArray], [CudaMallocAsync], [CudaMallocFromPoolAsync].
 //
+// Safe counterpart: [safe.Buffer.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.Buffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Close
 func CudaFree(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -324,8 +340,12 @@ func CudaFree(devPtr unsafe.Pointer) error {
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray].
 //
+// Safe counterpart: [safe.HostBuffer.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.HostBuffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Close
 func CudaFreeHost(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
@@ -434,8 +454,12 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 //
 // See also [CudaSetDeviceFlags].
 //
+// Safe counterpart: [safe.NewHostBuffer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.NewHostBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewHostBuffer
 func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
 		pHost *unsafe.Pointer
@@ -491,10 +515,13 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 // See also [CudaHostUnregister], [CudaHostGetFlags], [CudaHostGetDevicePointer]; in the driver API
 // [cuMemHostRegister].
 //
+// Safe counterpart: [safe.RegisterHost].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
+// [safe.RegisterHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RegisterHost
 func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
 		ptr   unsafe.Pointer
@@ -531,10 +558,13 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 //
 // See also, in the driver API, [cuMemHostUnregister].
 //
+// Safe counterpart: [safe.HostBuffer.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemHostUnregister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostUnregister
+// [safe.HostBuffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Close
 func CudaHostUnregister(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
@@ -573,10 +603,13 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 //
 // See also [CudaSetDeviceFlags], [CudaHostAlloc]; in the driver API [cuMemHostGetDevicePointer].
 //
+// Safe counterpart: [safe.HostBuffer.Arg].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetDevicePointer
+// [safe.HostBuffer.Arg]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Arg
 func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, flags uint32) error {
 	args := &struct {
 		pDevice *unsafe.Pointer
@@ -892,10 +925,13 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 //
 // See also, in the driver API, [cuMemGetInfo].
 //
+// Safe counterpart: [safe.Context.MemoryInfo].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemGetInfo
+// [safe.Context.MemoryInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.MemoryInfo
 func CudaMemGetInfo(free *uint64, total *uint64) error {
 	args := &struct {
 		free  *uint64
@@ -1176,10 +1212,13 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 // See also [CudaMemcpy], [CudaMemcpyAsync], [CudaMemcpyPeerAsync], [CudaMemcpy3DPeerAsync]; in the
 // driver API [cuMemcpyPeer].
 //
+// Safe counterpart: [safe.Buffer.CopyFrom].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpyPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyPeer
+// [safe.Buffer.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFrom
 func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, srcDevice int32, count uint64) error {
 	args := &struct {
 		dst       unsafe.Pointer
@@ -1411,10 +1450,13 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync]; in the
 // driver API [cuMemcpyPeerAsync].
 //
+// Safe counterpart: [safe.Buffer.CopyFromAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpyPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyPeerAsync
+// [safe.Buffer.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromAsync
 func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, srcDevice int32, count uint64, stream CudaStream_t) error {
 	args := &struct {
 		dst       unsafe.Pointer
@@ -2189,6 +2231,8 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 // [CudaMemcpyToSymbolAsync], [CudaMemcpyFromSymbolAsync]; in the driver API [cuMemcpyDtoH],
 // [cuMemcpyHtoD], [cuMemcpyDtoD], [cuMemcpy].
 //
+// Safe counterpart: [safe.Buffer.CopyFromHost], [safe.Buffer.CopyToHost], [safe.Buffer.CopyFrom].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
@@ -2196,6 +2240,9 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 // [cuMemcpyDtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoD
 // [cuMemcpyDtoH]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoH
 // [cuMemcpyHtoD]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoD
+// [safe.Buffer.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFrom
+// [safe.Buffer.CopyFromHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromHost
+// [safe.Buffer.CopyToHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyToHost
 func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind) error {
 	args := &struct {
 		dst   unsafe.Pointer
@@ -2837,12 +2884,16 @@ func CudaMemcpy3DWithAttributesAsync(op *CudaMemcpy3DBatchOp, flags uint64, stre
 //
 // See also, in the driver API, [cuMemsetD8], [cuMemsetD16], [cuMemsetD32].
 //
+// Safe counterpart: [safe.Buffer.Fill], [safe.Buffer.Zero].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemsetD16]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD16
 // [cuMemsetD32]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD32
 // [cuMemsetD8]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD8
+// [safe.Buffer.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Fill
+// [safe.Buffer.Zero]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Zero
 func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -2974,6 +3025,9 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 // [CudaMemcpyFromSymbolAsync]; in the driver API [cuMemcpyAsync], [cuMemcpyDtoHAsync],
 // [cuMemcpyHtoDAsync], [cuMemcpyDtoDAsync].
 //
+// Safe counterpart: [safe.Buffer.CopyFromHostAsync], [safe.Buffer.CopyToHostAsync],
+// [safe.Buffer.CopyFromAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
@@ -2981,6 +3035,9 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 // [cuMemcpyDtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoDAsync
 // [cuMemcpyDtoHAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyDtoHAsync
 // [cuMemcpyHtoDAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyHtoDAsync
+// [safe.Buffer.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromAsync
+// [safe.Buffer.CopyFromHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromHostAsync
+// [safe.Buffer.CopyToHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyToHostAsync
 func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaMemcpyKind, stream CudaStream_t) error {
 	args := &struct {
 		dst    unsafe.Pointer
@@ -3388,12 +3445,16 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemset2DAsync], [CudaMemset3DAsync];
 // in the driver API [cuMemsetD8Async], [cuMemsetD16Async], [cuMemsetD32Async].
 //
+// Safe counterpart: [safe.Buffer.FillAsync], [safe.Buffer.ZeroAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemsetD16Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD16Async
 // [cuMemsetD32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD32Async
 // [cuMemsetD8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD8Async
+// [safe.Buffer.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.FillAsync
+// [safe.Buffer.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.ZeroAsync
 func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream CudaStream_t) error {
 	args := &struct {
 		devPtr unsafe.Pointer

@@ -719,10 +719,13 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 //
 // See also, in the driver API, [cuMemAllocAsync].
 //
+// Safe counterpart: [safe.NewBufferAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemAllocAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocAsync
+// [safe.NewBufferAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferAsync
 func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) error {
 	args := &struct {
 		devPtr  *unsafe.Pointer
@@ -767,10 +770,13 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 //
 // See also [CudaMallocAsync]; in the driver API [cuMemFreeAsync].
 //
+// Safe counterpart: [safe.Buffer.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemFreeAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeAsync
+// [safe.Buffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Close
 func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	args := &struct {
 		devPtr  unsafe.Pointer

@@ -25,11 +25,14 @@ import "unsafe"
 // See also [CudaDeviceEnablePeerAccess], [CudaDeviceDisablePeerAccess]; in the driver API
 // [cuDeviceCanAccessPeer].
 //
+// Safe counterpart: [safe.Device.CanAccessPeer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PEER.html.
 //
 // [cuCtxEnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxEnablePeerAccess
 // [cuDeviceCanAccessPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceCanAccessPeer
+// [safe.Device.CanAccessPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.CanAccessPeer
 func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int32) error {
 	args := &struct {
 		canAccessPeer *int32
@@ -68,10 +71,13 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 // See also [CudaDeviceCanAccessPeer], [CudaDeviceDisablePeerAccess]; in the driver API
 // [cuCtxEnablePeerAccess].
 //
+// Safe counterpart: [safe.Context.EnablePeerAccess].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PEER.html.
 //
 // [cuCtxEnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxEnablePeerAccess
+// [safe.Context.EnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.EnablePeerAccess
 func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 	args := &struct {
 		peerDevice int32
@@ -102,10 +108,13 @@ func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 // See also [CudaDeviceCanAccessPeer], [CudaDeviceEnablePeerAccess]; in the driver API
 // [cuCtxDisablePeerAccess].
 //
+// Safe counterpart: [safe.Context.DisablePeerAccess].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PEER.html.
 //
 // [cuCtxDisablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxDisablePeerAccess
+// [safe.Context.DisablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.DisablePeerAccess
 func CudaDeviceDisablePeerAccess(peerDevice int32) error {
 	args := &struct {
 		peerDevice int32

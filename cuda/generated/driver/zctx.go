@@ -146,8 +146,12 @@ func CuCtxDestroy_v2(ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize].
 //
+// Safe counterpart: [safe.Context.Do].
+//
 // The name means [CuCtxPushCurrent_v2]. Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
 func CuCtxPushCurrent(ctx CUcontext) error {
 	return CuCtxPushCurrent_v2(ctx)
 }
@@ -191,8 +195,12 @@ func CuCtxPushCurrent_v2(ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize].
 //
+// Safe counterpart: [safe.Context.Do].
+//
 // The name means [CuCtxPopCurrent_v2]. Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
 func CuCtxPopCurrent(pctx *CUcontext) error {
 	return CuCtxPopCurrent_v2(pctx)
 }
@@ -240,10 +248,13 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 //
 // See also [CuCtxGetCurrent], [CuCtxCreate], [CuCtxDestroy]; in the runtime API [cudaSetDevice].
 //
+// Safe counterpart: [safe.Context.Do].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaSetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaSetDevice
+// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
 func CuCtxSetCurrent(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
@@ -275,10 +286,13 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 //
 // See also [CuCtxSetCurrent], [CuCtxCreate], [CuCtxDestroy]; in the runtime API [cudaGetDevice].
 //
+// Safe counterpart: [safe.Context.Do].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaGetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDevice
+// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
 func CuCtxGetCurrent(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
@@ -309,10 +323,13 @@ func CuCtxGetCurrent(pctx *CUcontext) error {
 // [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaGetDevice].
 //
+// Safe counterpart: [safe.Context.Device].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaGetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDevice
+// [safe.Context.Device]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Device
 func CuCtxGetDevice(device *CUdevice) error {
 	args := &struct {
 		device *CUdevice
@@ -374,10 +391,13 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetLimit], [CuCtxGetSharedMemConfig], [CuCtxGetStreamPriorityRange],
 // [CuCtxSetFlags]; in the runtime API [cudaGetDeviceFlags].
 //
+// Safe counterpart: [safe.Context.Flags].
+//
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
+// [safe.Context.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Flags
 func CuCtxGetFlags(flags *uint32) error {
 	args := &struct {
 		flags *uint32
@@ -441,8 +461,12 @@ func CuCtxSetFlags(flags uint32) error {
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPushCurrent].
 //
+// Safe counterpart: [safe.Context.ID].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [safe.Context.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ID
 func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 	args := &struct {
 		ctx   CUcontext
@@ -486,10 +510,13 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
 // [CuCtxSetCacheConfig], [CuCtxSetLimit]; in the runtime API [cudaDeviceSynchronize].
 //
+// Safe counterpart: [safe.Context.Synchronize].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaDeviceSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSynchronize
+// [safe.Context.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Synchronize
 func CuCtxSynchronize() error {
 	args := &struct {
 		ret CUresult
@@ -587,10 +614,14 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
 // [CuCtxSetCacheConfig], [CuCtxSynchronize]; in the runtime API [cudaDeviceSetLimit].
 //
+// Safe counterpart: [safe.Context.SetLimit], [safe.Context.SetPersistingL2].
+//
 // Since CUDA 3.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaDeviceSetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSetLimit
+// [safe.Context.SetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.SetLimit
+// [safe.Context.SetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.SetPersistingL2
 func CuCtxSetLimit(limit CUlimit, value uint64) error {
 	args := &struct {
 		limit CUlimit
@@ -623,10 +654,14 @@ func CuCtxSetLimit(limit CUlimit, value uint64) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaDeviceGetLimit].
 //
+// Safe counterpart: [safe.Context.Limit], [safe.Context.PersistingL2].
+//
 // Since CUDA 3.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaDeviceGetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetLimit
+// [safe.Context.Limit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Limit
+// [safe.Context.PersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.PersistingL2
 func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 	args := &struct {
 		pvalue *uint64
@@ -770,10 +805,13 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 // See also [CuStreamCreateWithPriority], [CuStreamGetPriority], [CuCtxGetDevice], [CuCtxGetFlags],
 // [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaDeviceGetStreamPriorityRange].
 //
+// Safe counterpart: [safe.Context.StreamPriorityRange].
+//
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaDeviceGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetStreamPriorityRange
+// [safe.Context.StreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.StreamPriorityRange
 func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) error {
 	args := &struct {
 		leastPriority    *int32
@@ -805,8 +843,12 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot set L2 aside (before compute capability 8.0)
 //
+// Safe counterpart: [safe.Context.ResetPersistingL2].
+//
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [safe.Context.ResetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetPersistingL2
 func CuCtxResetPersistingL2Cache() error {
 	args := &struct {
 		ret CUresult

@@ -26,8 +26,12 @@ import "unsafe"
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGetLuid], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport].
 //
+// Safe counterpart: [safe.Devices].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [safe.Devices]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Devices
 func CuDeviceGet(device *CUdevice, ordinal int32) error {
 	args := &struct {
 		device  *CUdevice
@@ -62,10 +66,13 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 // [CuDeviceGet], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
 // [cudaGetDeviceCount].
 //
+// Safe counterpart: [safe.Devices].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 //
 // [cudaGetDeviceCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceCount
+// [safe.Devices]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Devices
 func CuDeviceGetCount(count *int32) error {
 	args := &struct {
 		count *int32
@@ -100,10 +107,13 @@ func CuDeviceGetCount(count *int32) error {
 // [CuDeviceGet], [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
 // [cudaGetDeviceProperties].
 //
+// Safe counterpart: [safe.Device.Name].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 //
 // [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
+// [safe.Device.Name]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Name
 func CuDeviceGetName(name *byte, len int32, dev CUdevice) error {
 	args := &struct {
 		name *byte
@@ -137,10 +147,13 @@ func CuDeviceGetName(name *byte, len int32, dev CUdevice) error {
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetLuid],
 // [CuDeviceGet], [CuDeviceTotalMem]; in the runtime API [cudaGetDeviceProperties].
 //
+// Safe counterpart: [safe.Device.UUID].
+//
 // The name means [CuDeviceGetUuid_v2]. Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 //
 // [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
+// [safe.Device.UUID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.UUID
 func CuDeviceGetUuid(uuid *CUuuid, dev CUdevice) error {
 	return CuDeviceGetUuid_v2(uuid, dev)
 }
@@ -220,10 +233,13 @@ func CuDeviceGetLuid(luid *byte, deviceNodeMask *uint32, dev CUdevice) error {
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGet], [CuDeviceGetExecAffinitySupport]; in the runtime API [cudaMemGetInfo].
 //
+// Safe counterpart: [safe.Device.TotalMemory].
+//
 // The name means [CuDeviceTotalMem_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 //
 // [cudaMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemGetInfo
+// [safe.Device.TotalMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.TotalMemory
 func CuDeviceTotalMem(bytes *uint64, dev CUdevice) error {
 	return CuDeviceTotalMem_v2(bytes, dev)
 }
@@ -311,11 +327,14 @@ func CuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, format CUarr
 // [CuDeviceTotalMem], [CuDeviceGetExecAffinitySupport]; in the runtime API
 // [cudaDeviceGetAttribute], [cudaGetDeviceProperties].
 //
+// Safe counterpart: [safe.Device.Attribute].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 //
 // [cudaDeviceGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetAttribute
 // [cudaGetDeviceProperties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceProperties
+// [safe.Device.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Attribute
 func CuDeviceGetAttribute(pi *int32, attrib CUdevice_attribute, dev CUdevice) error {
 	args := &struct {
 		pi     *int32

@@ -22,10 +22,14 @@ import "unsafe"
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGet], [CuDeviceTotalMem].
 //
+// Safe counterpart: [safe.Device.Properties].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+//
+// [safe.Device.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Properties
 func CuDeviceGetProperties(prop *CUdevprop, dev CUdevice) error {
 	args := &struct {
 		prop *CUdevprop
@@ -58,10 +62,14 @@ func CuDeviceGetProperties(prop *CUdevprop, dev CUdevice) error {
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGet], [CuDeviceTotalMem].
 //
+// Safe counterpart: [safe.Device.ComputeCapability].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
+//
+// [safe.Device.ComputeCapability]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.ComputeCapability
 func CuDeviceComputeCapability(major *int32, minor *int32, dev CUdevice) error {
 	args := &struct {
 		major *int32

@@ -35,11 +35,14 @@ import "unsafe"
 // See also [CuEventRecord], [CuEventQuery], [CuEventSynchronize], [CuEventDestroy],
 // [CuEventElapsedTime]; in the runtime API [cudaEventCreate], [cudaEventCreateWithFlags].
 //
+// Safe counterpart: [safe.NewEvent].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 //
 // [cudaEventCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventCreate
 // [cudaEventCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventCreateWithFlags
+// [safe.NewEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewEvent
 func CuEventCreate(phEvent *CUevent, Flags uint32) error {
 	args := &struct {
 		phEvent *CUevent
@@ -134,10 +137,13 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32)
 // See also [CuEventCreate], [CuEventRecord], [CuEventSynchronize], [CuEventDestroy],
 // [CuEventElapsedTime]; in the runtime API [cudaEventQuery].
 //
+// Safe counterpart: [safe.Event.Query].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 //
 // [cudaEventQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventQuery
+// [safe.Event.Query]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Query
 func CuEventQuery(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
@@ -182,10 +188,14 @@ func CuEventQuery(hEvent CUevent) error {
 // See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventDestroy],
 // [CuEventElapsedTime]; in the runtime API [cudaEventSynchronize].
 //
+// Safe counterpart: [safe.Event.Wait], [safe.Event.Synchronize].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 //
 // [cudaEventSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventSynchronize
+// [safe.Event.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Synchronize
+// [safe.Event.Wait]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Wait
 func CuEventSynchronize(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
@@ -226,10 +236,13 @@ func CuEventSynchronize(hEvent CUevent) error {
 // See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
 // [CuEventElapsedTime]; in the runtime API [cudaEventDestroy].
 //
+// Safe counterpart: [safe.Event.Close].
+//
 // The name means [CuEventDestroy_v2]. Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 //
 // [cudaEventDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventDestroy
+// [safe.Event.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Close
 func CuEventDestroy(hEvent CUevent) error {
 	return CuEventDestroy_v2(hEvent)
 }
@@ -290,10 +303,13 @@ func CuEventDestroy_v2(hEvent CUevent) error {
 // See also [CuEventCreate], [CuEventRecord], [CuEventQuery], [CuEventSynchronize],
 // [CuEventDestroy]; in the runtime API [cudaEventElapsedTime].
 //
+// Safe counterpart: [safe.Event.Since].
+//
 // The name means [CuEventElapsedTime_v2]. Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 //
 // [cudaEventElapsedTime]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventElapsedTime
+// [safe.Event.Since]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.Since
 func CuEventElapsedTime(pMilliseconds *float32, hStart CUevent, hEnd CUevent) error {
 	return CuEventElapsedTime_v2(pMilliseconds, hStart, hEnd)
 }
@@ -398,10 +414,13 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 // [CuEventDestroy], [CuEventElapsedTime], [CuEventRecordWithFlags]; in the runtime API
 // [cudaEventRecord].
 //
+// Safe counterpart: [safe.Stream.Record].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 //
 // [cudaEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventRecord
+// [safe.Stream.Record]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Record
 func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 	args := &struct {
 		hEvent  CUevent
@@ -447,10 +466,13 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 // See also [CuEventCreate], [CuEventQuery], [CuEventSynchronize], [CuStreamWaitEvent],
 // [CuEventDestroy], [CuEventElapsedTime], [CuEventRecord]; in the runtime API [cudaEventRecord].
 //
+// Safe counterpart: [safe.Stream.Record].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 //
 // [cudaEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventRecord
+// [safe.Stream.Record]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Record
 func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags uint32) error {
 	args := &struct {
 		hEvent  CUevent

@@ -31,11 +31,15 @@ import "unsafe"
 // [CuFuncIsLoaded], [CuFuncLoad], [CuKernelGetAttribute]; in the runtime API
 // [cudaFuncGetAttributes], [cudaFuncSetAttribute].
 //
+// Safe counterpart: [safe.Kernel.Attribute], [safe.Kernel.Attributes].
+//
 // Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 //
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 // [cudaFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetAttribute
+// [safe.Kernel.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attribute
+// [safe.Kernel.Attributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attributes
 func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction) error {
 	args := &struct {
 		pi     *int32
@@ -79,11 +83,14 @@ func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncSetCacheConfig], [CuLaunchKernel],
 // [CuKernelSetAttribute]; in the runtime API [cudaFuncGetAttributes], [cudaFuncSetAttribute].
 //
+// Safe counterpart: [safe.Kernel.SetAttribute].
+//
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 //
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 // [cudaFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetAttribute
+// [safe.Kernel.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.SetAttribute
 func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int32) error {
 	args := &struct {
 		hfunc  CUfunction
@@ -120,10 +127,13 @@ func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncGetAttribute], [CuLaunchKernel],
 // [CuKernelSetCacheConfig]; in the runtime API [cudaFuncSetCacheConfig].
 //
+// Safe counterpart: [safe.Kernel.SetCacheConfig].
+//
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 //
 // [cudaFuncSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetCacheConfig
+// [safe.Kernel.SetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.SetCacheConfig
 func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 	args := &struct {
 		hfunc  CUfunction
@@ -180,8 +190,12 @@ func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: name or kernel is nil
 //
+// Safe counterpart: [safe.Kernel.Name].
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [safe.Kernel.Name]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Name
 func CuFuncGetName(name **byte, hfunc CUfunction) error {
 	args := &struct {
 		name  **byte
@@ -215,8 +229,12 @@ func CuFuncGetName(name **byte, hfunc CUfunction) error {
 //
 // See also [CuKernelGetParamInfo].
 //
+// Safe counterpart: [safe.Kernel.Parameters].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [safe.Kernel.Parameters]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Parameters
 func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64, paramSize *uint64) error {
 	args := &struct {
 		func_       CUfunction
@@ -247,8 +265,12 @@ func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64
 //
 // See also [CuFuncGetParamInfo].
 //
+// Safe counterpart: [safe.Kernel.Parameters].
+//
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [safe.Kernel.Parameters]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Parameters
 func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 	args := &struct {
 		func_      CUfunction
@@ -523,10 +545,13 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 // [CuFuncGetAttribute], [CuLibraryGetKernel], [CuKernelSetCacheConfig], [CuKernelGetAttribute],
 // [CuKernelSetAttribute]; in the runtime API [cudaLaunchKernel].
 //
+// Safe counterpart: [safe.Kernel.Launch].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 //
 // [cudaLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchKernel
+// [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer, extra *uintptr) error {
 	args := &struct {
 		f              CUfunction
@@ -601,10 +626,13 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 // [CuFuncGetAttribute], [CuLibraryGetKernel], [CuKernelSetCacheConfig], [CuKernelGetAttribute],
 // [CuKernelSetAttribute]; in the runtime API [cudaLaunchKernel].
 //
+// Safe counterpart: [safe.Kernel.Launch].
+//
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 //
 // [cudaLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchKernel
+// [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe.Pointer, extra *uintptr) error {
 	args := &struct {
 		config       *CUlaunchConfig
@@ -675,8 +703,12 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 // See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
 // [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuStreamAddCallback].
 //
+// Safe counterpart: [safe.Stream.LaunchHostFunc].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [safe.Stream.LaunchHostFunc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.LaunchHostFunc
 func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 	args := &struct {
 		hStream  CUstream
@@ -726,8 +758,12 @@ func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 // See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
 // [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuStreamAddCallback].
 //
+// Safe counterpart: [safe.Stream.LaunchHostFunc].
+//
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [safe.Stream.LaunchHostFunc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.LaunchHostFunc
 func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMode uint32) error {
 	args := &struct {
 		hStream  CUstream
@@ -790,10 +826,13 @@ func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMo
 // [CuKernelSetCacheConfig], [CuKernelGetAttribute], [CuKernelSetAttribute]; in the runtime API
 // [cudaLaunchCooperativeKernel].
 //
+// Safe counterpart: [safe.Kernel.Launch].
+//
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 //
 // [cudaLaunchCooperativeKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaLaunchCooperativeKernel
+// [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CuLaunchCooperativeKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream CUstream, kernelParams *unsafe.Pointer) error {
 	args := &struct {
 		f              CUfunction

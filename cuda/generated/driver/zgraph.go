@@ -39,8 +39,12 @@ import "unsafe"
 // [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode], [CuGraphInstantiate],
 // [CuGraphDestroy], [CuGraphGetNodes], [CuGraphGetRootNodes], [CuGraphGetEdges], [CuGraphClone].
 //
+// Safe counterpart: [safe.NewGraph].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.NewGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewGraph
 func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 	args := &struct {
 		phGraph *CUgraph
@@ -1661,8 +1665,12 @@ func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //
 // See also [CuGraphCreate], [CuGraphNodeFindInClone].
 //
+// Safe counterpart: [safe.Graph.Clone].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Clone]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Clone
 func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 	args := &struct {
 		phGraphClone  *CUgraph
@@ -1735,8 +1743,12 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 // [CuGraphHostNodeSetParams], [CuGraphMemcpyNodeGetParams], [CuGraphMemcpyNodeSetParams],
 // [CuGraphMemsetNodeGetParams], [CuGraphMemsetNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Type].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Type]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Type
 func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 	args := &struct {
 		hNode CUgraphNode
@@ -1934,8 +1946,12 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 // See also [CuGraphCreate], [CuGraphGetRootNodes], [CuGraphGetEdges], [CuGraphNodeGetType],
 // [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.Nodes].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Nodes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Nodes
 func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error {
 	args := &struct {
 		hGraph   CUgraph
@@ -2017,8 +2033,12 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 // See also [CuGraphGetNodes], [CuGraphGetRootNodes], [CuGraphAddDependencies],
 // [CuGraphRemoveDependencies], [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.Edges].
+//
 // The name means [CuGraphGetEdges_v2]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Edges]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Edges
 func CuGraphGetEdges(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numEdges *uint64) error {
 	return CuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges)
 }
@@ -2344,8 +2364,12 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 //
 // See also [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch], [CuGraphExecDestroy].
 //
+// Safe counterpart: [safe.Graph.Instantiate].
+//
 // The name means [CuGraphInstantiateWithFlags]. Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
 func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) error {
 	return CuGraphInstantiateWithFlags(phGraphExec, hGraph, flags)
 }
@@ -2402,8 +2426,13 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 // See also [CuGraphInstantiate], [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch],
 // [CuGraphExecDestroy].
 //
+// Safe counterpart: [safe.Graph.Instantiate], [safe.Stream.CaptureExecutable].
+//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
 func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) error {
 	args := &struct {
 		phGraphExec *CUgraphExec
@@ -3054,8 +3083,12 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 //
 // See also [CuGraphInstantiate], [CuGraphUpload], [CuGraphLaunch].
 //
+// Safe counterpart: [safe.GraphExec.Close].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Close
 func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3102,8 +3135,12 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 //
 // See also [CuGraphCreate].
 //
+// Safe counterpart: [safe.Graph.Close].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Close
 func CuGraphDestroy(hGraph CUgraph) error {
 	args := &struct {
 		hGraph CUgraph
@@ -3178,8 +3215,12 @@ func CuGraphDestroy(hGraph CUgraph) error {
 //
 // See also [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Update].
+//
 // The name means [CuGraphExecUpdate_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Update]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Update
 func CuGraphExecUpdate(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CUgraphExecUpdateResultInfo) error {
 	return CuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo)
 }
@@ -3338,8 +3379,12 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 //     itself, no permission
 //   - [CUDA_ERROR_INVALID_VALUE]: path is nil, or the graph is none
 //
+// Safe counterpart: [safe.Graph.DOT].
+//
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.DOT]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.DOT
 func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
 	args := &struct {
 		hGraph CUgraph
@@ -4031,8 +4076,12 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 //
 // See also [CuGraphCreate], [CuGraphInstantiate], [CuGraphExecDestroy].
 //
+// Safe counterpart: [safe.Graph.Instantiate].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
 func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS) error {
 	args := &struct {
 		phGraphExec       *CUgraphExec
@@ -4110,8 +4159,12 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 //
 // See also [CuGraphInstantiate], [CuGraphLaunch], [CuGraphExecDestroy].
 //
+// Safe counterpart: [safe.GraphExec.Upload].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Upload]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Upload
 func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -4178,8 +4231,12 @@ func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 //
 // See also [CuGraphInstantiate], [CuGraphUpload], [CuGraphExecDestroy].
 //
+// Safe counterpart: [safe.GraphExec.Launch].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Launch
 func CuGraphLaunch(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec

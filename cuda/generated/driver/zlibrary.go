@@ -42,8 +42,12 @@ import "unsafe"
 // See also [CuLibraryLoadFromFile], [CuLibraryUnload], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx].
 //
+// Safe counterpart: [safe.Load].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
 func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUjit_option, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CUlibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := &struct {
 		library             *CUlibrary
@@ -92,8 +96,12 @@ func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUji
 // See also [CuLibraryLoadData], [CuLibraryUnload], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx].
 //
+// Safe counterpart: [safe.LoadFile].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.LoadFile]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadFile
 func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit_option, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CUlibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := &struct {
 		library             *CUlibrary
@@ -131,8 +139,12 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuModuleUnload].
 //
+// Safe counterpart: [safe.Module.Close].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Module.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Close
 func CuLibraryUnload(library CUlibrary) error {
 	args := &struct {
 		library CUlibrary
@@ -166,8 +178,12 @@ func CuLibraryUnload(library CUlibrary) error {
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuKernelGetFunction],
 // [CuLibraryGetModule], [CuModuleGetFunction].
 //
+// Safe counterpart: [safe.Module.Kernel].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Module.Kernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernel
 func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error {
 	args := &struct {
 		pKernel *CUkernel
@@ -296,8 +312,12 @@ func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuLibraryGetKernel],
 // [CuLibraryGetModule], [CuModuleGetFunction].
 //
+// Safe counterpart: [safe.Module.Kernel].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Module.Kernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernel
 func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
 	args := &struct {
 		pFunc  *CUfunction
@@ -364,8 +384,12 @@ func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload], [CuLibraryGetModule],
 // [CuModuleGetGlobal].
 //
+// Safe counterpart: [safe.Global].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Global]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Global
 func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, name *byte) error {
 	args := &struct {
 		dptr    *CUdeviceptr

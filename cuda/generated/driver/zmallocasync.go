@@ -683,8 +683,12 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
+// Safe counterpart: [safe.Buffer.Close].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Buffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Close
 func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 	args := &struct {
 		dptr    CUdeviceptr
@@ -742,8 +746,12 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 // [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemPoolCreate], [CuMemPoolSetAccess],
 // [CuMemPoolSetAttribute].
 //
+// Safe counterpart: [safe.NewBufferAsync].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.NewBufferAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferAsync
 func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error {
 	args := &struct {
 		dptr     *CUdeviceptr

@@ -43,10 +43,13 @@ import "unsafe"
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemGetInfo].
 //
+// Safe counterpart: [safe.Context.MemoryInfo].
+//
 // The name means [CuMemGetInfo_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemGetInfo
+// [safe.Context.MemoryInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.MemoryInfo
 func CuMemGetInfo(free *uint64, total *uint64) error {
 	return CuMemGetInfo_v2(free, total)
 }
@@ -121,10 +124,13 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMalloc].
 //
+// Safe counterpart: [safe.NewBuffer].
+//
 // The name means [CuMemAlloc_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMalloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMalloc
+// [safe.NewBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBuffer
 func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
 	return CuMemAlloc_v2(dptr, bytesize)
 }
@@ -268,10 +274,13 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 // [CuMemFreeAsync], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaFree].
 //
+// Safe counterpart: [safe.Buffer.Close].
+//
 // The name means [CuMemFree_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaFree]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFree
+// [safe.Buffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Close
 func CuMemFree(dptr CUdeviceptr) error {
 	return CuMemFree_v2(dptr)
 }
@@ -397,10 +406,13 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMallocHost].
 //
+// Safe counterpart: [safe.NewHostBuffer].
+//
 // The name means [CuMemAllocHost_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMallocHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocHost
+// [safe.NewHostBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewHostBuffer
 func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
 	return CuMemAllocHost_v2(pp, bytesize)
 }
@@ -463,10 +475,13 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaFreeHost].
 //
+// Safe counterpart: [safe.HostBuffer.Close].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaFreeHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeHost
+// [safe.HostBuffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Close
 func CuMemFreeHost(p unsafe.Pointer) error {
 	args := &struct {
 		p   unsafe.Pointer
@@ -517,10 +532,13 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 // [CuMemGetInfo], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaHostAlloc].
 //
+// Safe counterpart: [safe.NewHostBuffer].
+//
 // Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaHostAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostAlloc
+// [safe.NewHostBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewHostBuffer
 func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	args := &struct {
 		pp       *unsafe.Pointer
@@ -568,10 +586,13 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
 // [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaHostGetDevicePointer].
 //
+// Safe counterpart: [safe.HostBuffer.Arg].
+//
 // The name means [CuMemHostGetDevicePointer_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostGetDevicePointer
+// [safe.HostBuffer.Arg]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Arg
 func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint32) error {
 	return CuMemHostGetDevicePointer_v2(pdptr, p, Flags)
 }
@@ -684,10 +705,13 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32], [CuDeviceGetAttribute], [CuStreamAttachMemAsync]; in
 // the runtime API [cudaMallocManaged].
 //
+// Safe counterpart: [safe.NewManagedBuffer].
+//
 // Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMallocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocManaged
+// [safe.NewManagedBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewManagedBuffer
 func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
 	args := &struct {
 		dptr     *CUdeviceptr
@@ -808,10 +832,13 @@ func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallba
 // See also [CuDeviceGet], [CuDeviceGetAttribute], [CuDeviceGetPCIBusId]; in the runtime API
 // [cudaDeviceGetByPCIBusId].
 //
+// Safe counterpart: [safe.DeviceByPCI].
+//
 // Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaDeviceGetByPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetByPCIBusId
+// [safe.DeviceByPCI]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#DeviceByPCI
 func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 	args := &struct {
 		dev      *CUdevice
@@ -846,10 +873,13 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 // See also [CuDeviceGet], [CuDeviceGetAttribute], [CuDeviceGetByPCIBusId]; in the runtime API
 // [cudaDeviceGetPCIBusId].
 //
+// Safe counterpart: [safe.Device.PCIAddress].
+//
 // Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaDeviceGetPCIBusId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetPCIBusId
+// [safe.Device.PCIAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PCIAddress
 func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 	args := &struct {
 		pciBusId *byte
@@ -885,10 +915,13 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 // [CuStreamWaitEvent], [CuIpcOpenEventHandle], [CuIpcGetMemHandle], [CuIpcOpenMemHandle],
 // [CuIpcCloseMemHandle]; in the runtime API [cudaIpcGetEventHandle].
 //
+// Safe counterpart: [safe.Event.IPCHandle].
+//
 // Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaIpcGetEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcGetEventHandle
+// [safe.Event.IPCHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Event.IPCHandle
 func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 	args := &struct {
 		pHandle *CUipcEventHandle
@@ -926,10 +959,13 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 // [CuStreamWaitEvent], [CuIpcGetEventHandle], [CuIpcGetMemHandle], [CuIpcOpenMemHandle],
 // [CuIpcCloseMemHandle]; in the runtime API [cudaIpcOpenEventHandle].
 //
+// Safe counterpart: [safe.OpenIPCEvent].
+//
 // Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaIpcOpenEventHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcOpenEventHandle
+// [safe.OpenIPCEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#OpenIPCEvent
 func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 	args := &struct {
 		phEvent *CUevent
@@ -1125,10 +1161,13 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 // See also [CuMemHostUnregister], [CuMemHostGetFlags], [CuMemHostGetDevicePointer]; in the runtime
 // API [cudaHostRegister].
 //
+// Safe counterpart: [safe.RegisterHost].
+//
 // The name means [CuMemHostRegister_v2]. Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostRegister
+// [safe.RegisterHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RegisterHost
 func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return CuMemHostRegister_v2(p, bytesize, Flags)
 }
@@ -1181,10 +1220,13 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 //
 // See also [CuMemHostRegister]; in the runtime API [cudaHostUnregister].
 //
+// Safe counterpart: [safe.HostBuffer.Close].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaHostUnregister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostUnregister
+// [safe.HostBuffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Close
 func CuMemHostUnregister(p unsafe.Pointer) error {
 	args := &struct {
 		p   unsafe.Pointer
@@ -3578,11 +3620,14 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy],
 // [cudaMemcpyToSymbol].
 //
+// Safe counterpart: [safe.Buffer.CopyFromHost].
+//
 // The name means [CuMemcpyHtoD_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy
 // [cudaMemcpyToSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbol
+// [safe.Buffer.CopyFromHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromHost
 func CuMemcpyHtoD(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64) error {
 	return CuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount)
 }
@@ -3648,11 +3693,14 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy],
 // [cudaMemcpyFromSymbol].
 //
+// Safe counterpart: [safe.Buffer.CopyToHost].
+//
 // The name means [CuMemcpyDtoH_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy
 // [cudaMemcpyFromSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbol
+// [safe.Buffer.CopyToHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyToHost
 func CuMemcpyDtoH(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64) error {
 	return CuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount)
 }
@@ -3718,12 +3766,15 @@ func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount ui
 // [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy], [cudaMemcpyToSymbol],
 // [cudaMemcpyFromSymbol].
 //
+// Safe counterpart: [safe.Buffer.CopyFrom].
+//
 // The name means [CuMemcpyDtoD_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy
 // [cudaMemcpyFromSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbol
 // [cudaMemcpyToSymbol]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbol
+// [safe.Buffer.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFrom
 func CuMemcpyDtoD(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64) error {
 	return CuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount)
 }
@@ -4457,11 +4508,15 @@ func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemcpyAsync], [cudaMemcpyToSymbolAsync].
 //
+// Safe counterpart: [safe.Buffer.CopyFromHostAsync], [safe.CopyFromSlice].
+//
 // The name means [CuMemcpyHtoDAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyAsync
 // [cudaMemcpyToSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbolAsync
+// [safe.Buffer.CopyFromHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromHostAsync
+// [safe.CopyFromSlice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyFromSlice
 func CuMemcpyHtoDAsync(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint64, hStream CUstream) error {
 	return CuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream)
 }
@@ -4531,11 +4586,15 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemcpyAsync], [cudaMemcpyFromSymbolAsync].
 //
+// Safe counterpart: [safe.Buffer.CopyToHostAsync], [safe.CopyToSlice].
+//
 // The name means [CuMemcpyDtoHAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyAsync
 // [cudaMemcpyFromSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbolAsync
+// [safe.Buffer.CopyToHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyToHostAsync
+// [safe.CopyToSlice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyToSlice
 func CuMemcpyDtoHAsync(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	return CuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream)
 }
@@ -4603,12 +4662,15 @@ func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemcpyAsync], [cudaMemcpyToSymbolAsync], [cudaMemcpyFromSymbolAsync].
 //
+// Safe counterpart: [safe.Buffer.CopyFromAsync].
+//
 // The name means [CuMemcpyDtoDAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyAsync
 // [cudaMemcpyFromSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbolAsync
 // [cudaMemcpyToSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbolAsync
+// [safe.Buffer.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromAsync
 func CuMemcpyDtoDAsync(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	return CuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream)
 }
@@ -4808,10 +4870,14 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 // [CuMemsetD2D32Async], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
 // [CuMemsetD32Async]; in the runtime API [cudaMemset].
 //
+// Safe counterpart: [safe.Buffer.Fill], [safe.Buffer.Zero].
+//
 // The name means [CuMemsetD8_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset
+// [safe.Buffer.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Fill
+// [safe.Buffer.Zero]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Zero
 func CuMemsetD8(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	return CuMemsetD8_v2(dstDevice, uc, N)
 }
@@ -4873,10 +4939,13 @@ func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16Async], [CuMemsetD32],
 // [CuMemsetD32Async]; in the runtime API [cudaMemset].
 //
+// Safe counterpart: [safe.Buffer.Fill].
+//
 // The name means [CuMemsetD16_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset
+// [safe.Buffer.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Fill
 func CuMemsetD16(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	return CuMemsetD16_v2(dstDevice, us, N)
 }
@@ -4937,10 +5006,13 @@ func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async],
 // [CuMemsetD32Async]; in the runtime API [cudaMemset].
 //
+// Safe counterpart: [safe.Buffer.Fill].
+//
 // The name means [CuMemsetD32_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset
+// [safe.Buffer.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Fill
 func CuMemsetD32(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	return CuMemsetD32_v2(dstDevice, ui, N)
 }
@@ -5327,10 +5399,13 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 // See also [CuMemcpyDtoD], [CuMemcpy3DPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
 // [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpyPeer].
 //
+// Safe counterpart: [safe.Buffer.CopyFrom].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpyPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyPeer
+// [safe.Buffer.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFrom
 func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64) error {
 	args := &struct {
 		dstDevice  CUdeviceptr
@@ -5378,10 +5453,13 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpy3DPeer], [CuMemcpyDtoDAsync],
 // [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpyPeerAsync].
 //
+// Safe counterpart: [safe.Buffer.CopyFromAsync].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpyPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyPeerAsync
+// [safe.Buffer.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromAsync
 func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdeviceptr, srcContext CUcontext, ByteCount uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice  CUdeviceptr
@@ -5848,10 +5926,14 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
 // [CuMemsetD32Async]; in the runtime API [cudaMemsetAsync].
 //
+// Safe counterpart: [safe.Buffer.FillAsync], [safe.Buffer.ZeroAsync].
+//
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
+// [safe.Buffer.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.FillAsync
+// [safe.Buffer.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.ZeroAsync
 func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr
@@ -5901,10 +5983,13 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD32],
 // [CuMemsetD32Async]; in the runtime API [cudaMemsetAsync].
 //
+// Safe counterpart: [safe.Buffer.FillAsync].
+//
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
+// [safe.Buffer.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.FillAsync
 func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr
@@ -5956,10 +6041,13 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async],
 // [CuMemsetD32]; in the runtime API [cudaMemsetAsync].
 //
+// Safe counterpart: [safe.Buffer.FillAsync].
+//
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
+// [safe.Buffer.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.FillAsync
 func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr

@@ -383,8 +383,12 @@ func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstream
 // See also [CuStreamWriteValue64], [CuStreamWaitValue32], [CuStreamWaitValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
 //
+// Safe counterpart: [safe.WriteValue].
+//
 // The name means [CuStreamWriteValue32_v2]. Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+//
+// [safe.WriteValue]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WriteValue
 func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	return CuStreamWriteValue32_v2(stream, addr, value, flags)
 }
@@ -453,8 +457,12 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 // See also [CuStreamWaitValue64], [CuStreamWriteValue32], [CuStreamWriteValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
 //
+// Safe counterpart: [safe.WaitValue].
+//
 // The name means [CuStreamWaitValue32_v2]. Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+//
+// [safe.WaitValue]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitValue
 func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
 	return CuStreamWaitValue32_v2(stream, addr, value, flags)
 }
@@ -509,8 +517,12 @@ func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fla
 // See also [CuStreamWriteValue32], [CuStreamWaitValue32], [CuStreamWaitValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
 //
+// Safe counterpart: [safe.WriteValue].
+//
 // The name means [CuStreamWriteValue64_v2]. Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+//
+// [safe.WriteValue]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WriteValue
 func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	return CuStreamWriteValue64_v2(stream, addr, value, flags)
 }
@@ -565,8 +577,12 @@ func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fl
 // See also [CuStreamWaitValue32], [CuStreamWriteValue32], [CuStreamWriteValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
 //
+// Safe counterpart: [safe.WaitValue].
+//
 // The name means [CuStreamWaitValue64_v2]. Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+//
+// [safe.WaitValue]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitValue
 func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
 	return CuStreamWaitValue64_v2(stream, addr, value, flags)
 }
@@ -629,8 +645,12 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 // See also [CuStreamWaitValue32], [CuStreamWaitValue64], [CuStreamWriteValue32],
 // [CuStreamWriteValue64], [CuMemHostRegister].
 //
+// Safe counterpart: [safe.Stream.BatchMemOps].
+//
 // The name means [CuStreamBatchMemOp_v2]. Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
+//
+// [safe.Stream.BatchMemOps]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchMemOps
 func CuStreamBatchMemOp(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
 	return CuStreamBatchMemOp_v2(stream, count, paramArray, flags)
 }

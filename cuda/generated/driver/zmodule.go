@@ -35,8 +35,12 @@ import "unsafe"
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoadData],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
+// Safe counterpart: [safe.LoadFile].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.LoadFile]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadFile
 func CuModuleLoad(module *CUmodule, fname *byte) error {
 	args := &struct {
 		module *CUmodule
@@ -85,8 +89,12 @@ func CuModuleLoad(module *CUmodule, fname *byte) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
+// Safe counterpart: [safe.Load].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
 func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 	args := &struct {
 		module *CUmodule
@@ -131,8 +139,12 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
+// Safe counterpart: [safe.Load].
+//
 // Since CUDA 2.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
 func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	args := &struct {
 		module       *CUmodule
@@ -172,8 +184,12 @@ func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint3
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleUnload].
 //
+// Safe counterpart: [safe.Load].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
 func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 	args := &struct {
 		module   *CUmodule
@@ -214,8 +230,12 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadDataEx], [CuModuleLoadFatBinary].
 //
+// Safe counterpart: [safe.Module.Close].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.Module.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Close
 func CuModuleUnload(hmod CUmodule) error {
 	args := &struct {
 		hmod CUmodule
@@ -279,8 +299,12 @@ func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 // See also [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
+// Safe counterpart: [safe.Module.Kernel].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.Module.Kernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernel
 func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
 	args := &struct {
 		hfunc *CUfunction
@@ -377,11 +401,14 @@ func CuModuleEnumerateFunctions(functions *CUfunction, numFunctions uint32, mod 
 // [CuModuleLoadDataEx], [CuModuleLoadFatBinary], [CuModuleUnload]; in the runtime API
 // [cudaGetSymbolAddress], [cudaGetSymbolSize].
 //
+// Safe counterpart: [safe.Global].
+//
 // The name means [CuModuleGetGlobal_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 //
 // [cudaGetSymbolAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetSymbolAddress
 // [cudaGetSymbolSize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetSymbolSize
+// [safe.Global]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Global
 func CuModuleGetGlobal(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name *byte) error {
 	return CuModuleGetGlobal_v2(dptr, bytes, hmod, name)
 }

@@ -31,10 +31,13 @@ import "unsafe"
 //
 // See also, in the runtime API, [cudaOccupancyMaxActiveBlocksPerMultiprocessor].
 //
+// Safe counterpart: [safe.Kernel.MaxBlocksPerMultiprocessor].
+//
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 //
 // [cudaOccupancyMaxActiveBlocksPerMultiprocessor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaOccupancyMaxActiveBlocksPerMultiprocessor
+// [safe.Kernel.MaxBlocksPerMultiprocessor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxBlocksPerMultiprocessor
 func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunction, blockSize int32, dynamicSMemSize uint64) error {
 	args := &struct {
 		numBlocks       *int32

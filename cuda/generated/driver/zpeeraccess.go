@@ -27,10 +27,13 @@ import "unsafe"
 // See also [CuCtxEnablePeerAccess], [CuCtxDisablePeerAccess]; in the runtime API
 // [cudaDeviceCanAccessPeer].
 //
+// Safe counterpart: [safe.Device.CanAccessPeer].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
 //
 // [cudaDeviceCanAccessPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceCanAccessPeer
+// [safe.Device.CanAccessPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.CanAccessPeer
 func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice) error {
 	args := &struct {
 		canAccessPeer *int32
@@ -74,10 +77,13 @@ func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice)
 // See also [CuDeviceCanAccessPeer], [CuCtxDisablePeerAccess]; in the runtime API
 // [cudaDeviceEnablePeerAccess].
 //
+// Safe counterpart: [safe.Context.EnablePeerAccess].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
 //
 // [cudaDeviceEnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceEnablePeerAccess
+// [safe.Context.EnablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.EnablePeerAccess
 func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 	args := &struct {
 		peerContext CUcontext
@@ -111,10 +117,13 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 // See also [CuDeviceCanAccessPeer], [CuCtxEnablePeerAccess]; in the runtime API
 // [cudaDeviceDisablePeerAccess].
 //
+// Safe counterpart: [safe.Context.DisablePeerAccess].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
 //
 // [cudaDeviceDisablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceDisablePeerAccess
+// [safe.Context.DisablePeerAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.DisablePeerAccess
 func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 	args := &struct {
 		peerContext CUcontext
@@ -147,10 +156,13 @@ func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 // See also [CuCtxEnablePeerAccess], [CuCtxDisablePeerAccess], [CuDeviceCanAccessPeer],
 // [CuDeviceGetP2PAtomicCapabilities]; in the runtime API [cudaDeviceGetP2PAttribute].
 //
+// Safe counterpart: [safe.Device.PeerAttribute].
+//
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
 //
 // [cudaDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetP2PAttribute
+// [safe.Device.PeerAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PeerAttribute
 func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevice CUdevice, dstDevice CUdevice) error {
 	args := &struct {
 		value     *int32

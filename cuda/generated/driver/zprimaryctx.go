@@ -33,8 +33,12 @@ import "unsafe"
 // [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit],
 // [CuCtxSynchronize].
 //
+// Safe counterpart: [safe.Open].
+//
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
+//
+// [safe.Open]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Open
 func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 	args := &struct {
 		pctx *CUcontext
@@ -73,8 +77,12 @@ func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
 // [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize].
 //
+// Safe counterpart: [safe.Context.Close].
+//
 // The name means [CuDevicePrimaryCtxRelease_v2]. Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
+//
+// [safe.Context.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Close
 func CuDevicePrimaryCtxRelease(dev CUdevice) error {
 	return CuDevicePrimaryCtxRelease_v2(dev)
 }
@@ -119,10 +127,13 @@ func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 // See also [CuDevicePrimaryCtxRetain], [CuDevicePrimaryCtxGetState], [CuCtxCreate],
 // [CuCtxGetFlags], [CuCtxSetFlags]; in the runtime API [cudaSetDeviceFlags].
 //
+// Safe counterpart: [safe.Device.SetPrimaryFlags].
+//
 // The name means [CuDevicePrimaryCtxSetFlags_v2]. Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 //
 // [cudaSetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaSetDeviceFlags
+// [safe.Device.SetPrimaryFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.SetPrimaryFlags
 func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags uint32) error {
 	return CuDevicePrimaryCtxSetFlags_v2(dev, flags)
 }
@@ -168,10 +179,13 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
 // See also [CuDevicePrimaryCtxSetFlags], [CuCtxGetFlags], [CuCtxSetFlags]; in the runtime API
 // [cudaGetDeviceFlags].
 //
+// Safe counterpart: [safe.Device.PrimaryState].
+//
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
+// [safe.Device.PrimaryState]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PrimaryState
 func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) error {
 	args := &struct {
 		dev    CUdevice

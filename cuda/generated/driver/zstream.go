@@ -47,11 +47,14 @@ import "unsafe"
 // [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback]; in the runtime API
 // [cudaStreamCreate], [cudaStreamCreateWithFlags].
 //
+// Safe counterpart: [safe.NewStream].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
 // [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
+// [safe.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewStream
 func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 	args := &struct {
 		phStream *CUstream
@@ -107,10 +110,13 @@ func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 // [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback]; in the runtime API
 // [cudaStreamCreateWithPriority].
 //
+// Safe counterpart: [safe.NewStream].
+//
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithPriority
+// [safe.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewStream
 func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32) error {
 	args := &struct {
 		phStream *CUstream
@@ -466,8 +472,12 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 //
 // See also [CuStreamBeginCapture].
 //
+// Safe counterpart: [safe.WithCaptureMode].
+//
 // Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.WithCaptureMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WithCaptureMode
 func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 	args := &struct {
 		mode *CUstreamCaptureMode
@@ -678,10 +688,14 @@ func CuStreamSynchronize_ptsz(hStream CUstream) error {
 // See also [CuStreamCreate], [CuStreamWaitEvent], [CuStreamQuery], [CuStreamSynchronize],
 // [CuStreamAddCallback]; in the runtime API [cudaStreamDestroy].
 //
+// Safe counterpart: [safe.Stream.Close], [safe.Stream.Shutdown].
+//
 // The name means [CuStreamDestroy_v2]. Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamDestroy
+// [safe.Stream.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Close
+// [safe.Stream.Shutdown]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Shutdown
 func CuStreamDestroy(hStream CUstream) error {
 	return CuStreamDestroy_v2(hStream)
 }
@@ -818,10 +832,13 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 // [CuGreenCtxStreamCreate], [CuCtxGetStreamPriorityRange], [CuStreamGetFlags], [CuStreamGetDevice];
 // in the runtime API [cudaStreamGetPriority].
 //
+// Safe counterpart: [safe.Stream.Priority].
+//
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamGetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetPriority
+// [safe.Stream.Priority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Priority
 func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 	args := &struct {
 		hStream  CUstream
@@ -864,10 +881,13 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 // See also [CuStreamDestroy], [CuStreamCreate], [CuStreamGetPriority]; in the runtime API
 // [cudaStreamGetId].
 //
+// Safe counterpart: [safe.Stream.ID].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamGetId]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetId
+// [safe.Stream.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.ID
 func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 	args := &struct {
 		hStream  CUstream
@@ -910,10 +930,13 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 // See also [CuStreamDestroy], [CuStreamCreate], [CuGreenCtxStreamCreate], [CuStreamGetPriority],
 // [CuStreamGetDevice]; in the runtime API [cudaStreamGetFlags].
 //
+// Safe counterpart: [safe.Stream.NonBlocking].
+//
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetFlags
+// [safe.Stream.NonBlocking]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.NonBlocking
 func CuStreamGetFlags(hStream CUstream, flags *uint32) error {
 	args := &struct {
 		hStream CUstream
@@ -954,8 +977,12 @@ func CuStreamGetFlags(hStream CUstream, flags *uint32) error {
 //
 // See also [CuStreamDestroy], [CuStreamCreate], [CuGreenCtxStreamCreate], [CuStreamGetFlags].
 //
+// Safe counterpart: [safe.Stream.Device].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.Device]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Device
 func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 	args := &struct {
 		hStream CUstream
@@ -1115,10 +1142,13 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 // See also [CuStreamCreate], [CuEventRecord], [CuStreamQuery], [CuStreamSynchronize],
 // [CuStreamAddCallback], [CuStreamDestroy]; in the runtime API [cudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Stream.WaitEvent].
+//
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamWaitEvent
+// [safe.Stream.WaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitEvent
 func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 	args := &struct {
 		hStream CUstream
@@ -1193,10 +1223,13 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 // [CuStreamDestroy], [CuMemAllocManaged], [CuStreamAttachMemAsync], [CuLaunchHostFunc]; in the
 // runtime API [cudaStreamAddCallback].
 //
+// Safe counterpart: [safe.Stream.AddCallback].
+//
 // Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAddCallback
+// [safe.Stream.AddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AddCallback
 func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData uintptr, flags uint32) error {
 	args := &struct {
 		hStream  CUstream
@@ -1260,10 +1293,13 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 // See also [CuStreamCreate], [CuStreamQuery], [CuStreamSynchronize], [CuStreamWaitEvent],
 // [CuStreamDestroy], [CuMemAllocManaged]; in the runtime API [cudaStreamAttachMemAsync].
 //
+// Safe counterpart: [safe.Buffer.AttachAsync].
+//
 // Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamAttachMemAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAttachMemAsync
+// [safe.Buffer.AttachAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.AttachAsync
 func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, flags uint32) error {
 	args := &struct {
 		hStream CUstream
@@ -1317,10 +1353,14 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 // See also [CuStreamCreate], [CuStreamWaitEvent], [CuStreamDestroy], [CuStreamSynchronize],
 // [CuStreamAddCallback]; in the runtime API [cudaStreamQuery].
 //
+// Safe counterpart: [safe.Stream.Query], [safe.Stream.Done].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamQuery
+// [safe.Stream.Done]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Done
+// [safe.Stream.Query]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Query
 func CuStreamQuery(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
@@ -1370,10 +1410,16 @@ func CuStreamQuery(hStream CUstream) error {
 // See also [CuStreamCreate], [CuStreamDestroy], [CuStreamWaitEvent], [CuStreamQuery],
 // [CuStreamAddCallback]; in the runtime API [cudaStreamSynchronize].
 //
+// Safe counterpart: [safe.Stream.Wait], [safe.Stream.Synchronize],
+// [safe.Stream.SynchronizeBlocking].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamSynchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamSynchronize
+// [safe.Stream.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Synchronize
+// [safe.Stream.SynchronizeBlocking]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SynchronizeBlocking
+// [safe.Stream.Wait]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Wait
 func CuStreamSynchronize(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
@@ -1474,8 +1520,13 @@ func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 // See also [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode].
 //
+// Safe counterpart: [safe.Stream.Capture], [safe.Stream.BeginCapture].
+//
 // The name means [CuStreamBeginCapture_v2]. Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.BeginCapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BeginCapture
+// [safe.Stream.Capture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Capture
 func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
 	return CuStreamBeginCapture_v2(hStream, mode)
 }
@@ -1541,8 +1592,13 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 // See also [CuStreamBeginCapture], [CuStreamCreate], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode], [CuGraphAddNode].
 //
+// Safe counterpart: [safe.Stream.CaptureTo], [safe.Stream.BeginCaptureTo].
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.BeginCaptureTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BeginCaptureTo
+// [safe.Stream.CaptureTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureTo
 func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, mode CUstreamCaptureMode) error {
 	args := &struct {
 		hStream         CUstream
@@ -1660,8 +1716,13 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 //
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamIsCapturing], [CuGraphDestroy].
 //
+// Safe counterpart: [safe.Stream.Capture], [safe.Capture.End].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Capture.End]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Capture.End
+// [safe.Stream.Capture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Capture
 func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 	args := &struct {
 		hStream CUstream
@@ -1706,8 +1767,12 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 //
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamEndCapture].
 //
+// Safe counterpart: [safe.Stream.CaptureStatus].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.CaptureStatus]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureStatus
 func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus) error {
 	args := &struct {
 		hStream       CUstream
@@ -1863,8 +1928,12 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 //
 // See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
 //
+// Safe counterpart: [safe.Stream.CaptureInfo].
+//
 // The name means [CuStreamGetCaptureInfo_v3]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.CaptureInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureInfo
 func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCaptureStatus, id_out *uint64, graph_out *CUgraph, dependencies_out **CUgraphNode, edgeData_out **CUgraphEdgeData, numDependencies_out *uint64) error {
 	return CuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
 }
@@ -1919,8 +1988,12 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the streams belong to different contexts
 //
+// Safe counterpart: [safe.Stream.CopyAttributes].
+//
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.CopyAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyAttributes
 func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 	args := &struct {
 		dst CUstream
@@ -1960,8 +2033,17 @@ func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 //   - [CUDA_ERROR_INVALID_VALUE]: streams have no such attribute, or value_out is nil
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
+// Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow],
+// [safe.Stream.SynchronizationPolicy], [safe.Stream.MemSyncDomain], [safe.Stream.MemSyncDomainMap].
+//
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.AccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AccessPolicyWindow
+// [safe.Stream.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Attribute
+// [safe.Stream.MemSyncDomain]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemSyncDomain
+// [safe.Stream.MemSyncDomainMap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemSyncDomainMap
+// [safe.Stream.SynchronizationPolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SynchronizationPolicy
 func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUstreamAttrValue) error {
 	args := &struct {
 		hStream   CUstream
@@ -2008,8 +2090,19 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 //     policy
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
+// Safe counterpart: [safe.Stream.SetAttribute], [safe.Stream.SetAccessPolicyWindow],
+// [safe.Stream.SetSynchronizationPolicy], [safe.Stream.SetPriority],
+// [safe.Stream.SetMemSyncDomain], [safe.Stream.SetMemSyncDomainMap].
+//
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.SetAccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAccessPolicyWindow
+// [safe.Stream.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAttribute
+// [safe.Stream.SetMemSyncDomain]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetMemSyncDomain
+// [safe.Stream.SetMemSyncDomainMap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetMemSyncDomainMap
+// [safe.Stream.SetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetPriority
+// [safe.Stream.SetSynchronizationPolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetSynchronizationPolicy
 func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
 	args := &struct {
 		hStream CUstream
@@ -2102,8 +2195,12 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 //
 // See also [CuStreamBeginCapture], [CuStreamGetCaptureInfo].
 //
+// Safe counterpart: [safe.Stream.UpdateCaptureDependencies].
+//
 // The name means [CuStreamUpdateCaptureDependencies_v2]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.UpdateCaptureDependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.UpdateCaptureDependencies
 func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
 	return CuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags)
 }

@@ -65,9 +65,7 @@ CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, un
 	CUresult r = id && rt_cu.cuCtxGetId && !rt_called_back ? rt_cu.cuCtxGetId((CUcontext)context, &now) : 0;
 
 	if (now != id || r == 201 || r == 709)
-		return RT_RESET;
-	if (r)
-		return r;
+		return RT_RESET; /* any other error will show in what is to be done */
 	return rt_begin((struct rt_scope *)scope, context, relaxed);
 }
 

@@ -2,9 +2,9 @@
 // GPU, and tells it how to behave.
 //
 // It is a test double. It has one or more devices, contexts, streams with an
-// order, events, memory with guards around it, captures, a few kernels that it
-// knows by name, and the error codes that a real driver was seen to return. That
-// a program works with it says nothing about CUDA.
+// order, events, memory with guards around it, captures and graphs, a few kernels
+// that it knows by name, and the error codes that a real driver was seen to
+// return. That a program works with it says nothing about CUDA.
 package sim
 
 import (

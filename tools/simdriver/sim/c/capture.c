@@ -271,20 +271,22 @@ static CUresult end(struct stream *s)
 
 CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 {
-	ENTER(0);
+	ENTER_ANYWAY(0);
 	struct stream *s;
 	struct capture *c;
 	CUresult r = stream_get(handle, &s);
 
 	if (r)
-		return r;
+		return entered_ ? entered_ : r;
 	if (!(c = s->capture))
-		return ILLEGAL_STATE;
+		return entered_ ? entered_ : ILLEGAL_STATE;
+	if (entered_)
+		capture_lose(c);
 	if (c->origin != s) {
 		capture_lose(c);
 		return CAPTURE_UNMATCHED;
 	}
-	r = end(s);
+	r = entered_ ? entered_ : end(s);
 	if (graph)
 		*graph = r ? 0 : graph_handle(c->graph);
 	drop(c, r || (!graph && !c->given));

@@ -82,11 +82,15 @@ struct call {
 
 /* ENTER begins a function of the API: it takes the lock until the function returns. */
 #define ENTER(flags) \
-	static struct call call_ = {.name = __func__, .needs = (flags)}; \
-	int locked_ __attribute__((cleanup(leave_call), unused)) = 0; \
-	CUresult entered_ = enter_call(&call_); \
+	ENTER_ANYWAY(flags); \
 	if (entered_) \
 		return entered_
+
+/* ENTER_ANYWAY is for a function that does something also where it fails, with entered_. */
+#define ENTER_ANYWAY(flags) \
+	static struct call call_ = {.name = __func__, .needs = (flags)}; \
+	int locked_ __attribute__((cleanup(leave_call), unused)) = 0; \
+	CUresult entered_ = enter_call(&call_)
 
 CUresult enter_call(struct call *call);
 void leave_call(int *);

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+var (
+	fences = regexp.MustCompile("(?s)```.*?```")
+	code   = regexp.MustCompile("`([^`\n]+)`")
+	goName = regexp.MustCompile(`^[A-Z]\w*(\.[A-Z]\w*)?$`)
+)
+
+// TestNames: what the guide names is in package safe, or is one of the tests;
+// and each row of its table names functions, and tests that use them.
+func TestNames(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, guide))
+	require.NoError(t, err)
+	in := declarations(t, "cuda/safe", "examples/samples")
+	prose := fences.ReplaceAllString(string(text), "")
+	all := names(prose)
+	assert.Greater(t, len(all), 100)
+	for _, name := range all {
+		assert.Containsf(t, in, name, "%s names it", guide)
+	}
+
+	rows := 0
+	for line := range strings.Lines(prose) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || len(names(line)) == 0 {
+			continue
+		}
+		rows++
+		functions, tests := names(cells[2]), names(cells[3])
+		assert.NotEmpty(t, functions, line)
+		assert.NotEmpty(t, tests, line)
+		sources := "" // of the tests, with what stands beside them
+		for _, name := range tests {
+			assert.Regexp(t, "^(Test|Example)", name, line)
+			sources += in[name]
+		}
+		for _, name := range functions {
+			used := `\b` + name[strings.Index(name, ".")+1:] + `\b`
+			assert.Truef(t, regexp.MustCompile(used).MatchString(sources), "no test of its row uses %s", name)
+		}
+	}
+	assert.Greater(t, rows, 15)
+}
+
+// names are the pieces of code in a text that are names of Go.
+func names(text string) []string {
+	var all []string
+	for _, m := range code.FindAllStringSubmatch(text, -1) {
+		if goName.MatchString(m[1]) {
+			all = append(all, m[1])
+		}
+	}
+	return all
+}
+
+// declarations are the names that packages have, for all platforms and also in
+// their tests, such as "NewStream", "Stream.Wait" and "StreamOptions.Priority",
+// each with the text of its file.
+func declarations(t *testing.T, packages ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, p := range packages {
+		files, err := filepath.Glob(filepath.Join(root, p, "*.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			for _, d := range f.Decls {
+				for _, name := range declared(d) {
+					all[name] = string(text)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// declared are the names of a declaration.
+func declared(d ast.Decl) []string {
+	var all []string
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			return []string{d.Name.Name}
+		}
+		return []string{receiver(d.Recv.List[0].Type) + "." + d.Name.Name}
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					all = append(all, name.Name)
+				}
+			case *ast.TypeSpec:
+				all = append(all, s.Name.Name)
+				if of, ok := s.Type.(*ast.StructType); ok {
+					for _, field := range of.Fields.List {
+						for _, name := range field.Names {
+							all = append(all, s.Name.Name+"."+name.Name)
+						}
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// receiver is the name of a method's type, without a pointer or parameters.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
