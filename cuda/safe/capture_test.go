@@ -203,6 +203,44 @@ func TestCaptureErrors(t *testing.T) {
 		_, err = c.End()
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
 	})
+	t.Run("unmatched", func(t *testing.T) {
+		_, err := s.Capture(localMode, func() error {
+			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork, 0), side.WaitEvent(fork, 0)))
+			err := x.Do(func() error {
+				var graph driver.CUgraph
+				return driver.CuStreamEndCapture(side.Raw(), &graph)
+			})
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
+			return nil
+		})
+		assert.Error(t, err)
+		require.NoError(t, side.Synchronize())
+	})
+	t.Run("lossy query", func(t *testing.T) {
+		needs(t, "cuStreamGetCaptureInfo_v3")
+		nothing := kernel(t, x, "nothing")
+		g, err := s.Capture(localMode, func() error {
+			require.NoError(t, nothing.Launch(s, one))
+			info, err := s.CaptureInfo()
+			require.NoError(t, err)
+			programmatic := driver.CUgraphEdgeData{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}
+			data := []driver.CUgraphEdgeData{programmatic}
+			require.NoError(t, s.UpdateCaptureDependencies(info.Dependencies, data, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
+			err = x.Do(func() error {
+				var status driver.CUstreamCaptureStatus
+				var n uint64
+				var nodes *driver.CUgraphNode
+				return driver.CuStreamGetCaptureInfo_v2(s.Raw(), &status, nil, nil, &nodes, &n)
+			})
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_LOSSY_QUERY)
+			info, err = s.CaptureInfo()
+			require.NoError(t, err)
+			assert.Equal(t, data, info.Data)
+			return s.UpdateCaptureDependencies(info.Dependencies, nil, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+		})
+		require.NoError(t, err)
+		require.NoError(t, g.Close())
+	})
 	t.Run("panic", func(t *testing.T) {
 		assert.PanicsWithValue(t, 1, func() { s.Capture(localMode, func() error { panic(1) }) })
 		require.NoError(t, s.Synchronize())

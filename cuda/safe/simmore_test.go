@@ -14,20 +14,21 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// TestSimOlderDrivers runs all other tests on drivers that lack functions, and
-// that want the context to be current for every call.
-func TestSimOlderDrivers(t *testing.T) {
+// TestSimOtherDrivers runs all other tests on drivers that lack functions, and
+// that want the context to be current for every call, and on one that has more.
+func TestSimOtherDrivers(t *testing.T) {
 	needsSimulated(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	for _, version := range []string{"11.8", "12.4"} {
+	for _, version := range []string{"11.8", "12.4", sim.Newest} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(self, "-test.v", "-test.skip=^TestSimOlderDrivers$", "-test.timeout=10m")
+			cmd := exec.Command(self, "-test.v", "-test.skip=^TestSimOtherDrivers$", "-test.timeout=10m")
 			cmd.Env = append(os.Environ(), "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version)
 			out, err := cmd.CombinedOutput()
 			for line := range strings.Lines(string(out)) {

@@ -5,8 +5,10 @@ package safe_test
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,10 +250,82 @@ func TestSimWaitFails(t *testing.T) {
 	})
 }
 
+// TestStreamsComeAndGo makes and closes streams from many goroutines while others
+// launch.
+func TestStreamsComeAndGo(t *testing.T) {
+	x := open(t, 0)
+	const n, rounds = 64, 50
+	fill, steady, b := kernel(t, x, "fill"), stream(t, x), buffer[float32](t, x, n)
+	var all sync.WaitGroup
+	for g := range 32 {
+		all.Go(func() {
+			for range rounds {
+				s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: g%2 == 0})
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.NoError(t, fill.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), b.Arg()))
+				if g%4 == 0 {
+					assert.NoError(t, s.Synchronize())
+				}
+				assert.NoError(t, s.Close())
+			}
+		})
+		all.Go(func() {
+			for range rounds {
+				assert.NoError(t, fill.Launch(steady, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), b.Arg()))
+			}
+			assert.NoError(t, steady.Synchronize())
+		})
+	}
+	all.Wait()
+	got := make([]float32, n)
+	require.NoError(t, b.CopyToHost(got))
+	assert.EqualValues(t, 1, got[n-1])
+}
+
+// threads is how many this process has.
+func threads(t *testing.T) int {
+	tasks, err := os.ReadDir("/proc/self/task")
+	require.NoError(t, err)
+	return len(tasks)
+}
+
+// TestThreadsAreBounded launches and waits from 10,000 goroutines on 256 streams.
+func TestThreadsAreBounded(t *testing.T) {
+	x := open(t, 0)
+	k := kernel(t, x, "nothing")
+	streams := make([]*safe.Stream, 256)
+	for i := range streams {
+		streams[i] = stream(t, x)
+	}
+	before, most := threads(t), atomic.Int64{}
+	over := make(chan struct{})
+	var watch, all sync.WaitGroup
+	watch.Go(func() {
+		for !isDone(over) {
+			most.Store(max(most.Load(), int64(threads(t))))
+			time.Sleep(time.Millisecond)
+		}
+	})
+	for i := range 10_000 {
+		all.Go(func() {
+			s := streams[i%len(streams)]
+			assert.NoError(t, k.Launch(s, one))
+			assert.NoError(t, s.Synchronize())
+		})
+	}
+	all.Wait()
+	close(over)
+	watch.Wait()
+	t.Logf("%d threads before, %d at most", before, most.Load())
+	assert.Less(t, most.Load(), int64(before+runtime.GOMAXPROCS(0)+24))
+}
+
 // TestWaitCycles enqueues and waits again and again, and gives up at random.
 func TestWaitCycles(t *testing.T) {
 	x := open(t, 0)
-	goroutines, cycles := 100, 200
+	goroutines, cycles := 100, 1000
 	k := kernel(t, x, "nothing")
 	before := runtime.NumGoroutine()
 	var all sync.WaitGroup
