@@ -1,0 +1,165 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The functions here are the pieces of Go in docs/streams.md that are in no
+// sample, and what it speaks of and shows no Go for.
+
+// result waits for a stream as long as ctx and ten seconds allow.
+func result(ctx context.Context, s *safe.Stream, host *safe.HostBuffer[float32]) (float32, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := s.Wait(ctx); err != nil {
+		return 0, err // the work goes on, and host must be left alone until it is done
+	}
+	return host.Data()[0], nil
+}
+
+// inTurn has stream b go on when the device's memory says that a has come so far.
+func inTurn(a, b *safe.Stream, step *safe.Buffer[uint32], values *safe.Buffer[float32], out *safe.HostBuffer[float32]) error {
+	if err := values.FillAsync(a, 4); err != nil {
+		return err
+	}
+	if err := safe.WriteValue(a, step.At(0), 1); err != nil {
+		return err
+	}
+	if err := safe.WaitValue(b, step.At(0), 1, driver.CU_STREAM_WAIT_VALUE_GEQ); err != nil {
+		return err
+	}
+	return values.CopyToHostAsync(b, out)
+}
+
+// keepInCache has the stream's kernels keep a table in the L2 cache.
+func keepInCache(x *safe.Context, s *safe.Stream, table *safe.Buffer[float32]) error {
+	if err := x.SetPersistingL2(table.Size()); err != nil {
+		return err // such as ErrNotSupported: go on without
+	}
+	return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{
+		Address: table.Raw(), Size: table.Size(), HitRatio: 1,
+		Hit: driver.CU_ACCESS_PROPERTY_PERSISTING, Miss: driver.CU_ACCESS_PROPERTY_STREAMING,
+	})
+}
+
+// passOn fills memory of one device, and copies it to another one's when it is
+// filled. The event is of the first device.
+func passOn(one, other *safe.Stream, from, to *safe.Buffer[float32], filled *safe.Event) error {
+	if err := from.FillAsync(one, 1); err != nil {
+		return err
+	}
+	if err := one.Record(filled, 0); err != nil {
+		return err
+	}
+	if err := other.WaitEvent(filled, 0); err != nil {
+		return err
+	}
+	return to.CopyFromAsync(other, from)
+}
+
+// clearRaw clears memory by a call of package driver.
+func clearRaw(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
+	defer runtime.KeepAlive(b) // a raw handle keeps nothing alive
+	defer runtime.KeepAlive(s)
+	return x.Do(func() error {
+		if err := driver.CuMemsetD32Async(b.Raw(), 0, uint64(b.Len()), s.Raw()); err != nil {
+			return err
+		}
+		return s.Synchronize() // b does not know of this use, and could be closed too early
+	})
+}
+
+// addTo adds the filling of memory to a graph, by a capture in two steps.
+func addTo(g *safe.Graph, s *safe.Stream, values *safe.Buffer[float32]) error {
+	c, err := s.BeginCaptureTo(g, nil, nil, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+	if err != nil {
+		return err
+	}
+	err = values.FillAsync(s, 2)
+	_, end := c.End() // whatever has gone wrong
+	return errors.Join(err, end)
+}
+
+func TestGuide(t *testing.T) {
+	const n = 1000
+	devices, err := safe.Devices()
+	require.NoError(t, err)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	defer x.Close()
+	y, err := safe.Open(len(devices) - 1) // may be the same
+	require.NoError(t, err)
+	defer y.Close()
+	streams, err := newStreams(x, 2)
+	require.NoError(t, err)
+	defer closeAll(streams)
+	other, err := newStreams(y, 1)
+	require.NoError(t, err)
+	defer closeAll(other)
+	events, err := newEvents(x, 1, safe.EventOptions{DisableTiming: true})
+	require.NoError(t, err)
+	defer closeAll(events)
+	step, err := safe.NewBuffer[uint32](x, 1)
+	require.NoError(t, err)
+	defer step.Close()
+	require.NoError(t, step.Zero())
+	values, err := safe.NewBuffer[float32](x, n)
+	require.NoError(t, err)
+	defer values.Close()
+	there, err := safe.NewBuffer[float32](y, n)
+	require.NoError(t, err)
+	defer there.Close()
+	out, err := safe.NewHostBuffer[float32](x, n, safe.HostOptions{})
+	require.NoError(t, err)
+	defer out.Close()
+
+	require.NoError(t, inTurn(streams[0], streams[1], step, values, out))
+	got, err := result(context.Background(), streams[1], out)
+	require.NoError(t, err)
+	assert.EqualValues(t, 4, got)
+
+	if err := keepInCache(x, streams[0], values); !errors.Is(err, safe.ErrNotSupported) {
+		require.NoError(t, err)
+		window, err := streams[0].AccessPolicyWindow()
+		require.NoError(t, err)
+		assert.Equal(t, values.Size(), window.Size)
+		require.NoError(t, x.SetPersistingL2(0))
+	}
+
+	assert.Equal(t, devices[0], streams[0].Device())
+	assert.Equal(t, devices[len(devices)-1], other[0].Device())
+	require.NoError(t, passOn(streams[0], other[0], values, there, events[0]))
+	data := make([]float32, n)
+	require.NoError(t, there.CopyToHost(data))
+	assert.EqualValues(t, 1, data[n-1])
+
+	require.NoError(t, clearRaw(x, streams[0], values))
+	require.NoError(t, values.CopyToHost(data))
+	assert.Zero(t, data[0])
+
+	graph, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	defer graph.Close()
+	if err := addTo(graph, streams[0], values); errors.Is(err, safe.ErrNotSupported) {
+		t.Skip(err)
+	} else {
+		require.NoError(t, err)
+	}
+	exec, err := graph.Instantiate(0)
+	require.NoError(t, err)
+	defer exec.Close()
+	require.NoError(t, exec.Launch(streams[0]))
+	require.NoError(t, values.CopyToHost(data))
+	assert.EqualValues(t, 2, data[n-1])
+}

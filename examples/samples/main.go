@@ -1,0 +1,117 @@
+// Command samples shows what streams are for, by programs that check their own
+// results:
+//
+//	go run github.com/cudabind/cudabind/examples/samples            # all of them
+//	go run github.com/cudabind/cudabind/examples/samples asyncAPI
+//
+// They show what those of NVIDIA's CUDA samples with the same names show, and
+// each has a file here. Where there is no GPU the command says so and exits
+// with 2.
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// kernels is kernels.cu as PTX.
+//
+//go:generate nvcc -ptx -arch=compute_75 -o kernels.ptx kernels.cu
+//go:embed kernels.ptx
+var kernels []byte
+
+type sample struct {
+	name string
+	run  func(*safe.Context, *safe.Module, io.Writer) error
+}
+
+var samples = []sample{
+	{"asyncAPI", asyncAPI},
+	{"concurrentKernels", concurrentKernels},
+	{"simpleCallback", simpleCallback},
+	{"simpleCudaGraphs", simpleCudaGraphs},
+	{"simpleStreams", simpleStreams},
+	{"streamOrderedAllocation", streamOrderedAllocation},
+}
+
+func main() {
+	err := run(os.Stdout, os.Args[1:])
+	switch {
+	case err == nil:
+	case errors.As(err, new(*driver.LibraryError)), errors.Is(err, driver.CUDA_ERROR_NO_DEVICE):
+		fmt.Fprintln(os.Stderr, "samples: no GPU here:", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "samples:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the samples of these names, or all of them.
+func run(w io.Writer, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(samples, func(s sample) bool { return s.name == name }) {
+			return fmt.Errorf("there is no sample %q", name)
+		}
+	}
+	x, err := safe.Open(0)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	module, err := safe.Load(x, kernels)
+	if err != nil {
+		return err
+	}
+	defer module.Close()
+	for _, s := range samples {
+		if len(names) > 0 && !slices.Contains(names, s.name) {
+			continue
+		}
+		if err := s.run(x, module, w); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+var one = safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}}
+
+// perValue is one thread for each of n values.
+func perValue(n int) safe.LaunchConfig {
+	return safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}}
+}
+
+// several makes n things. Also those it has made when one fails are to be closed.
+func several[T io.Closer](n int, create func() (T, error)) ([]T, error) {
+	var all []T
+	for range n {
+		v, err := create()
+		if err != nil {
+			return all, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+func closeAll[T io.Closer](all []T) {
+	for _, v := range all {
+		v.Close()
+	}
+}
+
+func newStreams(x *safe.Context, n int) ([]*safe.Stream, error) {
+	return several(n, func() (*safe.Stream, error) { return safe.NewStream(x, safe.StreamOptions{NonBlocking: true}) })
+}
+
+func newEvents(x *safe.Context, n int, o safe.EventOptions) ([]*safe.Event, error) {
+	return several(n, func() (*safe.Event, error) { return safe.NewEvent(x, o) })
+}

@@ -1,0 +1,97 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The samples run on a simulated driver, or with CUDABIND_REQUIRE_GPU=1 on the
+// machine's own.
+func TestMain(m *testing.M) {
+	if os.Getenv("CUDABIND_REQUIRE_GPU") != "" {
+		os.Exit(m.Run())
+	}
+	code, err := onSimulated(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// onSimulated runs the tests, and then looks for what they left alive.
+func onSimulated(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "sim")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	file, err := sim.Build(dir, sim.Newest)
+	if err != nil {
+		return 0, err
+	}
+	if err := driver.Open(file); err != nil {
+		return 0, err
+	}
+	control, err := sim.Attach(file)
+	if err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	for range 1000 {
+		if control.Live("") == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // some things are destroyed by another goroutine
+	}
+	if n := control.Live(""); n != 0 {
+		return 0, fmt.Errorf("%d objects are alive:\n%s", n, control.List())
+	}
+	if v := control.Violation(); v != "" {
+		return 0, errors.New(v)
+	}
+	return code, nil
+}
+
+// said is what the samples say, but for how long things take.
+const said = `asyncAPI: 1048576 values doubled, while the host worked
+concurrentKernels: 8 kernels of 10ms on a stream each left a sum of 36
+simpleCallback: 8 items went through the device and a goroutine each, the last with a total of 160000
+simpleCudaGraphs: 5 replays of a graph of 8 nodes are right
+simpleStreams: 4194304 values doubled, streams used: 1
+simpleStreams: 4194304 values doubled, streams used: 2
+simpleStreams: 4194304 values doubled, streams used: 4
+streamOrderedAllocation: 10000 sums are right
+streamOrderedAllocation: 100 buffers in the order of one stream
+`
+
+var times = regexp.MustCompile(`, took .*`)
+
+func TestSamples(t *testing.T) {
+	t.Run("all", func(t *testing.T) {
+		var out strings.Builder
+		require.NoError(t, run(&out, nil))
+		t.Log("\n" + out.String())
+		assert.Equal(t, said, times.ReplaceAllString(out.String(), ""))
+	})
+	t.Run("some", func(t *testing.T) {
+		var out strings.Builder
+		require.NoError(t, run(&out, []string{"simpleCudaGraphs"}))
+		assert.Equal(t, "simpleCudaGraphs: 5 replays of a graph of 8 nodes are right\n", out.String())
+	})
+	t.Run("none", func(t *testing.T) {
+		assert.ErrorContains(t, run(nil, []string{"asyncAPI", "simple"}), `no sample "simple"`)
+	})
+}
