@@ -9,7 +9,7 @@ import (
 
 // Many goroutines inside launches at once would each hold a thread, as a launch
 // blocks while the driver's queue is full, and more than some make none of them
-// faster. Whoever has waited for patience goes in all the same, so that nothing
+// faster. Where nobody has come out for patience, more are let in, so that nothing
 // can wait for ever: a host function may wait for a goroutine that launches.
 const patience = 10 * time.Millisecond
 
@@ -18,9 +18,13 @@ var enqueuing bound
 // A bound lets so many in at once, GOMAXPROCS/2 or 2.
 type bound struct {
 	inside  atomic.Int32
+	extra   atomic.Int32 // that may be inside beyond the limit
 	waiting atomic.Int32
-	mu      sync.Mutex
-	queue   []chan struct{}
+	left    atomic.Uint32 // how often somebody came out
+
+	mu     sync.Mutex
+	queue  []chan struct{}
+	raised time.Time
 }
 
 func (b *bound) limit() int32 { return int32(max(2, runtime.GOMAXPROCS(0)/2)) }
@@ -38,42 +42,50 @@ func (b *bound) enter() {
 	b.next() // a place may have become free just now
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case <-turn:
-	case <-timer.C:
-		b.giveUp(turn)
-	}
-}
-
-// giveUp goes in without a turn, unless that has come meanwhile.
-func (b *bound) giveUp(turn chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, t := range b.queue {
-		if t == turn {
-			b.queue = append(b.queue[:i], b.queue[i+1:]...)
-			b.waiting.Add(-1)
-			b.inside.Add(1)
+	for left := b.left.Load(); ; left = b.left.Load() {
+		select {
+		case <-turn:
 			return
+		case <-timer.C:
+			if b.left.Load() == left {
+				b.raise()
+			}
+			timer.Reset(patience)
 		}
 	}
 }
 
+// raise lets more in, and twice as many the next time.
+func (b *bound) raise() {
+	b.mu.Lock()
+	if now := time.Now(); now.Sub(b.raised) >= patience {
+		b.raised = now
+		b.extra.Store(max(b.limit(), 2*b.extra.Load()))
+	}
+	b.mu.Unlock()
+	b.next()
+}
+
 func (b *bound) leave() {
+	b.left.Add(1)
 	b.inside.Add(-1)
 	if b.waiting.Load() > 0 {
+		b.extra.Store(0)
 		b.next()
 	}
 }
 
-// next lets the first of the queue in, if there is a place.
+// next lets the first of the queue in, as far as there are places.
 func (b *bound) next() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.queue) > 0 && b.inside.Load() < b.limit() {
+	for len(b.queue) > 0 && b.inside.Load() < b.limit()+b.extra.Load() {
 		b.inside.Add(1)
 		b.waiting.Add(-1)
 		close(b.queue[0])
 		b.queue = b.queue[1:]
+	}
+	if len(b.queue) == 0 {
+		b.extra.Store(0)
 	}
 }

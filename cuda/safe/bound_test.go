@@ -31,16 +31,19 @@ func TestBound(t *testing.T) {
 	assert.Positive(t, most.Load())
 }
 
-// TestBoundPatience: nobody waits for ever, also if no place becomes free.
+// TestBoundPatience: nobody waits for ever, also if none of those inside leaves.
 func TestBoundPatience(t *testing.T) {
 	var b bound
-	n := int(b.limit()) + 3
+	n := 5 * int(b.limit())
+	var all sync.WaitGroup
 	for range n {
-		b.enter()
+		all.Go(b.enter)
 	}
+	all.Wait()
 	assert.EqualValues(t, n, b.inside.Load())
 	for range n {
 		b.leave()
 	}
 	assert.Zero(t, b.inside.Load())
+	assert.Zero(t, b.extra.Load())
 }

@@ -4,11 +4,20 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <time.h>
 
 #include "cloop.h"
 
 void cloop_empty(void)
 {
+}
+
+int64_t cloop_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
 /* cloop_symbol finds a function of a library that is loaded already. */
@@ -37,6 +46,7 @@ typedef int release(unsigned long long address, uintptr_t stream);
 /* One of the ends is an address of the host, the other a number as wide. */
 typedef int copy(uintptr_t dst, uintptr_t src, size_t size);
 typedef int copy_async(uintptr_t dst, uintptr_t src, size_t size, uintptr_t stream);
+typedef int host_func(uintptr_t stream, void (*f)(void *), void *data);
 
 /* REPEAT makes a call n times and returns the last code that is not 0. */
 #define REPEAT(n, call) do { \
@@ -229,6 +239,60 @@ static int loop_copy_and_wait(const uintptr_t *a, long n)
 	REPEAT(n, copy_and_wait(fn, synchronize, dst, src, size, stream));
 }
 
+static int launch_and_wait(launch *fn, query *synchronize, uintptr_t function, uintptr_t stream,
+	unsigned long long value)
+{
+	void *params[] = { &value };
+	int code = fn(function, 1, 1, 1, 1, 1, 1, 0, stream, params, 0);
+
+	return code ? code : synchronize(stream);
+}
+
+static int loop_launch_and_wait(const uintptr_t *a, long n)
+{
+	launch *fn = (launch *)a[0];
+	query *synchronize = (query *)a[1];
+	uintptr_t function = a[2], stream = a[3], value = a[4];
+
+	REPEAT(n, launch_and_wait(fn, synchronize, function, stream, value));
+}
+
+static int graph_and_wait(record *fn, query *synchronize, uintptr_t graph, uintptr_t stream)
+{
+	int code = fn(graph, stream);
+
+	return code ? code : synchronize(stream);
+}
+
+static int loop_graph_and_wait(const uintptr_t *a, long n)
+{
+	record *fn = (record *)a[0];
+	query *synchronize = (query *)a[1];
+	uintptr_t graph = a[2], stream = a[3];
+
+	REPEAT(n, graph_and_wait(fn, synchronize, graph, stream));
+}
+
+static void count(void *counter)
+{
+	__atomic_add_fetch((long *)counter, 1, __ATOMIC_RELEASE);
+}
+
+/* loop_host_func returns when all of its host functions have run. */
+static int loop_host_func(const uintptr_t *a, long n)
+{
+	host_func *fn = (host_func *)a[0];
+	uintptr_t stream = a[1];
+	long asked = 0, ran = 0;
+	int code = 0;
+
+	while (asked < n && !(code = fn(stream, count, &ran)))
+		asked++;
+	while (__atomic_load_n(&ran, __ATOMIC_ACQUIRE) < asked)
+		;
+	return code;
+}
+
 /* In the order of Loop's values. */
 static int (*const loops[])(const uintptr_t *a, long n) = {
 	loop_empty,
@@ -244,9 +308,26 @@ static int (*const loops[])(const uintptr_t *a, long n) = {
 	loop_alloc_free,
 	loop_copy,
 	loop_copy_and_wait,
+	loop_launch_and_wait,
+	loop_record, /* of a graph and a stream */
+	loop_graph_and_wait,
+	loop_host_func,
 };
 
 int cloop_run(unsigned loop, const uintptr_t *args, long n)
 {
 	return loops[loop](args, n);
+}
+
+int cloop_timed(unsigned loop, const uintptr_t *args, int64_t *ns, long n)
+{
+	int code = 0;
+
+	for (long i = 0; i < n && !code; i++) {
+		int64_t start = cloop_now();
+
+		code = loops[loop](args, 1);
+		ns[i] = cloop_now() - start;
+	}
+	return code;
 }

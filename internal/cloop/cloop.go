@@ -1,5 +1,7 @@
 package cloop
 
+import "unsafe"
+
 // Loop is a loop of C. Its arguments are those named here, functions first.
 type Loop uint
 
@@ -18,9 +20,17 @@ const (
 	AllocFree                 // cuMemAllocAsync and cuMemFreeAsync; size, stream
 	Copy                      // such as cuMemcpyHtoD_v2; destination, source, size
 	CopyAndWait               // such as cuMemcpyHtoDAsync_v2, and cuStreamSynchronize; destination, source, size, stream
+	LaunchAndWait             // cuLaunchKernel with a parameter u64, and cuStreamSynchronize; function, stream, u64
+	GraphLaunch               // cuGraphLaunch; executable, stream
+	GraphAndWait              // cuGraphLaunch, and cuStreamSynchronize; executable, stream
+	HostFunc                  // cuLaunchHostFunc of a function that counts; stream. It ends when all have run
 )
 
 var arguments = [...]int{
 	Nothing: 0, Version: 1, Query: 2, QueryPair: 4, Record: 3, WaitEvent: 3, Launch0: 3, Launch3: 4, Launch16: 3,
 	CreateDestroy: 3, AllocFree: 4, Copy: 4, CopyAndWait: 6,
+	LaunchAndWait: 5, GraphLaunch: 3, GraphAndWait: 4, HostFunc: 2,
 }
+
+// A Watch is a thread of C that waits for an event: see [Start].
+type Watch struct{ thread unsafe.Pointer }

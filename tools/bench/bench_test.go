@@ -50,7 +50,7 @@ func TestEveryRow(t *testing.T) {
 	require.NoError(t, err)
 
 	results := filepath.Join(dir, "results.json")
-	stdout, stderr, code := command(t, "-lib", file, "-short", "-json", results)
+	stdout, stderr, code := command(t, "-lib", file, "-short", "-run", ".", "-json", results)
 	require.Zero(t, code, stderr)
 	text, err := os.ReadFile(results)
 	require.NoError(t, err)
@@ -80,4 +80,46 @@ func TestEveryRow(t *testing.T) {
 	_, stderr, code = command(t, "-lib", file, "-device", "99")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stderr, "bench: cuda: Open: ")
+}
+
+// TestEveryGroup measures every group on the simulated driver, each in a process of
+// its own.
+func TestEveryGroup(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler: ", err)
+	}
+	dir := t.TempDir()
+	file, err := sim.Build(dir, sim.Newest)
+	require.NoError(t, err)
+
+	results, plots := filepath.Join(dir, "results.json"), filepath.Join(dir, "plots")
+	stdout, stderr, code := command(t, "-lib", file, "-short", "-group", ".", "-json", results, "-plots", plots)
+	require.Zero(t, code, stderr)
+	text, err := os.ReadFile(results)
+	require.NoError(t, err)
+	var r report
+	require.NoError(t, json.Unmarshal(text, &r))
+	assert.Empty(t, r.Rows)
+	require.Len(t, r.Groups, len(groups))
+	for i, p := range r.Groups {
+		t.Run(groups[i].name, func(t *testing.T) {
+			assert.Equal(t, groups[i].name, p.Name)
+			require.Empty(t, p.Error)
+			assert.Contains(t, stdout, "\n"+p.Name+" ")
+			require.NotEmpty(t, p.Lines)
+			for _, l := range p.Lines {
+				assert.Contains(t, stdout, "\n"+l.name()+" ")
+				for column := range l.Values {
+					assert.Contains(t, p.Columns, column)
+				}
+				for _, column := range groups[i].plot {
+					assert.Contains(t, l.Values, column, l.name())
+				}
+				for _, v := range l.Targets {
+					assert.Contains(t, l.Values, v.Column, l.name())
+				}
+			}
+			assert.FileExists(t, filepath.Join(plots, strings.ReplaceAll(p.Name, " ", "-")+".svg"))
+		})
+	}
 }

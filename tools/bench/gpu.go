@@ -32,8 +32,9 @@ type gpu struct {
 	pinned        *safe.HostBuffer[byte]
 	module        *safe.Module
 
-	nothing, three, sixteen *safe.Kernel
+	nothing, three, sixteen, spin, wait *safe.Kernel
 
+	threads int   // of the process, when all this was there
 	missing error // functions that the driver lacks
 }
 
@@ -70,14 +71,20 @@ func (g *gpu) open(ordinal int) (err error) {
 	if err := g.load(); err != nil {
 		return err
 	}
-	return g.keepPool()
+	if err := g.keepPool(); err != nil {
+		return err
+	}
+	g.threads, err = threads()
+	return err
 }
 
 func (g *gpu) load() (err error) {
 	if g.module, err = safe.Load(g.ctx, kernels); err != nil {
 		return err
 	}
-	for name, kernel := range map[string]**safe.Kernel{"nothing": &g.nothing, "three": &g.three, "sixteen": &g.sixteen} {
+	for name, kernel := range map[string]**safe.Kernel{
+		"nothing": &g.nothing, "three": &g.three, "sixteen": &g.sixteen, "spin": &g.spin, "wait": &g.wait,
+	} {
 		if *kernel, err = g.module.Kernel(name); err != nil {
 			return err
 		}

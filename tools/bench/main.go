@@ -2,7 +2,7 @@
 // same calls in a loop of C, on this machine's GPU:
 //
 //	go build -o bench ./tools/bench
-//	bench [-run REGEXP] [-rounds N] [-short] [-json FILE] [-lib FILE] [-device N]
+//	bench [-run REGEXP] [-group REGEXP] [-rounds N] [-short] [-json FILE] [-plots DIR] [-lib FILE] [-device N]
 //
 // The program holds its kernels and its C, so that it runs on a machine without
 // Go. C and Go call the same functions of the same library in turns, for
@@ -10,6 +10,12 @@
 // rounds' means, in nanoseconds for one operation. C and the raw calls have the
 // context current on their thread, as programs in C do; the safe calls run on
 // an ordinary goroutine, unless the row says otherwise.
+//
+// Behind these rows come groups, each with a table and a plot of its own: what
+// waiting costs, one goroutine's and that of thousands, host functions, and graphs.
+// -run chooses rows and -group groups; with one of them there is nothing of the
+// other. CPU is the time of the whole process, and threads are those above what it
+// had when the GPU had been opened.
 //
 // Times of different runs are not to be compared: machines and clocks differ.
 // Their ratios in one run are.
@@ -47,46 +53,64 @@ func run(args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	pattern := fs.String("run", "", "measure the rows whose name matches the `regexp`, and the empty cgo call")
-	rounds := fs.Int("rounds", 11, "how many rounds")
-	short := fs.Bool("short", false, "3 rounds of 2 ms, to see that it works")
+	groupPattern := fs.String("group", "", "measure the groups whose name matches the `regexp`")
+	var o options
+	fs.IntVar(&o.rounds, "rounds", 11, "how many rounds the rows have")
+	fs.BoolVar(&o.short, "short", false, "3 rounds of 2 ms and small groups, to see that it works")
+	plots := fs.String("plots", "", "draw the groups as SVG files in `folder`")
 	jsonFile := fs.String("json", "", "write the results to `file` as well, with the minimum of the rounds")
-	library := fs.String("lib", "", "driver library, or the `folder` that holds it (default: where it usually is)")
-	device := fs.Int("device", 0, "ordinal of the GPU")
+	fs.StringVar(&o.library, "lib", "", "driver library, or the `folder` that holds it (default: where it usually is)")
+	fs.IntVar(&o.device, "device", 0, "ordinal of the GPU")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
 		}
 		return usageError{err}
 	}
-	wanted, err := regexp.Compile(*pattern)
+	wanted, err := choose(*pattern, *groupPattern)
 	switch {
 	case err != nil:
 		return usageError{err}
 	case fs.NArg() > 0:
 		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
-	case *rounds < 1:
-		return usageError{fmt.Errorf("-rounds %d: there must be one", *rounds)}
+	case o.rounds < 1:
+		return usageError{fmt.Errorf("-rounds %d: there must be one", o.rounds)}
 	}
-	m := meter{rounds: *rounds, round: 10 * time.Millisecond}
-	if *short {
-		m = meter{rounds: 3, round: 2 * time.Millisecond}
-	}
-	if err := driver.Open(*library); err != nil {
+	if err := driver.Open(o.library); err != nil {
 		return err
 	}
-	r, err := bench(*device, m, wanted, stdout)
+	r, err := o.bench(wanted, stdout, stderr)
 	if err == nil && *jsonFile != "" {
 		err = r.writeFile(*jsonFile)
 	}
+	if err == nil && *plots != "" {
+		err = r.writePlots(*plots)
+	}
 	if err == nil && r.failed() > 0 {
-		err = fmt.Errorf("%d rows failed", r.failed())
+		err = fmt.Errorf("%d rows or groups failed", r.failed())
 	}
 	return err
 }
 
-// bench measures the rows that are wanted, and prints each when it is done.
-func bench(device int, m meter, wanted *regexp.Regexp, w io.Writer) (*report, error) {
-	g, err := openGPU(device)
+// options are those of the measurements.
+type options struct {
+	library        string
+	device, rounds int
+	short          bool
+}
+
+func (o *options) effort(g *gpu) effort {
+	e := effort{meter: meter{rounds: o.rounds, round: 10 * time.Millisecond}, short: o.short}
+	if o.short {
+		e.meter = meter{rounds: 3, round: 2 * time.Millisecond}
+	}
+	e.meter.current = g.ctx.Do
+	return e
+}
+
+// bench measures what is wanted, and prints each row and group when it is done.
+func (o *options) bench(wanted choice, w, stderr io.Writer) (*report, error) {
+	g, err := openGPU(o.device)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +119,35 @@ func bench(device int, m meter, wanted *regexp.Regexp, w io.Writer) (*report, er
 	if err != nil {
 		return nil, err
 	}
-	m.current = g.ctx.Do
+	e := o.effort(g)
 	r := &report{Header: g.header()}
 	table := newTable(w, all)
 	if err := table.begin(&r.Header); err != nil {
 		return nil, err
+	}
+	if wanted.rows != nil {
+		if err := r.measureRows(all, wanted.rows, &e.meter, table); err != nil {
+			return nil, err
+		}
+	}
+	chosen := wanted.of(groups)
+	alone := wanted.rows == nil && len(chosen) == 1
+	for _, p := range chosen {
+		result, err := p.measureIn(g, e, alone, o, stderr)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		r.Groups = append(r.Groups, result)
+		if err := table.group(result); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *report) measureRows(all []row, wanted *regexp.Regexp, m *meter, table *table) error {
+	if err := table.columns(); err != nil {
+		return err
 	}
 	for _, row := range all {
 		if !row.always && !wanted.MatchString(row.name) {
@@ -107,12 +155,12 @@ func bench(device int, m meter, wanted *regexp.Regexp, w io.Writer) (*report, er
 		}
 		result, err := m.measure(&row)
 		if safe.IsFatal(err) {
-			return nil, fmt.Errorf("%s: %w", row.name, err)
+			return fmt.Errorf("%s: %w", row.name, err)
 		}
 		r.add(result, row.targets)
 		if err := table.line(result); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return r, nil
+	return nil
 }

@@ -11,9 +11,10 @@ import (
 
 // report is what a run found.
 type report struct {
-	Header header    `json:"header"`
-	Rows   []*result `json:"rows"`
-	cgo    float64   // ns of the empty cgo call
+	Header header     `json:"header"`
+	Rows   []*result  `json:"rows,omitempty"`
+	Groups []*grouped `json:"groups,omitempty"`
+	cgo    float64    // ns of the empty cgo call
 }
 
 // header says where and when.
@@ -25,6 +26,14 @@ type header struct {
 	CPUs    int    `json:"cpus"`
 	Go      string `json:"go"`
 	Date    string `json:"date"`
+}
+
+// version is that of the driver.
+func (h *header) version() string {
+	if h.Driver == "" {
+		return "CUDA " + h.CUDA
+	}
+	return "driver " + h.Driver + ", CUDA " + h.CUDA
 }
 
 // result is what was measured of a row.
@@ -55,17 +64,23 @@ func (r *report) add(result *result, targets []target) {
 	}
 	if result.Error == "" {
 		for _, t := range targets {
-			result.Targets = append(result.Targets, verdict{t.text, t.met(result, r.cgo)})
+			result.Targets = append(result.Targets, verdict{Target: t.text, Met: t.met(result, r.cgo)})
 		}
 	}
 	r.Rows = append(r.Rows, result)
 }
 
-// failed counts the rows that failed, without those that this machine cannot do.
+// failed counts the rows and groups that failed, without those that this machine
+// cannot do.
 func (r *report) failed() int {
 	n := 0
 	for _, row := range r.Rows {
 		if row.Error != "" && !row.unsupported {
+			n++
+		}
+	}
+	for _, p := range r.Groups {
+		if p.Error != "" && !p.unsupported {
 			n++
 		}
 	}

@@ -26,14 +26,35 @@ func example() *report {
 	return r
 }
 
+// exampleGroup has two ways in each of two cases, and a figure that is missing.
+func exampleGroup() *grouped {
+	p := &grouped{Name: "some <group>", Columns: []string{"p50 µs", "threads", "p50/C"}, plot: []string{"p50 µs", "p50/C"}}
+	for _, c := range []struct {
+		name string
+		c, g float64
+	}{{"short", 9.876, 14}, {"long", 2000, 2100}} {
+		inC, inGo := newLine(c.name, "C & co"), newLine(c.name, "Go")
+		inC.Values["p50 µs"], inGo.Values["p50 µs"] = c.c, c.g
+		inGo.Values["threads"] = 3
+		inC.ratio("p50/C", "p50 µs", inC)
+		inGo.ratio("p50/C", "p50 µs", inC)
+		inGo.atMost("p50/C", 1.1)
+		p.Lines = append(p.Lines, inC, inGo)
+	}
+	return p
+}
+
 func TestTable(t *testing.T) {
 	r := example()
 	var out bytes.Buffer
 	table := newTable(&out, []row{{name: "copy 64 MiB to device"}, {name: emptyCall}})
 	require.NoError(t, table.begin(&r.Header))
+	require.NoError(t, table.columns())
 	for _, result := range r.Rows {
 		require.NoError(t, table.line(result))
 	}
+	require.NoError(t, table.group(exampleGroup()))
+	require.NoError(t, table.group(&grouped{Name: "other", Error: "broken"}))
 	assert.Equal(t, strings.TrimPrefix(`
 Some GPU, driver 580.1, CUDA 13.0 (/lib/libcuda.so.1)
 16 CPUs, go1.26, 2026-01-02 03:04:05
@@ -43,17 +64,25 @@ empty cgo call               1.5       37.0                                  0/-
 event record               144.0      198.0      260.0    1.81      62.0     0/0                raw <= C + cgo + 20 ok, safe <= raw + 50 missed
 copy 64 MiB to device    1220000    1221000    1220500    1.00    -500.0  0/0.25         55/55  safe >= 0.99 of C's GB/s ok
 async alloc and free   cuda: NewBufferAsync: CUDA_ERROR_NOT_SUPPORTED
+
+some <group>    p50 µs  threads    p50/C  targets
+short, C & co     9.88              1.00
+short, Go         14.0        3     1.42  p50/C <= 1.1 missed
+long, C & co      2000              1.00
+long, Go          2100        3     1.05  p50/C <= 1.1 ok
+
+other  broken
 `, "\n"), out.String())
 }
 
 func TestJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results.json")
-	require.NoError(t, example().writeFile(file))
+	r := example()
+	r.Groups = append(r.Groups, exampleGroup())
+	require.NoError(t, r.writeFile(file))
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)
-	want, err := os.ReadFile("testdata/example.json")
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got))
+	golden(t, "testdata/example.json", got)
 }
 
 func TestTargets(t *testing.T) {
@@ -90,6 +119,8 @@ func TestFailedRows(t *testing.T) {
 	r.add(&result{Name: "event query", Error: "broken"}, []target{rawCall})
 	assert.Equal(t, 1, r.failed())
 	assert.Empty(t, r.Rows[len(r.Rows)-1].Targets)
+	r.Groups = append(r.Groups, &grouped{Error: "broken"}, &grouped{Error: "not here", unsupported: true})
+	assert.Equal(t, 2, r.failed())
 }
 
 func TestCommandLine(t *testing.T) {
@@ -101,6 +132,7 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"an argument", []string{"extra"}, `unexpected argument "extra"`, true},
 		{"a broken pattern", []string{"-run", "("}, "missing closing )", true},
+		{"a broken pattern of groups", []string{"-group", "("}, "missing closing )", true},
 		{"no rounds", []string{"-rounds", "0"}, "-rounds 0", true},
 		{"no driver", []string{"-lib", t.TempDir()}, "cuda: ", false},
 	}

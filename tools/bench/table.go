@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // table prints results as they come.
@@ -21,14 +23,15 @@ func newTable(w io.Writer, rows []row) *table {
 	return t
 }
 
-// begin prints what is above the rows.
+// begin prints where and when.
 func (t *table) begin(h *header) error {
-	version := "CUDA " + h.CUDA
-	if h.Driver != "" {
-		version = "driver " + h.Driver + ", " + version
-	}
-	_, err := fmt.Fprintf(t.w, "%s, %s (%s)\n%d CPUs, %s, %s\n\n", h.GPU, version, h.Library, h.CPUs, h.Go, h.Date)
-	if err != nil {
+	_, err := fmt.Fprintf(t.w, "%s, %s (%s)\n%d CPUs, %s, %s\n", h.GPU, h.version(), h.Library, h.CPUs, h.Go, h.Date)
+	return err
+}
+
+// columns prints what the figures of a row are.
+func (t *table) columns() error {
+	if _, err := fmt.Fprintln(t.w); err != nil {
 		return err
 	}
 	return t.cells("", "C ns", "raw ns", "safe ns", "safe/C", "safe-raw", "allocs", "GB/s", "targets")
@@ -51,11 +54,7 @@ func (t *table) line(r *result) error {
 	if r.Bytes > 0 {
 		bandwidth = r.C.bandwidth(r.Bytes) + "/" + r.Safe.bandwidth(r.Bytes)
 	}
-	var targets []string
-	for _, v := range r.Targets {
-		targets = append(targets, v.String())
-	}
-	return t.cells(r.Name, r.C.ns(), r.Raw.ns(), r.Safe.ns(), ratio, more, r.Raw.allocs()+"/"+r.Safe.allocs(), bandwidth, strings.Join(targets, ", "))
+	return t.cells(r.Name, r.C.ns(), r.Raw.ns(), r.Safe.ns(), ratio, more, r.Raw.allocs()+"/"+r.Safe.allocs(), bandwidth, verdicts(r.Targets))
 }
 
 func (t *table) cells(name, c, raw, safe, ratio, more, allocs, bandwidth, targets string) error {
@@ -90,4 +89,54 @@ func (f *figures) bandwidth(bytes int) string {
 		return "-"
 	}
 	return strconv.FormatFloat(float64(bytes)/f.Median, 'g', 3, 64)
+}
+
+func verdicts(targets []verdict) string {
+	var texts []string
+	for _, v := range targets {
+		texts = append(texts, v.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// group prints a group, as a table of its own.
+func (t *table) group(p *grouped) error {
+	if p.Error != "" {
+		_, err := fmt.Fprintf(t.w, "\n%s  %s\n", p.Name, p.Error)
+		return err
+	}
+	width := utf8.RuneCountInString(p.Name)
+	for _, l := range p.Lines {
+		width = max(width, utf8.RuneCountInString(l.name()))
+	}
+	lines := []string{fmt.Sprintf("\n%-*s", width, p.Name)}
+	for _, l := range p.Lines {
+		lines = append(lines, fmt.Sprintf("%-*s", width, l.name()))
+	}
+	for _, c := range p.Columns {
+		lines[0] += fmt.Sprintf("  %7s", c)
+		for i, l := range p.Lines {
+			lines[1+i] += fmt.Sprintf("  %*s", max(7, utf8.RuneCountInString(c)), l.value(c))
+		}
+	}
+	lines[0] += "  targets"
+	for i, l := range p.Lines {
+		lines[1+i] = strings.TrimRight(lines[1+i]+"  "+verdicts(l.Targets), " ")
+	}
+	_, err := fmt.Fprintln(t.w, strings.Join(lines, "\n"))
+	return err
+}
+
+// value is a column with some three digits, "" where nothing was measured.
+func (l *line) value(column string) string {
+	v, ok := l.Values[column]
+	switch {
+	case !ok:
+		return ""
+	case column == "threads" || math.Abs(v) >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case math.Abs(v) >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
 }

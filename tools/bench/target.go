@@ -28,6 +28,9 @@ var (
 type verdict struct {
 	Target string `json:"target"`
 	Met    bool   `json:"met"`
+	// The limit of a group's target; rows have theirs in the text alone.
+	Column string  `json:"column,omitempty"`
+	Most   float64 `json:"most,omitempty"`
 }
 
 func (v verdict) String() string {
