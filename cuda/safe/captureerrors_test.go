@@ -1,0 +1,221 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCaptureErrors provokes each way in which a capture can fail.
+func TestCaptureErrors(t *testing.T) {
+	x := open(t, 0)
+	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 10)
+	e, fork := event(t, x), event(t, x)
+	mine := errors.New("mine")
+	for _, test := range []struct {
+		name string
+		f    func(t *testing.T) error
+		is   error
+	}{
+		{"f's error", func(*testing.T) error { return mine }, mine},
+		{"unjoined", func(t *testing.T) error {
+			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork, 0), side.WaitEvent(fork, 0)))
+			return y.FillAsync(side, 1)
+		}, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED},
+		{"isolation", func(t *testing.T) error {
+			require.NoError(t, y.FillAsync(side, 1))
+			require.NoError(t, side.Record(e, 0))
+			assert.ErrorIs(t, s.WaitEvent(e, 0), driver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+			return nil
+		}, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED},
+		{"invalidated by a raw call", func(t *testing.T) error {
+			err := x.Do(func() error { return driver.CuStreamQuery(s.Raw()) })
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+			assert.Error(t, y.ZeroAsync(s))
+			return nil
+		}, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED},
+		{"captures already", func(t *testing.T) error {
+			_, err := s.Capture(localMode, func() error { return nil })
+			assert.ErrorIs(t, err, safe.ErrCapturing)
+			return err
+		}, safe.ErrCapturing},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g, err := s.Capture(localMode, func() error { return test.f(t) })
+			assert.ErrorIs(t, err, test.is)
+			assert.Nil(t, g)
+			require.NoError(t, s.Synchronize(), "it captures no more")
+			require.NoError(t, side.Synchronize(), "nor does this one")
+		})
+	}
+	t.Run("merge", func(t *testing.T) {
+		c, err := side.BeginCapture(localMode)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(y.ZeroAsync(side), side.Record(fork, 0)))
+		_, err = s.Capture(localMode, func() error {
+			assert.ErrorIs(t, s.WaitEvent(fork, 0), driver.CUDA_ERROR_STREAM_CAPTURE_MERGE)
+			return nil
+		})
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+		_, err = c.End()
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+	})
+	t.Run("unmatched", func(t *testing.T) {
+		_, err := s.Capture(localMode, func() error {
+			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork, 0), side.WaitEvent(fork, 0)))
+			err := x.Do(func() error {
+				var graph driver.CUgraph
+				return driver.CuStreamEndCapture(side.Raw(), &graph)
+			})
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
+			return nil
+		})
+		assert.Error(t, err)
+		require.NoError(t, side.Synchronize())
+	})
+	t.Run("lossy query", func(t *testing.T) {
+		needs(t, "cuStreamGetCaptureInfo_v3")
+		nothing := kernel(t, x, "nothing")
+		g, err := s.Capture(localMode, func() error {
+			require.NoError(t, nothing.Launch(s, one))
+			info, err := s.CaptureInfo()
+			require.NoError(t, err)
+			programmatic := driver.CUgraphEdgeData{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}
+			data := []driver.CUgraphEdgeData{programmatic}
+			require.NoError(t, s.UpdateCaptureDependencies(info.Dependencies, data, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
+			err = x.Do(func() error {
+				var status driver.CUstreamCaptureStatus
+				var n uint64
+				var nodes *driver.CUgraphNode
+				return driver.CuStreamGetCaptureInfo_v2(s.Raw(), &status, nil, nil, &nodes, &n)
+			})
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_LOSSY_QUERY)
+			info, err = s.CaptureInfo()
+			require.NoError(t, err)
+			assert.Equal(t, data, info.Data)
+			return s.UpdateCaptureDependencies(info.Dependencies, nil, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+		})
+		require.NoError(t, err)
+		require.NoError(t, g.Close())
+	})
+	t.Run("panic", func(t *testing.T) {
+		assert.PanicsWithValue(t, 1, func() { s.Capture(localMode, func() error { panic(1) }) })
+		require.NoError(t, s.Synchronize())
+	})
+	t.Run("Goexit", func(t *testing.T) {
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			s.Capture(localMode, func() error { runtime.Goexit(); return nil })
+		}()
+		<-over
+		require.NoError(t, s.Synchronize())
+	})
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	_, err = legacy.Capture(localMode, func() error { return nil })
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+}
+
+// TestCaptureRefuses: what a capturing stream cannot do is refused, and the
+// capture goes on.
+func TestCaptureRefuses(t *testing.T) {
+	x := open(t, 0)
+	s, y, captured := stream(t, x), buffer[float32](t, x, 10), event(t, x)
+	g := adding(t, s, kernel(t, x, "saxpy"), ones(t, x, 10), y)
+	e := executable(t, g)
+	made, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_GLOBAL, func() error {
+		require.NoError(t, y.ZeroAsync(s))
+		require.NoError(t, s.Record(captured, 0))
+		for name, call := range map[string]func() error{
+			"query":       func() error { _, err := s.Query(); return err },
+			"wait":        s.Synchronize,
+			"blocking":    s.SynchronizeBlocking,
+			"id":          func() error { _, err := s.ID(); return err },
+			"callback":    func() error { return s.AddCallback(func(error) {}) },
+			"scope":       func() error { return s.Scope(func(*safe.Scope) error { return nil }) },
+			"completion":  func() error { return s.Completion().Err() },
+			"launch":      func() error { return e.Launch(s) },
+			"upload":      func() error { return e.Upload(s) },
+			"synchronize": x.Synchronize,
+			"event":       func() error { _, err := captured.Query(); return err },
+			"event wait":  captured.Synchronize,
+			"buffer":      func() error { return y.Zero() },
+			"async":       func() error { _, err := safe.NewBufferAsync[int](s, 1); return err },
+		} {
+			assert.ErrorIs(t, call(), safe.ErrCapturing, name)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+}
+
+func TestCaptureThreads(t *testing.T) {
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	onOther := func(f func()) {
+		over := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			defer close(over)
+			f()
+		}()
+		<-over
+	}
+	c, err := s.BeginCapture(localMode)
+	require.NoError(t, err)
+	onOther(func() {
+		_, err := c.End()
+		assert.ErrorIs(t, err, safe.ErrWrongThread)
+	})
+	require.NoError(t, y.ZeroAsync(s))
+	g, err := c.End()
+	require.NoError(t, err, "the capture went on")
+	require.NoError(t, g.Close())
+	_, err = c.End()
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	_, err = (*safe.Capture)(nil).End()
+	assert.ErrorIs(t, err, safe.ErrClosed)
+
+	c, err = s.BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	require.NoError(t, err)
+	onOther(func() {
+		g, err := c.End()
+		assert.NoError(t, err)
+		assert.NoError(t, g.Close())
+	})
+	require.NoError(t, s.Synchronize())
+}
+
+func TestWithCaptureMode(t *testing.T) {
+	x := open(t, 0)
+	mode := func() (m driver.CUstreamCaptureMode) {
+		m = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
+		require.NoError(t, driver.CuThreadExchangeStreamCaptureMode(&m))
+		was := m
+		require.NoError(t, driver.CuThreadExchangeStreamCaptureMode(&m))
+		return was
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	mine := errors.New("mine")
+	assert.Equal(t, mine, safe.WithCaptureMode(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error {
+		assert.Equal(t, driver.CU_STREAM_CAPTURE_MODE_RELAXED, mode())
+		require.NoError(t, stream(t, x).Synchronize())
+		assert.Equal(t, driver.CU_STREAM_CAPTURE_MODE_RELAXED, mode())
+		return mine
+	}))
+	assert.Panics(t, func() {
+		safe.WithCaptureMode(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error { panic(1) })
+	})
+	assert.Equal(t, driver.CU_STREAM_CAPTURE_MODE_GLOBAL, mode())
+}

@@ -1,0 +1,250 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCaptureInspect(t *testing.T) {
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	g := adding(t, s, kernel(t, x, "saxpy"), ones(t, x, 10), y)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 1)
+	assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_KERNEL, nodes[0].Type())
+	edges, err := g.Edges()
+	require.NoError(t, err)
+	assert.Empty(t, edges)
+	needs(t, "cuStreamBeginCaptureToGraph")
+	require.NoError(t, s.CaptureTo(g, nodes, nil, localMode, func() error { return y.ZeroAsync(s) }))
+	edges, err = g.Edges()
+	require.NoError(t, err)
+	require.Len(t, edges, 1)
+	assert.Equal(t, nodes[0], edges[0].From)
+	assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_MEMSET, edges[0].To.Type())
+	dot, err := g.DOT(0)
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(strings.TrimSpace(dot), "digraph"), "%s", dot)
+	clone, err := g.Clone()
+	require.NoError(t, err)
+	closing(t, clone)
+	same, err := clone.Nodes()
+	require.NoError(t, err)
+	assert.Len(t, same, 2)
+	err = s.CaptureTo(g, same, nil, localMode, func() error { return nil })
+	assert.ErrorIs(t, err, safe.ErrGraph, "nodes of another graph")
+	e := executable(t, clone)
+	require.NoError(t, e.Launch(s))
+	require.NoError(t, s.Synchronize())
+}
+
+// needs skips where the driver lacks a function.
+func needs(t *testing.T, symbol string) {
+	t.Helper()
+	if err := driver.Find(symbol); err != nil {
+		t.Skip(err)
+	}
+}
+
+// TestGraphLost: a capture into a graph that fails takes the graph with it.
+func TestGraphLost(t *testing.T) {
+	x := open(t, 0)
+	needs(t, "cuStreamBeginCaptureToGraph")
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	require.NoError(t, s.CaptureTo(g, nil, nil, localMode, func() error { return y.ZeroAsync(s) }))
+	err = s.CaptureTo(g, nil, nil, localMode, func() error {
+		require.NoError(t, y.ZeroAsync(s))
+		return x.Do(func() error {
+			driver.CuStreamQuery(s.Raw()) // destroys the capture
+			return nil
+		})
+	})
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+	_, err = g.Nodes()
+	assert.ErrorIs(t, err, safe.ErrGraphLost)
+	_, err = g.Instantiate(0)
+	assert.ErrorIs(t, err, safe.ErrGraphLost)
+	assert.ErrorIs(t, s.CaptureTo(g, nil, nil, localMode, func() error { return nil }), safe.ErrGraphLost)
+	require.NoError(t, g.Close())
+}
+
+// TestCaptureExecutable replays three Go functions, which nobody else keeps.
+func TestCaptureExecutable(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	var ran [3]atomic.Int32
+	gone := make(chan struct{})
+	e := func() *safe.GraphExec {
+		large := new([1 << 10]int32)
+		runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
+		b, err := safe.NewBuffer[int32](x, 16)
+		require.NoError(t, err)
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		require.NoError(t, err)
+		k, err := m.Kernel("store")
+		require.NoError(t, err)
+		e, err := s.CaptureExecutable(localMode, 0, func() error {
+			for i := range ran {
+				f, err := s.LaunchHostFunc(func() { ran[i].Add(1); large[0]++ }, safe.HostFuncOptions{})
+				require.NoError(t, err)
+				assert.ErrorIs(t, f.Err(), safe.ErrCapturing)
+			}
+			return k.Launch(s, one, b.Arg(), safe.Val(uint64(7)))
+		})
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(b.Close(), m.Close()))
+		return e
+	}()
+	drop()
+	const replays = 1000
+	for range replays {
+		require.NoError(t, e.Launch(s))
+	}
+	drop()
+	require.NoError(t, s.Synchronize())
+	for i := range ran {
+		assert.EqualValues(t, replays, ran[i].Load())
+	}
+	assert.False(t, isDone(gone))
+	require.NoError(t, e.Close())
+	collected(t, gone)
+	assert.ErrorIs(t, e.Launch(s), safe.ErrClosed)
+}
+
+func TestCaptureReplayPanics(t *testing.T) {
+	x := open(t, 0)
+	s, h := stream(t, x), newHook(t)
+	e, err := s.CaptureExecutable(localMode, 0, func() error {
+		_, err := s.LaunchHostFunc(func() { panic("mine") }, safe.HostFuncOptions{})
+		return err
+	})
+	require.NoError(t, err)
+	closing(t, e)
+	require.NoError(t, e.Launch(s))
+	assert.Equal(t, "mine", reported[*safe.PanicError](t, h).Value)
+	require.NoError(t, s.Synchronize())
+}
+
+// TestExecUpdate: what an update replaces lives until the launches before it are over.
+func TestExecUpdate(t *testing.T) {
+	x := open(t, 0)
+	const n = 32
+	gate, s, saxpy, one, y := newGate(t, x), stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
+	require.NoError(t, y.Zero())
+	source := func(v float32) *safe.Buffer[float32] {
+		b, err := safe.NewBuffer[float32](x, n)
+		require.NoError(t, err)
+		require.NoError(t, b.Fill(v))
+		return b
+	}
+	first, second := source(1), source(10)
+	a, b := adding(t, s, saxpy, first, y), adding(t, s, saxpy, second, y)
+	e := executable(t, a)
+	require.NoError(t, a.Close())
+	gate.shut(t, s)
+	require.NoError(t, e.Launch(s))
+	require.NoError(t, first.Close())
+	require.NoError(t, e.Update(b))
+	require.NoError(t, b.Close())
+	require.NoError(t, second.Close())
+	require.NoError(t, e.Launch(s))
+	drop()
+	gate.open()
+	got := make([]float32, n)
+	require.NoError(t, y.CopyToHost(got))
+	assert.EqualValues(t, 11, got[n-1])
+
+	other, err := s.Capture(localMode, func() error { return errors.Join(y.ZeroAsync(s), y.FillAsync(s, 1)) })
+	require.NoError(t, err)
+	closing(t, other)
+	err = e.Update(other)
+	var u *safe.UpdateError
+	require.ErrorAs(t, err, &u)
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+	assert.Equal(t, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, u.Result)
+	assert.ErrorContains(t, err, "GraphExec.Update")
+	require.NoError(t, e.Launch(s), "it is as before")
+	require.NoError(t, s.Synchronize())
+	_ = one
+}
+
+// graphUses are calls of graphs and executables, which must fail in the same way
+// on a nil pointer, a zero value and a closed object.
+func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func() error {
+	return map[string]func() error{
+		"Graph.Clone":       func() error { _, err := g.Clone(); return err },
+		"Graph.Nodes":       func() error { _, err := g.Nodes(); return err },
+		"Graph.Edges":       func() error { _, err := g.Edges(); return err },
+		"Graph.DOT":         func() error { _, err := g.DOT(0); return err },
+		"Graph.Instantiate": func() error { _, err := g.Instantiate(0); return err },
+		"Stream.CaptureTo":  func() error { return s.CaptureTo(g, nil, nil, localMode, func() error { return nil }) },
+		"GraphExec.Launch":  func() error { return e.Launch(s) },
+		"GraphExec.Upload":  func() error { return e.Upload(s) },
+		"GraphExec.Update":  func() error { return e.Update(g) },
+	}
+}
+
+// TestGraphHandles: nil, zero and closed graphs, which are closed in any order.
+func TestGraphHandles(t *testing.T) {
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	refusedAll(t, graphUses(s, nil, nil))
+	refusedAll(t, graphUses(s, &safe.Graph{}, &safe.GraphExec{}))
+	assert.NoError(t, errors.Join((*safe.Graph)(nil).Close(), (*safe.GraphExec)(nil).Close(), (&safe.Graph{}).Close(), (&safe.GraphExec{}).Close()))
+	assert.Zero(t, (&safe.Graph{}).Raw())
+	assert.Zero(t, (&safe.GraphExec{}).Raw())
+
+	g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+	require.NoError(t, err)
+	e, err := g.Instantiate(0)
+	require.NoError(t, err)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.NotZero(t, nodes[0].Raw())
+	assert.Contains(t, nodes[0].String(), "MEMSET")
+	assert.NotZero(t, g.Raw())
+	assert.NotZero(t, e.Raw())
+	require.NoError(t, e.Launch(s))
+	for range 2 {
+		require.NoError(t, errors.Join(e.Close(), g.Close()))
+	}
+	refusedAll(t, graphUses(s, g, e))
+	require.NoError(t, s.Synchronize())
+}
+
+// TestBeginCaptureTo: the form without a function.
+func TestBeginCaptureTo(t *testing.T) {
+	x := open(t, 0)
+	needs(t, "cuStreamBeginCaptureToGraph")
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	closing(t, g)
+	for n := range 2 {
+		c, err := s.BeginCaptureTo(g, nil, nil, localMode)
+		require.NoError(t, err)
+		require.NoError(t, y.ZeroAsync(s))
+		same, err := c.End()
+		require.NoError(t, err)
+		assert.Same(t, g, same)
+		nodes, err := g.Nodes()
+		require.NoError(t, err)
+		assert.Len(t, nodes, n+1)
+	}
+	_, err = s.BeginCaptureTo(g, nil, make([]driver.CUgraphEdgeData, 1), localMode)
+	assert.ErrorIs(t, err, safe.ErrRange)
+	require.NoError(t, s.Synchronize())
+}
