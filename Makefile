@@ -77,4 +77,4 @@ freeze: ## fail where the raw packages changed what the newest release has
 
 uptodate: generate ## fail where the raw packages or the README's tables and Go are not what they are made of
 	$(GO) run ./tools/readme
-	@test -z "$$(git status --porcelain -- cuda/generated README.md)" || { git status --short -- cuda/generated README.md; echo "generated files are not up to date: commit what make uptodate wrote"; exit 1; }
+	@test -z "$$(git status --porcelain -- cuda/generated README.md docs)" || { git status --short -- cuda/generated README.md docs; echo "generated files are not up to date: commit what make uptodate wrote"; exit 1; }

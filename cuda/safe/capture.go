@@ -84,6 +84,7 @@ type capturing struct {
 	mode   driver.CUstreamCaptureMode
 	thread int
 	joined []*streamCore
+	before *keepsake // of a graph that is captured again, till the end
 	over   bool
 }
 
@@ -141,9 +142,20 @@ func (s *Stream) Capture(mode driver.CUstreamCaptureMode, f func() error) (*Grap
 // CaptureTo is [Stream.Capture] into a graph that there is: the first captured
 // work comes behind deps, which are nodes of g, by edges with data unless that is
 // nil. If the capture fails, CUDA destroys the graph: its methods then return
-// [ErrGraphLost]. It needs a driver of CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
+// [ErrGraphLost]. What f has captured before an error of its own stays in the
+// graph. It needs a driver of CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
 func (s *Stream) CaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData, mode driver.CUstreamCaptureMode, f func() error) error {
-	_, err := s.capturing("Stream.CaptureTo", mode, &target{g, deps, data}, f)
+	_, err := s.capturing("Stream.CaptureTo", mode, &target{graph: g, deps: deps, data: data}, f)
+	return err
+}
+
+// Recapture is [Stream.Capture] of the same work once more, with other arguments,
+// which g takes over: f must put the same kinds of work in the same order, behind
+// the same other work. [GraphExec.Update] with g then changes its executables. If
+// the work differs otherwise, or the capture fails, g is [ErrGraphLost]. It needs a
+// driver of CUDA 13.3. Source: cuStreamBeginRecaptureToGraph, without a callback.
+func (s *Stream) Recapture(g *Graph, mode driver.CUstreamCaptureMode, f func() error) error {
+	_, err := s.capturing("Stream.Recapture", mode, &target{graph: g, again: true}, f)
 	return err
 }
 
@@ -152,6 +164,7 @@ type target struct {
 	graph *Graph
 	deps  []Node
 	data  []driver.CUgraphEdgeData
+	again bool // its nodes get new arguments
 }
 
 func (s *Stream) capturing(op string, mode driver.CUstreamCaptureMode, into *target, f func() error) (g *Graph, err error) {
@@ -198,7 +211,7 @@ func (s *Stream) BeginCapture(mode driver.CUstreamCaptureMode) (*Capture, error)
 
 // BeginCaptureTo begins what [Stream.CaptureTo] does for a function.
 func (s *Stream) BeginCaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData, mode driver.CUstreamCaptureMode) (*Capture, error) {
-	return s.begin("Stream.BeginCaptureTo", mode, &target{g, deps, data})
+	return s.begin("Stream.BeginCaptureTo", mode, &target{graph: g, deps: deps, data: data})
 }
 
 func (s *Stream) begin(op string, mode driver.CUstreamCaptureMode, into *target) (*Capture, error) {
@@ -254,8 +267,11 @@ func (t *target) begin(op string, c *capturing) error {
 	err = c.origin.beginCapture(op, c, func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if err := g.lost(op); err != nil {
+		if err := g.usable(op); err != nil {
 			return err
+		}
+		if t.again {
+			return c.again()
 		}
 		deps, data, err := g.dependencies(op, t.deps, t.data)
 		if err != nil {
@@ -265,6 +281,17 @@ func (t *target) begin(op string, c *capturing) error {
 	})
 	if err != nil {
 		g.unmark()
+	}
+	return err
+}
+
+// again begins to capture the graph once more. What its nodes used so far is kept
+// until the end.
+func (c *capturing) again() error {
+	g := c.graph
+	err := driver.CuStreamBeginRecaptureToGraph(c.origin.raw, c.mode, g.raw, 0, 0)
+	if err == nil {
+		c.before, g.kept = g.kept, (&keepsake{}).share()
 	}
 	return err
 }
@@ -333,7 +360,8 @@ func (c *capturing) finish() error {
 		err = end()
 	}
 	if err != nil {
-		g.raw, g.gone = before, true // with a graph that was there before, CUDA destroys that
+		g.raw, g.lost = before, true
+		g.destroyed = c.before == nil // a graph that was captured into, by CUDA
 	}
 	s.capture.Store(nil)
 	for _, s := range c.joined {
@@ -341,6 +369,9 @@ func (c *capturing) finish() error {
 		s.unmark()
 	}
 	c.joined = nil
+	if c.before != nil {
+		c.before.drop()
+	}
 	return err
 }
 

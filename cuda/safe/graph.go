@@ -25,8 +25,9 @@ type graphCore struct {
 	raw  driver.CUgraph
 	kept *keepsake
 
-	mu   sync.Mutex // CUDA wants one thread at a time
-	gone bool       // destroyed by CUDA
+	mu        sync.Mutex // CUDA wants one thread at a time
+	lost      bool       // not to be used any more, as a capture has failed
+	destroyed bool       // by CUDA
 }
 
 // adopt makes a Graph of a core.
@@ -60,7 +61,7 @@ func (g *graphCore) destroy(bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	defer g.kept.drop()
-	if g.gone {
+	if g.destroyed {
 		return nil
 	}
 	return g.ctx.destroying("Graph.Close", func() error { return driver.CuGraphDestroy(g.raw) })
@@ -73,9 +74,9 @@ func (g *Graph) acquire(op string) (*graphCore, error) {
 	return g.core, nil
 }
 
-// lost is the error of a graph that CUDA has destroyed. mu is held.
-func (g *graphCore) lost(op string) error {
-	if g.gone {
+// usable returns the error of a graph that is lost. mu is held.
+func (g *graphCore) usable(op string) error {
+	if g.lost {
 		return &Error{Op: op, Err: ErrGraphLost}
 	}
 	return nil
@@ -90,7 +91,7 @@ func (g *Graph) do(op string, f func(*graphCore) error) error {
 	defer c.unmark()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.lost(op); err != nil {
+	if err := c.usable(op); err != nil {
 		return err
 	}
 	return wrap(op, c.ctx.in(func() error { return f(c) }))

@@ -248,3 +248,31 @@ func TestBeginCaptureTo(t *testing.T) {
 	assert.ErrorIs(t, err, safe.ErrRange)
 	require.NoError(t, s.Synchronize())
 }
+
+// TestRecapture gives the nodes of a graph other arguments.
+func TestRecapture(t *testing.T) {
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	g, err := s.Capture(localMode, func() error { return y.FillAsync(s, 1) })
+	require.NoError(t, err)
+	closing(t, g)
+	e := executable(t, g)
+	err = s.Recapture(g, localMode, func() error { return y.FillAsync(s, 2) })
+	if driver.Find("cuStreamBeginRecaptureToGraph") != nil {
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		assert.ErrorContains(t, err, "13.3")
+		require.NoError(t, e.Update(g), "nothing has happened")
+		return
+	}
+	require.NoError(t, err)
+	require.NoError(t, e.Update(g))
+	require.NoError(t, e.Launch(s))
+	got := make([]float32, 10)
+	require.NoError(t, y.CopyToHost(got))
+	assert.EqualValues(t, 2, got[9])
+
+	assert.Error(t, s.Recapture(g, localMode, func() error { return errors.Join(y.FillAsync(s, 1), y.FillAsync(s, 1)) }))
+	_, err = g.Nodes()
+	assert.ErrorIs(t, err, safe.ErrGraphLost)
+	require.NoError(t, s.Synchronize())
+}

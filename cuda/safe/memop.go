@@ -98,7 +98,7 @@ func memOp[T Word](e Element[T], v T, narrow, wide driver.CUstreamBatchMemOpType
 //
 // Nothing but the value ends the wait. As long as it does not come, everything
 // that waits for the stream waits too: Close of buffers that are used by it or
-// behind it, [Stream.Synchronize], Stream.Shutdown until its context ends it, and
+// behind it, [Stream.Synchronize], [Stream.Shutdown] until its context ends it, and
 // perhaps the end of the process. The device does not know who will write the
 // value: a write that is enqueued later than the wait may come to lie behind it in
 // a queue of the hardware, and never be done. Enqueue the write first, or have

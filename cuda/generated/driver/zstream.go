@@ -1658,8 +1658,12 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 // See also [CuStreamCreate], [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamEndCapture],
 // [CuThreadExchangeStreamCaptureMode].
 //
+// Safe counterpart: [safe.Stream.Recapture].
+//
 // Since CUDA 13.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// [safe.Stream.Recapture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Recapture
 func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, hGraph CUgraph, callbackFunc CUgraphRecaptureCallback, userData uintptr) error {
 	args := &struct {
 		hStream      CUstream
