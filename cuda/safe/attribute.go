@@ -267,6 +267,9 @@ func (w *AccessPolicyWindow) check(op string, d Device) error {
 	if w.Miss == driver.CU_ACCESS_PROPERTY_PERSISTING {
 		return refuse(op, ErrArgument, "misses cannot persist")
 	}
+	if most := driver.CU_ACCESS_PROPERTY_PERSISTING; w.Hit > most || w.Miss > most { // CUDA does not look
+		return refuse(op, ErrArgument, "properties %d and %d: the largest is %d", w.Hit, w.Miss, most)
+	}
 	if w.Hit != driver.CU_ACCESS_PROPERTY_PERSISTING {
 		return nil
 	}
