@@ -18,19 +18,32 @@ type eventPool struct {
 	free []driver.CUevent
 }
 
-// get takes an event, or makes one.
+// get takes an event, and makes some if there is none. One goroutine makes them
+// at a time, as each holds a thread meanwhile.
 func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
+	const batch = 16
 	p.mu.Lock()
-	if n := len(p.free); n > 0 {
-		e := p.free[n-1]
-		p.free = p.free[:n-1]
-		p.mu.Unlock()
-		return e, nil
+	defer p.mu.Unlock()
+	var err error
+	if len(p.free) == 0 {
+		err = c.in(func() error {
+			for range batch {
+				var e driver.CUevent
+				if err := driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)); err != nil {
+					return err
+				}
+				p.free = append(p.free, e)
+			}
+			return nil
+		})
 	}
-	p.mu.Unlock()
-	var e driver.CUevent
-	err := c.in(func() error { return driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)) })
-	return e, err
+	n := len(p.free)
+	if n == 0 {
+		return 0, err
+	}
+	e := p.free[n-1]
+	p.free = p.free[:n-1]
+	return e, nil
 }
 
 func (p *eventPool) put(e driver.CUevent) {

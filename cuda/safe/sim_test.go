@@ -42,6 +42,14 @@ func sweep(t *testing.T, code driver.CUresult, do func(n int) error, check func(
 // failing is what a call is made to fail with.
 func failing(nth int, code driver.CUresult) { simulated.Fail("", nth, uint32(code)) }
 
+// startClean has the collector find what tests before have dropped.
+func startClean(t *testing.T) {
+	t.Helper()
+	drop()
+	nothingAlive(t, "before")
+	simulated.Reset()
+}
+
 // nothingAlive waits for the reaper and checks that it has left nothing.
 func nothingAlive(t *testing.T, what string) {
 	t.Helper()
@@ -54,6 +62,7 @@ func nothingAlive(t *testing.T, what string) {
 // TestSimFaultSweep has every call of the driver that an operation makes fail.
 func TestSimFaultSweep(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	for _, code := range []driver.CUresult{driver.CUDA_ERROR_UNKNOWN, driver.CUDA_ERROR_OUT_OF_MEMORY} {
 		for _, op := range operations {
 			t.Run(op.name, func(t *testing.T) {
@@ -93,6 +102,7 @@ func TestSimFaultSweep(t *testing.T) {
 // destroyed counts as gone, and the error reaches Close or the hook.
 func TestSimCloseSweep(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	var mu sync.Mutex
 	var reported []error
 	safe.HandleErrors(func(err error) {

@@ -69,8 +69,9 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 			continue;
 		}
 		wait = (t - e->since) / SHARE;
-		wait = wait < SOONEST ? SOONEST : wait > LATEST ? LATEST : wait;
-		e->due = t + wait;
+		wait = wait < SOONEST ? SOONEST : wait;
+		/* Long waits are due together, so that one nap is enough for all. */
+		e->due = wait < LATEST ? t + wait : (t / LATEST + 1) * LATEST;
 		*next = e->due < *next ? e->due : *next;
 	}
 	return done;
