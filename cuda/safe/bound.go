@@ -27,12 +27,20 @@ type bound struct {
 	raised time.Time
 }
 
-func (b *bound) limit() int32 { return int32(max(2, runtime.GOMAXPROCS(0)/2)) }
+func (b *bound) limit() int32 { return max(2, processors.Load()/2) }
+
+// processors is GOMAXPROCS, which takes a lock to ask, as it was lately.
+var processors atomic.Int32
+
+func init() { askProcessors() }
+
+func askProcessors() { processors.Store(int32(runtime.GOMAXPROCS(0))) }
 
 func (b *bound) enter() {
 	if b.inside.Add(1) <= b.limit() {
 		return
 	}
+	askProcessors()
 	b.inside.Add(-1)
 	turn := make(chan struct{})
 	b.waiting.Add(1)

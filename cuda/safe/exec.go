@@ -174,9 +174,6 @@ func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, drive
 	defer sc.unmark()
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	if sc.capturing() {
-		return &Error{Op: op, Err: ErrCapturing}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.note(sc)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -28,7 +29,8 @@ type polling struct {
 type waiter struct {
 	set   driver.CUcontext
 	event driver.CUevent
-	line  any // those of one line become done in their order, as a rule
+	line  any           // those of one line become done in their order, as a rule
+	takes time.Duration // perhaps; 0 where nobody knows
 	code  chan driver.CUresult
 	then  func(driver.CUresult) // in place of code; must not block
 	end   func()
@@ -120,7 +122,7 @@ type lines struct {
 }
 
 func entry(w *waiter) rt.Entry {
-	return rt.Entry{Context: w.set, Event: w.event, Result: driver.CUDA_ERROR_NOT_READY}
+	return rt.Entry{Context: w.set, Event: w.event, Expected: int64(w.takes), Result: driver.CUDA_ERROR_NOT_READY}
 }
 
 func (l *lines) add(w *waiter) {

@@ -16,30 +16,46 @@ func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
 	if err != nil {
 		return err
 	}
-	defer c.unmark()
 	v, err := e.acquire(op)
 	if err != nil {
+		c.unmark()
 		return err
 	}
-	defer v.unmark()
-	if v.ctx.raw != c.ctx.raw {
-		return refuse(op, ErrContext, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
+	switch {
+	case v.ctx.raw != c.ctx.raw:
+		err = refuse(op, ErrContext, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
+	case flags == 0 && c.capture.Load() == nil && v.waiting.Load() == 0 && !v.captured.Load():
+		code := rt.Record(c.set, v.raw, c.raw, 0)
+		if code == rt.CodeCaptured { // by a capture that this package did not begin
+			v.captured.Store(true)
+		} else if code != 0 {
+			err = check(op, code)
+		}
+	default:
+		err = c.record(op, v, flags)
 	}
-	if v.waiting.Load() > 0 && c.capturing() {
+	v.unmark()
+	c.unmark()
+	return err
+}
+
+// record is Record with a capture of this package, or with somebody who waits.
+func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record_flags) error {
+	if e.waiting.Load() > 0 && s.capturing() {
 		return refuse(op, ErrCapturing, "somebody waits for the event")
 	}
-	capture := c.lockCapture()
+	capture := s.lockCapture()
 	defer capture.unlock()
-	if flags != 0 && !capture.keeps(&v.handle) {
+	if flags != 0 && !capture.keeps(&e.handle) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	code := rt.Record(c.set, v.raw, c.raw, uint32(flags))
+	code := rt.Record(s.set, e.raw, s.raw, uint32(flags))
 	if code != 0 && code != rt.CodeCaptured {
 		return check(op, code)
 	}
-	if captured := code == rt.CodeCaptured && flags == 0; captured || v.captured.Load() {
-		v.capture.Store(capture)
-		v.captured.Store(captured)
+	if captured := code == rt.CodeCaptured && flags == 0; captured || e.captured.Load() {
+		e.capture.Store(capture)
+		e.captured.Store(captured)
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ type streamCore struct {
 	owner       any // of a borrowed stream: kept alive
 	nonBlocking bool
 	priority    int
-	slow        atomic.Bool // the last wait was long
+	slow        atomic.Bool  // the last wait was long
+	took        atomic.Int64 // how long the last one was left to the poller, in nanoseconds
 
 	// mu is held while work that uses blocks of memory is put on the stream,
 	// so that whoever holds it knows that no such call is under way.

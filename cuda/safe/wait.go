@@ -3,7 +3,6 @@ package safe
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +21,7 @@ var spinning atomic.Int32
 
 // spins calls ask with the time to spin for.
 func spins(slow bool, ask func(spin int64) driver.CUresult) driver.CUresult {
-	if slow || int(spinning.Add(1)) > max(1, runtime.GOMAXPROCS(0)/4) {
+	if slow || spinning.Add(1) > max(1, processors.Load()/4) {
 		if !slow {
 			spinning.Add(-1)
 		}
@@ -71,8 +70,12 @@ func (s *Stream) Wait(ctx context.Context) error {
 	start := time.Now()
 	w, done, err := c.waiter(op, c.slow.Load())
 	c.unmark()
+	parked := time.Now()
 	if !done {
-		err = w.wait(ctx, op)
+		w.takes = time.Duration(c.took.Load())
+		if err = w.wait(ctx, op); err == nil {
+			c.took.Store(int64(time.Since(parked)))
+		}
 	}
 	if slow := time.Since(start) > long; slow != c.slow.Load() {
 		c.slow.Store(slow)

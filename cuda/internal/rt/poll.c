@@ -13,6 +13,7 @@ enum {
 	SOONEST = 10 * 1000,     /* ns until an event is asked again, */
 	LATEST = 1000 * 1000,    /* which is a share of the time that it has taken so far, */
 	SHARE = 32,              /* so much of it */
+	NEAR = 50 * 1000,        /* to when it is expected, an event is asked more often */
 	BATCH = 256,             /* done before somebody is told */
 };
 
@@ -47,6 +48,23 @@ static CUresult ask(uintptr_t context, uintptr_t event)
 	return r;
 }
 
+/* interval is how long an event is left alone after time t. */
+static long interval(const struct rt_entry *e, long t)
+{
+	long wait = (t - e->since) / SHARE;
+	long left = e->since + e->expected - t; /* to the time when it may be done */
+
+	if (e->expected && left > -NEAR && wait > SOONEST) {
+		if (left < NEAR)
+			return SOONEST;
+		if (wait > left - NEAR)
+			wait = left - NEAR;
+	}
+	if (wait >= LATEST) /* long waits are due together, so that one nap is enough for all */
+		return LATEST - t % LATEST;
+	return wait < SOONEST ? SOONEST : wait;
+}
+
 /* pass asks those that are due, and says in next when one is due again. */
 static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 {
@@ -55,8 +73,6 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 
 	*next = t + LATEST;
 	for (unsigned i = 0; i < n && done < BATCH; i++, e++) {
-		long wait;
-
 		if (e->due > t) {
 			*next = e->due < *next ? e->due : *next;
 			continue;
@@ -68,10 +84,7 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 			done++;
 			continue;
 		}
-		wait = (t - e->since) / SHARE;
-		wait = wait < SOONEST ? SOONEST : wait;
-		/* Long waits are due together, so that one nap is enough for all. */
-		e->due = wait < LATEST ? t + wait : (t / LATEST + 1) * LATEST;
+		e->due = t + interval(e, t);
 		*next = e->due < *next ? e->due : *next;
 	}
 	return done;

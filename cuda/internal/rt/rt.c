@@ -283,7 +283,8 @@ CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned 
 
 	if (r)
 		return r;
-	r = (upload ? rt_cu.cuGraphUpload : rt_cu.cuGraphLaunch)((CUgraphExec)exec, (CUstream)stream);
+	if (!(r = rt_check_capturing((CUstream)stream)))
+		r = (upload ? rt_cu.cuGraphUpload : rt_cu.cuGraphLaunch)((CUgraphExec)exec, (CUstream)stream);
 	rt_end(&s);
 	return r;
 }

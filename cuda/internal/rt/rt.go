@@ -100,6 +100,7 @@ type Entry struct {
 	Context    driver.CUcontext
 	Event      driver.CUevent
 	Since, Due int64 // CLOCK_MONOTONIC in nanoseconds, 0 for now
+	Expected   int64 // nanoseconds that it will take, perhaps; 0 where nobody knows
 	Result     driver.CUresult
 	_          uint32
 }
@@ -119,7 +120,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-64]
-	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-40]
+	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-48]
 	_ = [1]struct{}{}[unsafe.Sizeof(Alarm{})-8]
 )
 

@@ -86,9 +86,10 @@ int rt_thread(void);
 struct rt_entry {
 	uintptr_t context, event;
 	long since, due; /* ns; 0 for now */
+	long expected;   /* ns that it will take, perhaps; 0 where nobody knows */
 	unsigned result, unused;
 };
-_Static_assert(sizeof(struct rt_entry) == 40, "Entry");
+_Static_assert(sizeof(struct rt_entry) == 48, "Entry");
 
 struct rt_alarm { unsigned word, asleep; };
 

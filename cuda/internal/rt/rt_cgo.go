@@ -138,12 +138,12 @@ func Poll(entries []Entry, a *Alarm, seen uint32) int {
 // Wake ends the Poll that is under way, or the next one whose alarm was seen before.
 func (a *Alarm) Wake() { C.rt_wake((*C.uchar)(unsafe.Pointer(a))) }
 
-// GraphLaunch is cuGraphLaunch.
+// GraphLaunch is cuGraphLaunch, unless the stream captures.
 func GraphLaunch(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_graph(C.uintptr_t(context), C.uintptr_t(exec), C.uintptr_t(stream), 0))
 }
 
-// GraphUpload is cuGraphUpload.
+// GraphUpload is cuGraphUpload, unless the stream captures.
 func GraphUpload(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_graph(C.uintptr_t(context), C.uintptr_t(exec), C.uintptr_t(stream), 1))
 }
