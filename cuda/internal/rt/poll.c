@@ -11,7 +11,7 @@
 
 enum {
 	SOONEST = 10 * 1000,     /* ns until an event is asked again, */
-	LATEST = 1000 * 1000,    /* which is a share of the time that it has taken so far, */
+	LATEST = 2000 * 1000,    /* which is a share of the time that it has taken so far, */
 	SHARE = 32,              /* so much of it */
 	NEAR = 50 * 1000,        /* to when it is expected, an event is asked more often */
 	BATCH = 256,             /* done before somebody is told */
