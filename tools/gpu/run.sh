@@ -95,11 +95,12 @@ fi
 
 program cudainfo
 program vectoradd
+program samples
 tests driver driver
 tests runtime runtime -test.skip='^TestDocs$' # reads the sources
 tests safe safe
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
-cat "$results/cudainfo.log" "$results/vectoradd.log" "$results/bench.log"
+cat "$results/cudainfo.log" "$results/vectoradd.log" "$results/samples.log" "$results/bench.log"
 test $failures = 0 && echo "all passed" || echo "$failures of the programs failed"
 exit $failures

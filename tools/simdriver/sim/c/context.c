@@ -324,6 +324,12 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	return OK;
 }
 
+CUresult cuCtxResetPersistingL2Cache(void)
+{
+	ENTER(CURRENT);
+	return OK; /* there is no cache */
+}
+
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
 	ENTER(CURRENT);

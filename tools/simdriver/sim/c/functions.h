@@ -33,6 +33,7 @@
 	F(cuCtxGetApiVersion) \
 	F(cuCtxGetLimit) \
 	F(cuCtxSetLimit) \
+	F(cuCtxResetPersistingL2Cache) \
 	F(cuCtxGetStreamPriorityRange) \
 	F(cuCtxSynchronize) \
 	F(cuCtxEnablePeerAccess) \
