@@ -14,36 +14,53 @@ import (
 // timing, for points in streams. One that is given back may still be pending;
 // recording it again moves it.
 type eventPool struct {
-	mu   sync.Mutex
-	free []driver.CUevent
+	making sync.Mutex // whoever makes events holds a thread meanwhile
+	mu     sync.Mutex // never held during a call of the driver, as the poller gives events back
+	free   []driver.CUevent
 }
 
-// get takes an event, and makes some if there is none. One goroutine makes them
-// at a time, as each holds a thread meanwhile.
+// get takes an event, and makes some if there is none.
 func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
-	const batch = 16
+	if e := p.take(); e != 0 {
+		return e, nil
+	}
+	p.making.Lock()
+	defer p.making.Unlock()
+	for { // others take events meanwhile
+		if e := p.take(); e != 0 {
+			return e, nil
+		}
+		if err := c.in(p.make); err != nil {
+			e := p.take() // one may have been made, or given back
+			if e != 0 {
+				err = nil
+			}
+			return e, err
+		}
+	}
+}
+
+// take takes an event, 0 if there is none.
+func (p *eventPool) take() (e driver.CUevent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var err error
-	if len(p.free) == 0 {
-		err = c.in(func() error {
-			for range batch {
-				var e driver.CUevent
-				if err := driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)); err != nil {
-					return err
-				}
-				p.free = append(p.free, e)
-			}
-			return nil
-		})
+	if n := len(p.free); n > 0 {
+		e, p.free = p.free[n-1], p.free[:n-1]
 	}
-	n := len(p.free)
-	if n == 0 {
-		return 0, err
+	return e
+}
+
+// make makes events. The context is current.
+func (p *eventPool) make() error {
+	const batch = 16
+	for range batch {
+		var e driver.CUevent
+		if err := driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)); err != nil {
+			return err
+		}
+		p.put(e)
 	}
-	e := p.free[n-1]
-	p.free = p.free[:n-1]
-	return e, nil
+	return nil
 }
 
 func (p *eventPool) put(e driver.CUevent) {
@@ -55,12 +72,13 @@ func (p *eventPool) put(e driver.CUevent) {
 // empty destroys the events. The context is current.
 func (p *eventPool) empty() error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	free := p.free
+	p.free = nil
+	p.mu.Unlock()
 	var err error
-	for _, e := range p.free {
+	for _, e := range free {
 		err = errors.Join(err, driver.CuEventDestroy(e))
 	}
-	p.free = nil
 	return err
 }
 

@@ -120,25 +120,23 @@ func TestManyWaiters(t *testing.T) {
 	events := event(t, x)
 	require.NoError(t, streams[0].Record(events, 0))
 	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
+	var all, canceled sync.WaitGroup
 	for i := range 2000 {
-		all.Go(func() {
-			s := streams[i%len(streams)]
-			switch {
-			case i%16 > 1:
-				assert.NoError(t, s.Synchronize())
-			case i%3 == 0:
-				assert.ErrorIs(t, s.Wait(ctx), context.Canceled)
-			case i%3 == 1:
-				assert.NoError(t, events.Synchronize())
-			default:
-				assert.NoError(t, s.Synchronize())
-			}
-		})
+		s := streams[i%len(streams)]
+		switch {
+		case i%16 > 1:
+			all.Go(func() { assert.NoError(t, s.Synchronize()) })
+		case i%3 == 0:
+			canceled.Go(func() { assert.ErrorIs(t, s.Wait(ctx), context.Canceled) })
+		case i%3 == 1:
+			all.Go(func() { assert.NoError(t, events.Synchronize()) })
+		default:
+			all.Go(func() { assert.NoError(t, s.Synchronize()) })
+		}
 	}
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // most of them wait now
 	cancel()
-	time.Sleep(5 * time.Millisecond)
+	canceled.Wait()
 	g.open()
 	all.Wait()
 	noneLeft(t, before)
