@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -212,38 +211,38 @@ func TestScope(t *testing.T) {
 	assert.ErrorIs(t, (*safe.Stream)(nil).Scope(work), safe.ErrClosed)
 }
 
-// TestSimWaitFails: whoever waits is told when the process's contexts die.
-func TestSimWaitFails(t *testing.T) {
-	needsSimulated(t)
+// TestWaitFails: whoever waits is told when the process's contexts die.
+func TestWaitFails(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		idle, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		e, err := safe.NewEvent(x, safe.EventOptions{})
 		require.NoError(t, err)
-		simulated.Hold(true)
-		k := kernel(t, x, "nothing")
-		require.NoError(t, k.Launch(s, one))
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		require.NoError(t, err)
+		spin, err := m.Kernel("spin")
+		require.NoError(t, err)
+		store, err := m.Kernel("store")
+		require.NoError(t, err)
+		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
+		require.NoError(t, store.Launch(s, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
 		require.NoError(t, s.Record(e, 0))
+		require.NoError(t, idle.WaitEvent(e, 0))
 		var all sync.WaitGroup
 		for i := range 1000 {
+			wait := []func() error{s.Synchronize, e.Synchronize, idle.Synchronize}[i%3]
 			all.Go(func() {
-				wait := s.Synchronize
-				if i%2 == 0 {
-					wait = e.Synchronize
-				}
 				err := wait()
-				assert.ErrorIs(t, err, driver.CUDA_ERROR_LAUNCH_FAILED)
-				assert.True(t, safe.IsFatal(err))
+				assert.True(t, safe.IsFatal(err), "%v", err)
 			})
 		}
-		time.Sleep(10 * time.Millisecond)
-		simulated.Fault(uint32(driver.CUDA_ERROR_LAUNCH_FAILED))
 		all.Wait()
-		simulated.Reset()
-		for _, c := range []closer{s, e, x} {
-			require.NoError(t, c.Close())
+		for _, c := range []closer{s, idle, e, m, x} {
+			c.Close()
 		}
 	})
 }
