@@ -26,9 +26,10 @@ type execCore struct {
 	err       error  // of that
 	last      ending // of the last launches
 
-	mu    sync.Mutex // CUDA wants one thread at a time
-	kept  *keepsake
-	known map[*streamCore]struct{} // that the buffers know as their users
+	mu     sync.Mutex // CUDA wants one thread at a time
+	kept   *keepsake
+	known  map[*streamCore]struct{} // that the buffers know as their users
+	latest *streamCore              // one of those
 }
 
 // Instantiate makes an executable of the graph as it is now. Where CUDA refuses,
@@ -182,6 +183,10 @@ func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, drive
 
 // note has everything know that a launch on s uses it. Both mu are held.
 func (e *execCore) note(s *streamCore) {
+	if e.latest == s {
+		return
+	}
+	e.latest = s
 	e.launches.note(s)
 	if _, ok := e.known[s]; ok {
 		return
@@ -233,7 +238,7 @@ func (e *GraphExec) Update(g *Graph) error {
 		if err := c.update(g); err != nil {
 			return err
 		}
-		before, c.kept, c.known = c.kept, g.kept.share(), nil
+		before, c.kept, c.known, c.latest = c.kept, g.kept.share(), nil, nil
 		return nil
 	})
 	if err == nil {

@@ -163,6 +163,10 @@ func TestNoAllocations(t *testing.T) {
 	h, fill, point := host[float32](t, x, 100), kernel(t, x, "fill"), kernel(t, x, "point")
 	pairs := kernel(t, x, "pair")
 	out, p := buffer[float64](t, x, 3), pointStruct{A: 1}
+	g, err := s.Capture(localMode, func() error { return b.ZeroAsync(s) })
+	require.NoError(t, err)
+	closing(t, g)
+	exec := executable(t, g)
 	cooperative := one
 	cooperative.Cooperative = true
 	for name, call := range map[string]func() error{
@@ -176,6 +180,7 @@ func TestNoAllocations(t *testing.T) {
 		"launch with a struct":   func() error { return pairs.Launch(s, one, safe.Val(pair{A: 1}), out.Arg()) },
 		"launch with Ref":        func() error { return point.Launch(s, one, safe.Ref(&p), out.Arg()) },
 		"launch with attributes": func() error { return point.Launch(s, cooperative, safe.Ref(&p), out.Arg()) },
+		"graph":                  func() error { return exec.Launch(s) },
 		"copy":                   func() error { return b.CopyFromHostAsync(s, h) },
 		"fill":                   func() error { return b.FillAsync(s, 1) },
 	} {
