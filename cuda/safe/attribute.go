@@ -97,7 +97,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	}
 	defer f.unmark()
 	return s.with(op, func(c *streamCore) error {
-		if f.ctx.raw != c.ctx.raw {
+		if !f.ctx.same(c.ctx) {
 			return refuse(op, ErrContext, "one stream is of %v, the other of %v", f.ctx.device, c.ctx.device)
 		}
 		return driver.CuStreamCopyAttributes(c.raw, f.raw)

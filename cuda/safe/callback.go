@@ -196,7 +196,7 @@ func (s *Stream) AddCallback(f func(error)) error {
 	}
 	defer c.unmark()
 	token := (&closure{status: f}).keep()
-	if code := rt.AddCallback(c.set, c.raw, token); code != 0 {
+	if code := c.ask(func() driver.CUresult { return rt.AddCallback(c.set, c.raw, token) }); code != 0 {
 		forget(token)
 		return check(op, code)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -34,6 +35,20 @@ func (k *keepsake) mark(h *handle) bool {
 	}
 	k.marks[h] = struct{}{}
 	return true
+}
+
+// hold is mark for somebody who has marked the object, which may be closed since.
+func (k *keepsake) hold(h *handle) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.marks[h]; ok {
+		return
+	}
+	h.hold()
+	if k.marks == nil {
+		k.marks = map[*handle]struct{}{}
+	}
+	k.marks[h] = struct{}{}
 }
 
 func (k *keepsake) token(token uintptr) {
@@ -99,17 +114,40 @@ func (c *capturing) join(s *streamCore) {
 
 // lockCapture locks the capture of s, if it has one.
 func (s *streamCore) lockCapture() *capturing {
-	c := s.capture.Load()
-	if c != nil {
-		c.graph.mu.Lock()
+	c := s.captured()
+	if c == nil {
+		return nil
+	}
+	c.graph.mu.Lock()
+	if c.over {
+		c.graph.mu.Unlock()
+		return nil
 	}
 	return c
+}
+
+// captured is the capture of the stream, which one that is borrowed shares.
+func (s *streamCore) captured() *capturing { return s.root().capture.Load() }
+
+// root is the stream that s is borrowed of, if it is, else s.
+func (s *streamCore) root() *streamCore {
+	for s.of != nil {
+		s = s.of
+	}
+	return s
 }
 
 // unlock is for what lockCapture returned.
 func (c *capturing) unlock() {
 	if c != nil {
 		c.graph.mu.Unlock()
+	}
+}
+
+// keepsMarked keeps what the caller has marked.
+func (c *capturing) keepsMarked(h *handle) {
+	if c != nil {
+		c.graph.kept.hold(h)
 	}
 }
 
@@ -182,6 +220,9 @@ func (s *Stream) capturing(op string, mode driver.CUstreamCaptureMode, into *tar
 		if made != nil && into == nil {
 			made.Close()
 		}
+		if into != nil && ended != nil {
+			err = errors.Join(err, ended) // the graph is lost
+		}
 	}()
 	err = f()
 	completed = true
@@ -219,6 +260,11 @@ func (s *Stream) begin(op string, mode driver.CUstreamCaptureMode, into *target)
 	if err != nil {
 		return nil, err
 	}
+	if root := sc.root(); root != sc {
+		root.hold()
+		sc.unmark()
+		sc = root
+	}
 	runtime.LockOSThread()
 	c := &capturing{origin: sc, mode: mode, thread: rt.Thread()}
 	capture := &Capture{c: c}
@@ -244,6 +290,11 @@ func (s *Stream) begin(op string, mode driver.CUstreamCaptureMode, into *target)
 func (s *streamCore) beginCapture(op string, c *capturing, call func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.beginning.Store(true)
+	defer s.beginning.Store(false)
+	for s.asking.Load() > 0 {
+		time.Sleep(10 * time.Microsecond)
+	}
 	if s.capturing() {
 		return refuse(op, ErrCapturing, "it does already")
 	}
@@ -308,6 +359,9 @@ func (c *Capture) end(op string) (*Graph, error) {
 	if c == nil || c.c == nil {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
+	if rt.InCallback() {
+		return nil, &Error{Op: op, Err: ErrInCallback}
+	}
 	relaxed := c.c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED
 	if !relaxed && rt.Thread() != c.c.thread {
 		return nil, &Error{Op: op, Err: ErrWrongThread}
@@ -349,19 +403,21 @@ func (c *capturing) finish() error {
 		return errOver
 	}
 	c.over = true
-	before := g.raw
+	var raw driver.CUgraph
 	ended := false
 	end := func() error {
 		ended = true
-		return driver.CuStreamEndCapture(s.raw, &g.raw)
+		return driver.CuStreamEndCapture(s.raw, &raw)
 	}
 	err := s.ctx.in(end)
 	if !ended && err != rt.CodeReset { // it must not go on, whatever keeps the context from us
 		err = end()
 	}
 	if err != nil {
-		g.raw, g.lost = before, true
+		g.lost = true
 		g.destroyed = c.before == nil // a graph that was captured into, by CUDA
+	} else if g.raw == 0 {
+		g.raw = raw // a new one, which nobody else has yet
 	}
 	s.capture.Store(nil)
 	for _, s := range c.joined {
@@ -382,6 +438,9 @@ func (c *capturing) finish() error {
 // panics. Source: cuThreadExchangeStreamCaptureMode.
 func WithCaptureMode(mode driver.CUstreamCaptureMode, f func() error) error {
 	const op = "WithCaptureMode"
+	if rt.InCallback() {
+		return &Error{Op: op, Err: ErrInCallback}
+	}
 	if err := rt.Init(); err != nil {
 		return wrap(op, err)
 	}

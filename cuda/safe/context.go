@@ -26,6 +26,8 @@ type contextCore struct {
 	device Device
 	owner  any // of a borrowed context: kept alive
 	shared *contextState
+
+	left, last bool // while it is destroyed
 }
 
 // contextState is what all cores of one of CUDA's contexts share.
@@ -40,7 +42,7 @@ type contextState struct {
 
 	mu      sync.Mutex
 	streams map[*streamCore]struct{}
-	peers   map[driver.CUcontext]bool // whose memory kernels here may reach
+	peers   map[*contextState]bool // whose memory kernels here may reach
 }
 
 // Open retains the primary context of a device, which the runtime API and most
@@ -106,11 +108,22 @@ func (c *contextCore) adopt(op string) (*Context, error) {
 	return x, nil
 }
 
+// same tells whether two are the same context of CUDA's: after a reset there is
+// another one with the same handle.
+func (c *contextCore) same(o *contextCore) bool { return c.shared == o.shared }
+
 func (c *contextCore) kind() string { return "Context" }
 
 func (c *contextCore) destroy(bool) error {
+	if !c.left {
+		c.left, c.last = true, c.shared.leave()
+	}
+	// The context may outlive ours, and so the work of streams that are closed.
+	if c.last && !c.shared.tails.over() {
+		return errLater
+	}
 	var err error
-	if last := c.shared.leave(); last {
+	if c.last {
 		err = c.destroying("Context.Close", func() error { return c.shared.empty() })
 	}
 	return errors.Join(err, wrap("Context.Close", c.letGo()))
@@ -138,7 +151,7 @@ func shareState(raw driver.CUcontext, id uint64) *contextState {
 	defer states.Unlock()
 	s := states.of[raw]
 	if s == nil || s.id != id {
-		s = &contextState{raw: raw, id: id, streams: map[*streamCore]struct{}{}, peers: map[driver.CUcontext]bool{}}
+		s = &contextState{raw: raw, id: id, streams: map[*streamCore]struct{}{}, peers: map[*contextState]bool{}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
 		}
@@ -161,7 +174,7 @@ func (s *contextState) leave() (last bool) {
 
 // empty destroys what the layer made for itself. The context is current.
 func (s *contextState) empty() error {
-	return errors.Join(s.copies.empty(), s.releases.empty(), s.tails.empty(&s.events), s.events.empty())
+	return errors.Join(s.copies.empty(), s.releases.empty(), s.events.empty())
 }
 
 // acquire marks the context for a call.

@@ -111,17 +111,17 @@ func (x *Context) peerAccess(op string, peer *Context, allowed bool, already dri
 		s := x.core.shared
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.peers[p.raw] = allowed
+		s.peers[p.shared] = allowed
 		return nil
 	})
 }
 
 // reaches tells whether kernels of c may use memory of other.
 func (c *contextCore) reaches(other *contextCore) bool {
-	if c.raw == other.raw {
+	if c.same(other) {
 		return true
 	}
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
-	return c.shared.peers[other.raw]
+	return c.shared.peers[other.shared]
 }

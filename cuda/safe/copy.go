@@ -157,7 +157,11 @@ func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy
 	if uint64(c.Dst) < uint64(c.Src)+c.Size && uint64(c.Src) < uint64(c.Dst)+c.Size {
 		return c, refuse(op, ErrOverlap, "%d bytes from %#x to %#x", c.Size, uint64(c.Src), uint64(c.Dst))
 	}
-	if to.ctx.raw != from.ctx.raw {
+	switch {
+	case to.ctx.same(from.ctx):
+	case to.ctx.raw == from.ctx.raw:
+		return c, refuse(op, ErrReset, "one of the buffers is from before")
+	default:
 		c.Kind, c.DstContext, c.SrcContext = rt.Peer, to.ctx.raw, from.ctx.raw
 	}
 	return c, nil
@@ -174,7 +178,7 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 		if c.DstContext != sc.ctx.raw && c.SrcContext != sc.ctx.raw {
 			return refuse(op, ErrContext, "neither buffer is of %v, the stream's", sc.ctx.device)
 		}
-	} else if blocks[0].ctx.raw != sc.ctx.raw {
+	} else if !blocks[0].ctx.same(sc.ctx) {
 		return refuse(op, ErrContext, "the buffer is of %v, the stream of %v", blocks[0].ctx.device, sc.ctx.device)
 	}
 	c.Context, c.Stream = sc.set, sc.raw

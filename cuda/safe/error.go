@@ -26,7 +26,10 @@ var (
 	ErrGraph = errors.New("a node of another graph")
 	// ErrGraphLost: a capture into the graph has failed, and CUDA has destroyed the graph.
 	ErrGraphLost = errors.New("the graph is lost by a capture that failed")
-	// ErrReset: the device's primary context was reset by somebody; what was made in it is gone.
+	// ErrReset: the device's primary context was reset by somebody; what was made in
+	// it is gone. Calls that make something notice, and those that use objects of
+	// before and after together; others that use an object of before get CUDA's error.
+	// It takes a driver of CUDA 12.0 or newer to tell.
 	ErrReset = errors.New("the context was reset behind our back")
 	// ErrContext: objects of different contexts were used together.
 	ErrContext = errors.New("objects of different contexts")

@@ -24,7 +24,8 @@ type eventCore struct {
 	set      driver.CUcontext // to make current for a call, 0 for none
 	captured atomic.Bool      // last recorded as part of a capture
 	capture  atomic.Pointer[capturing]
-	waiting  atomic.Int32 // whom the poller asks it for
+	waiting  atomic.Int32 // whom the poller asks it for, or will
+	asking   atomic.Int32 // queries under way
 }
 
 // EventOptions are the choices at [NewEvent]. The zero value is CUDA's default.
@@ -132,6 +133,8 @@ func (e *Event) Query() (done bool, err error) {
 
 // query asks for up to spin nanoseconds.
 func (e *eventCore) query(spin int64) driver.CUresult {
+	e.asking.Add(1)
+	defer e.asking.Add(-1)
 	if e.captured.Load() {
 		return rt.CodeCapturing
 	}

@@ -39,9 +39,10 @@ var errLater = errors.New("later")
 
 const closedBit = math.MinInt64
 
-// open makes the handle live. It fails if the parent is closed.
+// open makes the handle live. It fails if the parent is closed and nobody has
+// marked it.
 func (h *handle) open(object destroyer, parent *handle) error {
-	if parent != nil && !parent.mark() {
+	if parent != nil && !parent.keep() {
 		return ErrClosed
 	}
 	h.object, h.parent = object, parent
@@ -58,6 +59,19 @@ func (h *handle) mark() bool {
 	}
 	h.unmark()
 	return false
+}
+
+// keep is mark also for a closed object, as long as somebody has marked it.
+func (h *handle) keep() bool {
+	for {
+		s := h.state.Load()
+		if s == closedBit {
+			return false
+		}
+		if h.state.CompareAndSwap(s, s+1) {
+			return true
+		}
+	}
 }
 
 // hold is mark for somebody who has marked a child, which keeps the object even

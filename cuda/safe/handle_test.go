@@ -62,12 +62,13 @@ func TestHandleParentFirst(t *testing.T) {
 	child := live(t, &parent.handle)
 	require.NoError(t, parent.close())
 	assert.Zero(t, parent.destroyed.Load())
-	late := &object{}
-	assert.ErrorIs(t, late.open(late, &parent.handle), ErrClosed)
+	late := live(t, &parent.handle) // as a child keeps the parent
+	require.NoError(t, late.close())
 	parent.err = errors.New("refused")
 	assert.ErrorIs(t, child.close(), parent.err, "whoever closes last gets the error")
 	assert.True(t, child.gone())
 	assert.True(t, parent.gone())
+	assert.ErrorIs(t, late.open(late, &parent.handle), ErrClosed)
 }
 
 func TestHandleLater(t *testing.T) {

@@ -98,7 +98,11 @@ func (k *Kernel) Attribute(a driver.CUfunction_attribute) (int, error) {
 // driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES. It holds for all
 // users of the module. Source: cuFuncSetAttribute.
 func (k *Kernel) SetAttribute(a driver.CUfunction_attribute, value int) error {
-	return k.do("Kernel.SetAttribute", func() error { return driver.CuFuncSetAttribute(k.function, a, int32(value)) })
+	const op = "Kernel.SetAttribute"
+	if int(int32(value)) != value {
+		return refuse(op, ErrRange, "%d does not fit into 32 bits", value)
+	}
+	return k.do(op, func() error { return driver.CuFuncSetAttribute(k.function, a, int32(value)) })
 }
 
 // SetCacheConfig says whether the kernel would rather have more shared memory
@@ -111,8 +115,12 @@ func (k *Kernel) SetCacheConfig(c driver.CUfunc_cache) error {
 // many bytes of dynamic shared memory each, a multiprocessor runs at once.
 // Source: cuOccupancyMaxActiveBlocksPerMultiprocessor.
 func (k *Kernel) MaxBlocksPerMultiprocessor(threads int, sharedBytes uint64) (int, error) {
+	const op = "Kernel.MaxBlocksPerMultiprocessor"
 	var n int32
-	err := k.do("Kernel.MaxBlocksPerMultiprocessor", func() error {
+	if int(int32(threads)) != threads {
+		return 0, refuse(op, ErrRange, "%d threads", threads)
+	}
+	err := k.do(op, func() error {
 		return driver.CuOccupancyMaxActiveBlocksPerMultiprocessor(&n, k.function, int32(threads), sharedBytes)
 	})
 	return int(n), err

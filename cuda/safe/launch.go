@@ -1,6 +1,8 @@
 package safe
 
 import (
+	"math"
+
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -9,8 +11,15 @@ import (
 // 0; X must be set.
 type Dim struct{ X, Y, Z uint32 }
 
-// Blocks is how many blocks of so many threads it takes for n values.
-func Blocks(n, threads int) Dim { return Dim{X: uint32((n + threads - 1) / threads)} }
+// Blocks is how many blocks of so many threads it takes for n values. It is 0,
+// which no launch takes, for numbers below 1, and as many as the type holds, which
+// is more than any device has, where it would be more.
+func Blocks(n, threads int) Dim {
+	if n < 1 || threads < 1 {
+		return Dim{}
+	}
+	return Dim{X: uint32(min((n-1)/threads+1, math.MaxUint32))}
+}
 
 func (d Dim) full() [3]uint32 { return [3]uint32{d.X, max(d.Y, 1), max(d.Z, 1)} }
 
@@ -50,7 +59,7 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return err
 	}
 	defer sc.unmark()
-	if m.ctx.raw != sc.ctx.raw {
+	if !m.ctx.same(sc.ctx) {
 		return refuse(op, ErrContext, "the kernel is of %v, the stream of %v", m.ctx.device, sc.ctx.device)
 	}
 	if bad := k.check(args); bad >= 0 {
@@ -103,14 +112,14 @@ func (s *streamCore) launch(l *rt.Launch, m *moduleCore, args []Arg) (code drive
 	defer s.mu.Unlock()
 	capture := s.lockCapture()
 	defer capture.unlock()
-	capture.keeps(&m.handle) // m is marked
+	capture.keepsMarked(&m.handle)
 	for i := range args {
 		a := &args[i].raw
 		if a.Kind() != rt.NearOfBlock {
 			continue
 		}
 		b := (*block)(a.Pointer)
-		if !b.use(s) || !capture.keeps(&b.handle) || b.ctx.raw != s.ctx.raw && b.host == nil && !s.ctx.reaches(b.ctx) {
+		if !b.use(s) || !capture.keeps(&b.handle) || !b.ctx.same(s.ctx) && b.host == nil && !s.ctx.reaches(b.ctx) {
 			return 0, i
 		}
 	}

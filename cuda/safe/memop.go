@@ -211,7 +211,7 @@ func (o *MemOp) use(op string, s *streamCore, capture *capturing) error {
 	if o.memory == nil || !o.memory.use(s) || !capture.keeps(&o.memory.handle) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	if b := o.memory.block; b.ctx.raw != s.ctx.raw && b.host == nil && !s.ctx.reaches(b.ctx) {
+	if b := o.memory.block; !b.ctx.same(s.ctx) && b.host == nil && !s.ctx.reaches(b.ctx) {
 		return refuse(op, ErrContext, "memory of %v, to which %v, the stream's, was not given access", b.ctx.device, s.ctx.device)
 	}
 	return nil

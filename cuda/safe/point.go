@@ -223,20 +223,17 @@ func (t *tails) add(s *streamCore) {
 	t.list = append(t.list, s)
 }
 
-// empty gives the events back. The context goes, and all work with it.
-func (t *tails) empty(pool *eventPool) error {
+// over tells whether the work of all of them is over.
+func (t *tails) over() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, s := range t.list {
-		s.mu.Lock()
-		if s.tail != 0 {
-			pool.put(s.tail)
-			s.tail = 0
+	for len(t.list) > 0 {
+		if (point{stream: t.list[0]}).done() == driver.CUDA_ERROR_NOT_READY {
+			return false
 		}
-		s.mu.Unlock()
+		t.list = t.list[1:]
 	}
-	t.list = nil
-	return nil
+	return true
 }
 
 // streamPool has non-blocking streams of one context on which the layer does

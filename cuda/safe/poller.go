@@ -95,7 +95,7 @@ func (p *polling) take(idle bool) (fresh []*waiter, done bool) {
 func (p *polling) run() {
 	var l lines
 	for {
-		seen := p.alarm.Seen()
+		seen, left := p.alarm.Seen(), p.left.Swap(false) // before those that may have left are taken
 		fresh, done := p.take(len(l.entries) == 0)
 		if done {
 			return
@@ -103,7 +103,7 @@ func (p *polling) run() {
 		for _, w := range fresh {
 			l.add(w)
 		}
-		if p.left.Swap(false) {
+		if left {
 			l.forget()
 		}
 		if len(l.entries) > 0 && rt.Poll(l.entries, &p.alarm, seen) > 0 {
@@ -174,8 +174,8 @@ func (l *lines) forget() {
 	}
 }
 
-// deliver tells those whose events are done. Where the first of a line is done
-// the last may be, too, and then all are.
+// deliver tells those whose events are done, which more of a line may be than the
+// first.
 func (l *lines) deliver() {
 	for i := len(l.entries) - 1; i >= 0; i-- {
 		code := l.entries[i].Result
@@ -183,20 +183,21 @@ func (l *lines) deliver() {
 			continue
 		}
 		list := l.lists[i]
-		n := 1
-		if last := list[len(list)-1]; len(list) > 1 {
-			if c := rt.EventQuery(last.set, last.event, 0); c != driver.CUDA_ERROR_NOT_READY {
-				n = len(list)
+		codes := []driver.CUresult{code}
+		for _, w := range list[1:] {
+			if code = rt.EventQuery(w.set, w.event, 0); code == driver.CUDA_ERROR_NOT_READY {
+				break
 			}
+			codes = append(codes, code)
 		}
-		if n == len(list) {
+		if n := len(codes); n == len(list) {
 			l.remove(i)
 		} else {
-			l.lists[i] = list[1:]
-			l.entries[i] = entry(list[1])
+			l.lists[i] = list[n:]
+			l.entries[i] = entry(list[n])
 		}
-		for _, w := range list[:n] {
-			l.give(w, code)
+		for k, code := range codes {
+			l.give(list[k], code)
 		}
 	}
 }

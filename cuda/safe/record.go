@@ -1,6 +1,8 @@
 package safe
 
 import (
+	"time"
+
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -22,9 +24,9 @@ func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
 		return err
 	}
 	switch {
-	case v.ctx.raw != c.ctx.raw:
+	case !v.ctx.same(c.ctx):
 		err = refuse(op, ErrContext, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
-	case flags == 0 && c.capture.Load() == nil && v.waiting.Load() == 0 && !v.captured.Load():
+	case flags == 0 && c.captured() == nil && v.waiting.Load() == 0 && !v.captured.Load():
 		code := rt.Record(c.set, v.raw, c.raw, 0)
 		if code == rt.CodeCaptured { // by a capture that this package did not begin
 			v.captured.Store(true)
@@ -49,8 +51,16 @@ func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record
 	if flags != 0 && !capture.keeps(&e.handle) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
+	was := e.captured.Load()
+	if capture != nil && flags == 0 { // from now on nobody asks the event
+		e.captured.Store(true)
+		for e.asking.Load() > 0 {
+			time.Sleep(10 * time.Microsecond)
+		}
+	}
 	code := rt.Record(s.set, e.raw, s.raw, uint32(flags))
 	if code != 0 && code != rt.CodeCaptured {
+		e.captured.Store(was)
 		return check(op, code)
 	}
 	if captured := code == rt.CodeCaptured && flags == 0; captured || e.captured.Load() {
@@ -101,6 +111,6 @@ func (s *streamCore) waitCaptured(op string, e *eventCore) error {
 	if err := check(op, rt.WaitEvent(s.set, s.raw, e.raw, 0)); err != nil {
 		return err
 	}
-	capture.join(s)
+	capture.join(s.root())
 	return nil
 }

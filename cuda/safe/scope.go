@@ -2,9 +2,11 @@ package safe
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -20,7 +22,9 @@ type Scope struct {
 // stream, by [CopyFromSlice] and [CopyToSlice], stays where it is until then. The
 // error is f's, else that of the wait.
 //
-// A capturing stream is [ErrCapturing]. The scope is for f's goroutine alone.
+// A capturing stream is [ErrCapturing]; f must not begin a capture on the stream
+// that goes on after it, as then the memory is never let go. The scope is for f's
+// goroutine alone.
 func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	const op = "Stream.Scope"
 	c, err := s.acquire(op)
@@ -32,10 +36,14 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 		return &Error{Op: op, Err: ErrCapturing}
 	}
 	scope := &Scope{stream: s}
+	c.scopes.Add(1)
+	defer c.scopes.Add(-1)
 	defer func() {
 		scope.over = true
 		waited := s.end(op, c)
-		scope.pinner.Unpin()
+		if !errors.Is(waited, ErrCapturing) { // else nobody can tell when the copies are over
+			scope.pinner.Unpin()
+		}
 		if err == nil {
 			err = waited
 		}
@@ -47,10 +55,14 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 // still marked.
 func (s *Stream) end(op string, c *streamCore) error {
 	w, done, err := c.waiter(op, c.slow.Load())
-	if !done {
-		err = w.wait(context.Background(), op)
+	switch {
+	case !done:
+		return w.wait(context.Background(), op)
+	case err == nil || IsFatal(err) || errors.Is(err, ErrCapturing):
+		return err
 	}
-	return err
+	// Without an event, as where memory is out, the driver has to wait.
+	return wrap(op, c.ctx.in(func() error { return driver.CuStreamSynchronize(c.raw) }))
 }
 
 // CopyFromSlice puts a copy of a slice to dst on the scope's stream. src must

@@ -26,7 +26,8 @@ type streamCore struct {
 	raw         driver.CUstream
 	set         driver.CUcontext // to make current for a call, 0 for none
 	owned       bool
-	owner       any // of a borrowed stream: kept alive
+	owner       any         // of a borrowed stream: kept alive
+	of          *streamCore // of a stream that is borrowed of one of ours
 	nonBlocking bool
 	priority    int
 	slow        atomic.Bool  // the last wait was long
@@ -40,6 +41,11 @@ type streamCore struct {
 	over bool           // closed, and the handle not ours any more
 
 	capture atomic.Pointer[capturing] // that this package began, nil for none
+
+	// What a capture does not survive is asked only while none begins.
+	asking    atomic.Int32
+	beginning atomic.Bool
+	scopes    atomic.Int32 // that are open
 }
 
 // StreamOptions are the choices at [NewStream]. The zero value is CUDA's
@@ -87,9 +93,18 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 	return s.adopt(op)
 }
 
+// keeper is what must stay as long as the stream: the context, or the stream that
+// it is borrowed of, which has the context.
+func (s *streamCore) keeper() *handle {
+	if s.of != nil {
+		return &s.of.handle
+	}
+	return &s.ctx.handle
+}
+
 // adopt makes a Stream of a core. c is marked.
 func (s *streamCore) adopt(op string) (*Stream, error) {
-	if err := s.open(s, &s.ctx.handle); err != nil {
+	if err := s.open(s, s.keeper()); err != nil {
 		if s.owned {
 			err = errors.Join(err, s.ctx.in(func() error { return driver.CuStreamDestroy(s.raw) }))
 		}
@@ -210,16 +225,23 @@ func (s *Stream) Close() error {
 }
 
 // Release gives up the stream without destroying it, and returns it for
-// somebody else to own. It is 0 if the stream was closed already. Calls in
+// somebody else to own. It is 0 if the stream was closed already, or is not its
+// own, captures, or has a [Stream.Scope] open. Calls in
 // flight are waited for. The context is no longer kept alive by it.
 func (s *Stream) Release() driver.CUstream {
 	if s == nil || s.core == nil || !s.core.mark() {
 		return 0
 	}
 	s.core.mu.Lock()
-	s.core.owned = false
+	mine := s.core.owned && s.core.capture.Load() == nil && s.core.scopes.Load() == 0
+	if mine {
+		s.core.owned = false
+	}
 	s.core.mu.Unlock()
 	s.core.unmark()
+	if !mine {
+		return 0
+	}
 	s.Close()
 	for !s.core.isOver() {
 		time.Sleep(retry)
@@ -234,7 +256,7 @@ func (s *streamCore) isOver() bool {
 }
 
 // Borrow returns a Stream that uses the same stream of CUDA's and never
-// destroys it, but keeps s from being collected.
+// destroys it. If s is closed, it is destroyed once the borrowed one is closed, too.
 func (s *Stream) Borrow() (*Stream, error) {
 	const op = "Stream.Borrow"
 	c, err := s.acquire(op)
@@ -242,7 +264,7 @@ func (s *Stream) Borrow() (*Stream, error) {
 		return nil, err
 	}
 	defer c.unmark()
-	return (&streamCore{ctx: c.ctx, raw: c.raw, set: c.set, owner: s, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
+	return (&streamCore{ctx: c.ctx, raw: c.raw, set: c.set, of: c, owner: s, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
 }
 
 // Raw is the stream for calls of package driver, and of the runtime API, whose
@@ -305,9 +327,21 @@ func (s *Stream) Query() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	code := rt.Query(c.set, c.raw)
+	code := c.ask(func() driver.CUresult { return rt.Query(c.set, c.raw) })
 	c.unmark()
 	return answer(op, code)
+}
+
+// ask calls f, which asks the driver whether the stream captures and then
+// something that a capture would not survive.
+func (s *streamCore) ask(f func() driver.CUresult) driver.CUresult {
+	s = s.root()
+	s.asking.Add(1)
+	defer s.asking.Add(-1)
+	if s.beginning.Load() {
+		return rt.CodeCapturing
+	}
+	return f()
 }
 
 // answer makes a value of the code that says that work is not done yet.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // uses are the streams whose work uses something: the first few of them are
@@ -71,13 +72,13 @@ func (u *uses) points() ([]point, error) {
 	var points []point
 	for _, user := range users {
 		p, done, err := user.point()
-		if err != nil {
+		switch {
+		case err == rt.CodeCapturing || IsFatal(err):
 			endAll(points)
 			return nil, err
-		}
-		if !done {
+		case err == nil && !done:
 			points = append(points, p)
-		}
+		} // after any other error the stream is gone, by a reset or by other means
 	}
 	return points, nil
 }

@@ -46,7 +46,9 @@ func (s *streamCore) waiter(op string, slow bool) (w *waiter, done bool, err err
 		x.shared.events.put(e)
 		x.unmark()
 	}
-	code := spins(slow, func(spin int64) driver.CUresult { return rt.Point(s.set, s.raw, e, spin) })
+	code := spins(slow, func(spin int64) driver.CUresult {
+		return s.ask(func() driver.CUresult { return rt.Point(s.set, s.raw, e, spin) })
+	})
 	if code != driver.CUDA_ERROR_NOT_READY {
 		end()
 		return nil, true, check(op, code)
@@ -90,10 +92,10 @@ func (s *Stream) Synchronize() error { return s.Wait(context.Background()) }
 // errors of both. If ctx ends first the stream is closed all the same, the error
 // holds ctx's cause, and the work goes on.
 func (s *Stream) Shutdown(ctx context.Context) error {
-	err := s.Wait(ctx)
-	if errors.Is(err, ErrClosed) {
+	if s == nil || s.core == nil || s.core.closed() {
 		return nil
 	}
+	err := s.Wait(ctx)
 	return errors.Join(wrap("Stream.Shutdown", err), s.Close())
 }
 
@@ -110,10 +112,17 @@ func (s *Stream) SynchronizeBlocking() error {
 		return err
 	}
 	defer c.unmark()
-	if c.capturing() {
-		return &Error{Op: op, Err: ErrCapturing}
+	code := c.ask(func() driver.CUresult {
+		if c.capturing() {
+			return rt.CodeCapturing
+		}
+		err = c.ctx.in(func() error { return driver.CuStreamSynchronize(c.raw) })
+		return 0
+	})
+	if err == nil {
+		err = check(op, code)
 	}
-	return wrap(op, c.ctx.in(func() error { return driver.CuStreamSynchronize(c.raw) }))
+	return wrap(op, err)
 }
 
 // Wait waits until the work that e stands for is done. When ctx ends, Wait
@@ -125,12 +134,13 @@ func (e *Event) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	v.waiting.Add(1)
 	code := spins(false, v.query)
 	if code != driver.CUDA_ERROR_NOT_READY {
+		v.waiting.Add(-1)
 		v.unmark()
 		return check(op, code)
 	}
-	v.waiting.Add(1)
 	w := &waiter{set: v.set, event: v.raw, line: v, end: func() {
 		v.waiting.Add(-1)
 		v.unmark()

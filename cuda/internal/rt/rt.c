@@ -71,7 +71,10 @@ CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, un
 
 void rt_leave(unsigned char *scope)
 {
-	rt_end((struct rt_scope *)scope);
+	struct rt_scope *s = (struct rt_scope *)scope;
+
+	s->set = 1; /* what ran in between may have made another current */
+	rt_end(s);
 }
 
 CUresult rt_check_capturing(CUstream stream)
@@ -79,7 +82,15 @@ CUresult rt_check_capturing(CUstream stream)
 	CUstreamCaptureStatus status = 0;
 	CUresult r = rt_cu.cuStreamIsCapturing(stream, &status);
 
+	if (r == 906) /* the legacy stream, while a blocking stream captures */
+		return RT_CAPTURING;
 	return r ? r : status ? RT_CAPTURING : 0;
+}
+
+/* What is put on the legacy stream while a blocking stream captures destroys that capture. */
+static CUresult legacy(CUstream stream)
+{
+	return (uintptr_t)stream > 1 ? 0 : rt_check_capturing(stream);
 }
 
 /* rt_capturing tells whether work put on the stream now would be captured. */
@@ -163,7 +174,9 @@ CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream, unsigne
 	if (r)
 		return r;
 	captured = rt_check_capturing((CUstream)stream);
-	if (flags)
+	if (captured && (uintptr_t)stream <= 1)
+		r = captured;
+	else if (flags)
 		r = rt_cu.cuEventRecordWithFlags((CUevent)event, (CUstream)stream, flags);
 	else
 		r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream);
@@ -178,7 +191,8 @@ CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, uns
 
 	if (r)
 		return r;
-	r = rt_cu.cuStreamWaitEvent((CUstream)stream, (CUevent)event, flags);
+	if (!(r = legacy((CUstream)stream)))
+		r = rt_cu.cuStreamWaitEvent((CUstream)stream, (CUevent)event, flags);
 	rt_end(&s);
 	return r;
 }
@@ -194,6 +208,10 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 
 	if (r)
 		return r;
+	if ((r = legacy(c->stream))) {
+		rt_end(&s);
+		return r;
+	}
 	for (unsigned i = 0; i < l->args; i++)
 		params[i] = a[i].kind == RT_FAR ? a[i].pointer : a[i].near;
 	if (c->count)
@@ -236,10 +254,13 @@ CUresult rt_copy(unsigned char *what, unsigned char *host)
 
 	if (r)
 		return r;
-	r = copy(c, host);
+	if (!(r = legacy((CUstream)c->stream)))
+		r = copy(c, host);
 	if (c->wait) {
 		/* Also after an error: some of the copy may be under way. */
 		CUresult w = rt_cu.cuStreamSynchronize((CUstream)c->stream);
+		if (w)
+			rt_cu.cuStreamSynchronize((CUstream)c->stream); /* the memory must not be given back under the copy */
 		r = r ? r : w;
 	}
 	rt_end(&s);

@@ -1,0 +1,307 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// blockingStream is a stream that waits for the legacy one.
+func blockingStream(t *testing.T, x *safe.Context) *safe.Stream {
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	closing(t, s)
+	return s
+}
+
+// TestSimLegacyAmongCaptures what is put on the legacy stream is refused while a blocking stream captures.
+func TestSimLegacyAmongCaptures(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	k := kernel(t, x, "nothing")
+	for name, f := range map[string]func(used *safe.Buffer[float32]) error{
+		"Buffer.Close":        func(b *safe.Buffer[float32]) error { return b.Close() },
+		"Buffer.Zero":         func(b *safe.Buffer[float32]) error { return b.Zero() },
+		"SynchronizeBlocking": func(*safe.Buffer[float32]) error { return legacy.SynchronizeBlocking() },
+		"Launch":              func(*safe.Buffer[float32]) error { return k.Launch(legacy, one) },
+		"ZeroAsync":           func(b *safe.Buffer[float32]) error { return b.ZeroAsync(legacy) },
+		"Synchronize":         func(*safe.Buffer[float32]) error { return legacy.Synchronize() },
+		"Record":              func(*safe.Buffer[float32]) error { return legacy.Record(event(t, x), 0) },
+		"HostFunc": func(*safe.Buffer[float32]) error {
+			_, err := legacy.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, y := blockingStream(t, x), buffer[float32](t, x, 10)
+			b, err := safe.NewBuffer[float32](x, 10)
+			require.NoError(t, err)
+			defer b.Close()
+			require.NoError(t, b.ZeroAsync(legacy))
+			g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error {
+				require.NoError(t, y.ZeroAsync(s))
+				t.Logf("%s: %v", name, f(b))
+				return nil
+			})
+			if assert.NoError(t, err, "the capture must survive") {
+				g.Close()
+			}
+		})
+	}
+}
+
+// TestSimLegacyClosed closing the legacy stream destroys no capture.
+func TestSimLegacyClosed(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	y := buffer[float32](t, x, 10)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	require.NoError(t, y.ZeroAsync(legacy))
+	s := blockingStream(t, x)
+	g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error {
+		require.NoError(t, y.FillAsync(s, 1))
+		t.Log(legacy.Close())
+		return nil
+	})
+	if assert.NoError(t, err) {
+		g.Close()
+	}
+}
+
+// TestSimLegacyUsed nor does closing what was used on it.
+func TestSimLegacyUsed(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	s, y := blockingStream(t, x), buffer[float32](t, x, 10)
+	b, err := safe.NewBuffer[float32](x, 10)
+	require.NoError(t, err)
+	require.NoError(t, b.ZeroAsync(legacy))
+	s.Capture(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error {
+		require.NoError(t, y.ZeroAsync(s))
+		before := simulated.Calls("cuStreamSynchronize")
+		b.Close()
+		assert.Equal(t, before, simulated.Calls("cuStreamSynchronize"), "kills the capture")
+		return nil
+	})
+}
+
+// TestSimBorrowCaptures what is captured by way of a borrowed stream is kept.
+func TestSimBorrowCaptures(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	same, err := s.Borrow()
+	require.NoError(t, err)
+	closing(t, same)
+	b, err := safe.NewBuffer[float32](x, 10)
+	require.NoError(t, err)
+	g, err := s.Capture(localMode, func() error { return b.ZeroAsync(same) })
+	require.NoError(t, err)
+	closing(t, g)
+	before := simulated.Live("memory")
+	require.NoError(t, b.Close())
+	settle(t)
+	assert.Equal(t, before, simulated.Live("memory"), "the graph needs it")
+	simulated.Reset()
+	e := executable(t, g)
+	_ = e.Launch(s)
+	_ = s.Synchronize()
+	assert.Empty(t, simulated.Violation())
+	simulated.Reset()
+}
+
+// TestSimFedAtTheEnd a joined stream may be fed while the capture ends.
+func TestSimFedAtTheEnd(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 10)
+	fork := event(t, x)
+	b, err := safe.NewBuffer[float32](x, 10)
+	require.NoError(t, err)
+	live := simulated.Live("memory")
+	simulated.Delay("cuStreamEndCapture", 100*time.Millisecond)
+	defer simulated.Reset()
+	fed := make(chan error, 1)
+	_, err = s.Capture(localMode, func() error {
+		require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork, 0), side.WaitEvent(fork, 0), y.FillAsync(side, 1)))
+		go func() { time.Sleep(50 * time.Millisecond); fed <- b.ZeroAsync(side) }()
+		return nil
+	})
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+	t.Log(<-fed)
+	require.NoError(t, side.Synchronize())
+	require.NoError(t, b.Close())
+	settle(t)
+	assert.Equal(t, live-1, simulated.Live("memory"), "nobody needs it")
+}
+
+// TestSimModuleClosed a module that is closed during a captured launch is kept.
+func TestSimModuleClosed(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	require.NoError(t, err)
+	k, err := m.Kernel("nothing")
+	require.NoError(t, err)
+	live := simulated.Live("module")
+	defer simulated.Reset()
+	var lerr error
+	g, err := s.Capture(localMode, func() error {
+		var wg sync.WaitGroup
+		simulated.Delay("cuMemsetD8Async", 200*time.Millisecond)
+		wg.Go(func() { assert.NoError(t, y.ZeroAsync(s)) }) // has the lock
+		time.Sleep(50 * time.Millisecond)
+		wg.Go(func() { lerr = k.Launch(s, one) })
+		time.Sleep(50 * time.Millisecond)
+		assert.NoError(t, m.Close())
+		wg.Wait()
+		return nil
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	settle(t)
+	t.Log(lerr)
+	if lerr == nil {
+		assert.Equal(t, live, simulated.Live("module"), "the graph needs it")
+	}
+	t.Log(g.Instantiate(0))
+}
+
+// TestSimContextClosed what is open can still be captured and instantiated.
+func TestSimContextClosed(t *testing.T) {
+	needsSimulated(t)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	s := stream(t, x)
+	y := buffer[float32](t, x, 10)
+	g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+	require.NoError(t, err)
+	closing(t, g)
+	require.NoError(t, x.Close())
+	require.NoError(t, y.FillAsync(s, 1), "it keeps working")
+	e, err := g.Instantiate(0)
+	if assert.NoError(t, err) {
+		e.Close()
+	}
+	g2, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+	if assert.NoError(t, err) {
+		g2.Close()
+	}
+	require.NoError(t, s.Synchronize())
+}
+
+// TestSimQueryAndCapture asking a stream beside the beginning of a capture does no harm.
+func TestSimQueryAndCapture(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	defer func() { stop.Store(true); wg.Wait() }()
+	wg.Go(func() {
+		for !stop.Load() {
+			s.Query()
+		}
+	})
+	for i := range 500 {
+		g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+		require.NoError(t, err, i)
+		g.Close()
+	}
+}
+
+// TestSimEventAndCapture nor does asking an event.
+func TestSimEventAndCapture(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, y, e := stream(t, x), buffer[float32](t, x, 10), event(t, x)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	defer func() { stop.Store(true); wg.Wait() }()
+	wg.Go(func() {
+		for !stop.Load() {
+			e.Query()
+		}
+	})
+	for i := range 500 {
+		require.NoError(t, s.Record(e, 0))
+		g, err := s.Capture(localMode, func() error { return errors.Join(y.ZeroAsync(s), s.Record(e, 0), y.ZeroAsync(s)) })
+		require.NoError(t, err, i)
+		g.Close()
+	}
+}
+
+// TestSimEndInCallback a capture that a host function could not end can be ended.
+func TestSimEndInCallback(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, other := stream(t, x), stream(t, x)
+	c, err := other.BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	require.NoError(t, err)
+	f, err := s.LaunchHostFunc(func() { _, err := c.End(); assert.ErrorIs(t, err, safe.ErrInCallback) }, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	wait(t, f)
+	status, err := other.CaptureStatus()
+	t.Log(status, err)
+	g, err := c.End()
+	if assert.NoError(t, err, "End can be called elsewhere") {
+		g.Close()
+	}
+	assert.NoError(t, other.Synchronize(), "it captures no more")
+}
+
+// TestSimLostGraphIsSaid the error says that a graph is lost.
+func TestSimLostGraphIsSaid(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuStreamBeginCaptureToGraph")
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	closing(t, g)
+	mine := errors.New("mine")
+	err = s.CaptureTo(g, nil, nil, localMode, func() error {
+		require.NoError(t, y.ZeroAsync(s))
+		x.Do(func() error { driver.CuStreamQuery(s.Raw()); return nil })
+		return mine
+	})
+	t.Log(err)
+	_, lost := g.Nodes()
+	assert.ErrorIs(t, lost, safe.ErrGraphLost)
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the graph is lost and nobody says so")
+}
+
+// TestSimReleaseInCapture a capturing stream is not given away.
+func TestSimReleaseInCapture(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	over := make(chan struct{})
+	go func() {
+		s.Capture(localMode, func() error { s.Release(); return nil })
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(2 * time.Second):
+		t.Error("it hangs")
+	}
+}

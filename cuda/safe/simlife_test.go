@@ -1,0 +1,234 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSimWaitsOutOfOrder: a wait does not end with a later one of the same stream.
+func TestSimWaitsOutOfOrder(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	ga, g1, g2 := newGate(t, x), newGate(t, x), newGate(t, x)
+	sa, sb := stream(t, x), stream(t, x)
+	b := buffer[int32](t, x, 4)
+	ga.shut(t, sa)
+	require.NoError(t, b.ZeroAsync(sa))
+	g1.shut(t, sb)
+	require.NoError(t, b.ZeroAsync(sb))
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { assert.NoError(t, b.Close()) }) // marks sa and sb, waits for sa first
+	time.Sleep(100 * time.Millisecond)
+	all.Go(func() { assert.NoError(t, sb.Wait(context.Background())) })
+	time.Sleep(50 * time.Millisecond)
+	g2.shut(t, sb)
+	w2 := sb.Completion()
+	ga.open() // Close goes on to the point of sb, which is older than w2
+	time.Sleep(100 * time.Millisecond)
+	g1.open()
+	select {
+	case <-w2.Done():
+		done, err := sb.Query()
+		require.NoError(t, err)
+		assert.True(t, done, "the completion is there, and the stream is busy")
+	case <-time.After(time.Second):
+	}
+	g2.open()
+}
+
+// TestSimScopeWithoutEvents: a scope waits also where no event can be made.
+func TestSimScopeWithoutEvents(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	g := newGate(t, x)
+	s := stream(t, x)
+	b := buffer[int32](t, x, 4)
+	g.shut(t, s)
+	simulated.Fail("cuEventCreate", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+	defer simulated.Reset()
+	over := make(chan error)
+	go func() {
+		over <- s.Scope(func(c *safe.Scope) error { return safe.CopyFromSlice(c, b, []int32{1, 2, 3, 4}) })
+	}()
+	select {
+	case err := <-over:
+		done, _ := s.Query()
+		assert.True(t, done, "the scope is over with %v, its copy is not", err)
+		g.open()
+	case <-time.After(time.Second):
+		g.open()
+		<-over
+	}
+}
+
+// TestSimContextOutlivesOurs: memory is kept for work in a context that others keep.
+func TestSimContextOutlivesOurs(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	var foreign driver.CUcontext
+	y, err := safe.Open(1)
+	require.NoError(t, err)
+	require.NoError(t, driver.CuDevicePrimaryCtxRetain(&foreign, y.Device().Raw()))
+	defer func() { require.NoError(t, driver.CuDevicePrimaryCtxRelease(1)) }()
+	h, err := safe.RegisterHost(x, make([]int32, 4), safe.HostOptions{})
+	require.NoError(t, err)
+	s, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	b, err := safe.NewBufferAsync[int32](s, 4)
+	require.NoError(t, err)
+	simulated.Reset()
+	before := simulated.Calls("cuMemHostUnregister")
+	simulated.Hold(true)
+	require.NoError(t, b.CopyToHostAsync(s, h))
+	require.NoError(t, b.Close()) // in the order of s
+	require.NoError(t, s.Close())
+	require.NoError(t, y.Close()) // CUDA's context stays
+	closed := make(chan error, 1)
+	go func() { closed <- h.Close() }() // unpins Go's memory
+	time.Sleep(300 * time.Millisecond)
+	assert.Equal(t, before, simulated.Calls("cuMemHostUnregister"), "given back while the copy is held")
+	simulated.Hold(false)
+	<-closed
+	t.Log(simulated.Violation())
+	simulated.Reset()
+}
+
+// TestSimBorrowedUser: memory is kept for all of its users.
+func TestSimBorrowedUser(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, other := stream(t, x), stream(t, x)
+	u, err := s.Borrow()
+	require.NoError(t, err)
+	b, err := safe.NewBuffer[int32](x, 4)
+	require.NoError(t, err)
+	require.NoError(t, b.ZeroAsync(u))
+	require.NoError(t, u.Synchronize())
+	simulated.Hold(true)
+	require.NoError(t, b.ZeroAsync(other))
+	require.NoError(t, s.Close())
+	before := simulated.Calls("cuMemFree_v2")
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	time.Sleep(300 * time.Millisecond)
+	assert.Equal(t, before, simulated.Calls("cuMemFree_v2"), "freed while other uses it")
+	simulated.Hold(false)
+	t.Log(<-closed, simulated.Violation())
+	u.Close()
+	simulated.Reset()
+}
+
+// TestSimBorrowKeeps: a borrowed stream keeps the one it is of.
+func TestSimBorrowKeeps(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	b := buffer[int32](t, x, 4)
+	u, err := s.Borrow()
+	require.NoError(t, err)
+	require.NoError(t, b.ZeroAsync(u))
+	require.NoError(t, s.Close())
+	_, err = u.Query()
+	assert.NoError(t, err)
+	require.NoError(t, u.Close())
+	assert.Empty(t, simulated.Violation())
+	simulated.Reset()
+}
+
+// TestSimReleaseTwice: a stream is given away once.
+func TestSimReleaseTwice(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	for range 200 {
+		s, err := safe.NewStream(x, safe.StreamOptions{})
+		require.NoError(t, err)
+		var got [2]driver.CUstream
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() { got[i] = s.Release() })
+		}
+		all.Wait()
+		raw := max(got[0], got[1])
+		require.NoError(t, x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+		if !assert.Zero(t, min(got[0], got[1]), "two owners") {
+			return
+		}
+	}
+}
+
+// TestSimDoRestores: Do puts back what was current.
+func TestSimDoRestores(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, x.Do(func() error {
+		require.NoError(t, x.Do(func() error { return driver.CuCtxSetCurrent(0) }))
+		assert.Equal(t, x.Raw(), current(t))
+		return nil
+	}))
+}
+
+// TestSimLargeNumbers: numbers are not cut off.
+func TestSimLargeNumbers(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	k := kernel(t, x, "shared")
+	assert.Error(t, k.SetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1<<32+1024))
+	n, err := k.Attribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+	t.Log(n, err)
+	if a, err := k.MaxBlocksPerMultiprocessor(1<<32+64, 0); err == nil {
+		assert.Zero(t, a, "blocks of 2^32+64 threads fit")
+	}
+	assert.NotEqual(t, uint32(1), safe.Blocks((1<<32+1)*128, 128).X)
+	assert.NotZero(t, safe.Blocks(math.MaxInt, 128).X)
+}
+
+// TestSimShutdownCause: the cause of a context is only that.
+func TestSimShutdownCause(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	g := newGate(t, x)
+	s := stream(t, x)
+	g.shut(t, s)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(safe.ErrClosed)
+	err := s.Shutdown(ctx)
+	assert.Error(t, err)
+	_, err = s.Query()
+	assert.ErrorIs(t, err, safe.ErrClosed, "it was not closed")
+	g.open()
+}
+
+// TestSimStaleBuffer: memory of before a reset is refused.
+func TestSimStaleBuffer(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuCtxGetId")
+	x, err := safe.Open(1)
+	require.NoError(t, err)
+	b, err := safe.NewBuffer[uint64](x, 4)
+	require.NoError(t, err)
+	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
+	y := open(t, 1)
+	k, s := kernel(t, y, "store"), stream(t, y)
+	simulated.Reset()
+	err = k.Launch(s, one, b.Arg(), safe.Val(uint64(7)))
+	assert.Error(t, err)
+	t.Log(s.Synchronize(), simulated.Violation())
+	b.Close()
+	x.Close()
+	simulated.Reset()
+	simulated.Lost()
+}
