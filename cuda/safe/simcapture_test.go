@@ -23,7 +23,7 @@ func blockingStream(t *testing.T, x *safe.Context) *safe.Stream {
 	return s
 }
 
-// TestSimLegacyAmongCaptures what is put on the legacy stream is refused while a blocking stream captures.
+// TestSimLegacyAmongCaptures: what is put on the legacy stream is refused while a blocking stream captures.
 func TestSimLegacyAmongCaptures(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -62,7 +62,7 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 	}
 }
 
-// TestSimLegacyClosed closing the legacy stream destroys no capture.
+// TestSimLegacyClosed: closing the legacy stream destroys no capture.
 func TestSimLegacyClosed(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -81,7 +81,7 @@ func TestSimLegacyClosed(t *testing.T) {
 	}
 }
 
-// TestSimLegacyUsed nor does closing what was used on it.
+// TestSimLegacyUsed: nor does closing what was used on it.
 func TestSimLegacyUsed(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -101,7 +101,7 @@ func TestSimLegacyUsed(t *testing.T) {
 	})
 }
 
-// TestSimBorrowCaptures what is captured by way of a borrowed stream is kept.
+// TestSimBorrowCaptures: what is captured by way of a borrowed stream is kept.
 func TestSimBorrowCaptures(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -126,7 +126,7 @@ func TestSimBorrowCaptures(t *testing.T) {
 	simulated.Reset()
 }
 
-// TestSimFedAtTheEnd a joined stream may be fed while the capture ends.
+// TestSimFedAtTheEnd: a joined stream may be fed while the capture ends.
 func TestSimFedAtTheEnd(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -151,7 +151,7 @@ func TestSimFedAtTheEnd(t *testing.T) {
 	assert.Equal(t, live-1, simulated.Live("memory"), "nobody needs it")
 }
 
-// TestSimModuleClosed a module that is closed during a captured launch is kept.
+// TestSimModuleClosed: a module that is closed during a captured launch is kept.
 func TestSimModuleClosed(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -184,7 +184,7 @@ func TestSimModuleClosed(t *testing.T) {
 	t.Log(g.Instantiate(0))
 }
 
-// TestSimContextClosed what is open can still be captured and instantiated.
+// TestSimContextClosed: what is open can still be captured and instantiated.
 func TestSimContextClosed(t *testing.T) {
 	needsSimulated(t)
 	x, err := safe.Open(0)
@@ -207,7 +207,7 @@ func TestSimContextClosed(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestSimQueryAndCapture asking a stream beside the beginning of a capture does no harm.
+// TestSimQueryAndCapture: asking a stream beside the beginning of a capture does no harm.
 func TestSimQueryAndCapture(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -227,7 +227,7 @@ func TestSimQueryAndCapture(t *testing.T) {
 	}
 }
 
-// TestSimEventAndCapture nor does asking an event.
+// TestSimEventAndCapture: nor does asking an event.
 func TestSimEventAndCapture(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -248,7 +248,7 @@ func TestSimEventAndCapture(t *testing.T) {
 	}
 }
 
-// TestSimEndInCallback a capture that a host function could not end can be ended.
+// TestSimEndInCallback: a capture that a host function could not end can be ended.
 func TestSimEndInCallback(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -267,7 +267,7 @@ func TestSimEndInCallback(t *testing.T) {
 	assert.NoError(t, other.Synchronize(), "it captures no more")
 }
 
-// TestSimLostGraphIsSaid the error says that a graph is lost.
+// TestSimLostGraphIsSaid: the error says that a graph is lost.
 func TestSimLostGraphIsSaid(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuStreamBeginCaptureToGraph")
@@ -288,7 +288,7 @@ func TestSimLostGraphIsSaid(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the graph is lost and nobody says so")
 }
 
-// TestSimReleaseInCapture a capturing stream is not given away.
+// TestSimReleaseInCapture: a capturing stream is not given away.
 func TestSimReleaseInCapture(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
