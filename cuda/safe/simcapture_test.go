@@ -26,6 +26,7 @@ func blockingStream(t *testing.T, x *safe.Context) *safe.Stream {
 // TestSimLegacyAmongCaptures: what is put on the legacy stream is refused while a blocking stream captures.
 func TestSimLegacyAmongCaptures(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
@@ -65,6 +66,7 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 // TestSimLegacyClosed: closing the legacy stream destroys no capture.
 func TestSimLegacyClosed(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	y := buffer[float32](t, x, 10)
 	legacy, err := safe.LegacyStream(x)
@@ -84,6 +86,7 @@ func TestSimLegacyClosed(t *testing.T) {
 // TestSimLegacyUsed: nor does closing what was used on it.
 func TestSimLegacyUsed(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
@@ -104,6 +107,7 @@ func TestSimLegacyUsed(t *testing.T) {
 // TestSimBorrowCaptures: what is captured by way of a borrowed stream is kept.
 func TestSimBorrowCaptures(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s := stream(t, x)
 	same, err := s.Borrow()
@@ -129,6 +133,7 @@ func TestSimBorrowCaptures(t *testing.T) {
 // TestSimFedAtTheEnd: a joined stream may be fed while the capture ends.
 func TestSimFedAtTheEnd(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 10)
 	fork := event(t, x)
@@ -154,6 +159,7 @@ func TestSimFedAtTheEnd(t *testing.T) {
 // TestSimModuleClosed: a module that is closed during a captured launch is kept.
 func TestSimModuleClosed(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
@@ -187,6 +193,7 @@ func TestSimModuleClosed(t *testing.T) {
 // TestSimContextClosed: what is open can still be captured and instantiated.
 func TestSimContextClosed(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x, err := safe.Open(0)
 	require.NoError(t, err)
 	s := stream(t, x)
@@ -210,6 +217,7 @@ func TestSimContextClosed(t *testing.T) {
 // TestSimQueryAndCapture: asking a stream beside the beginning of a capture does no harm.
 func TestSimQueryAndCapture(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	var stop atomic.Bool
@@ -230,6 +238,7 @@ func TestSimQueryAndCapture(t *testing.T) {
 // TestSimEventAndCapture: nor does asking an event.
 func TestSimEventAndCapture(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s, y, e := stream(t, x), buffer[float32](t, x, 10), event(t, x)
 	var stop atomic.Bool
@@ -251,6 +260,7 @@ func TestSimEventAndCapture(t *testing.T) {
 // TestSimEndInCallback: a capture that a host function could not end can be ended.
 func TestSimEndInCallback(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s, other := stream(t, x), stream(t, x)
 	c, err := other.BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -270,6 +280,7 @@ func TestSimEndInCallback(t *testing.T) {
 // TestSimLostGraphIsSaid: the error says that a graph is lost.
 func TestSimLostGraphIsSaid(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	needs(t, "cuStreamBeginCaptureToGraph")
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
@@ -291,6 +302,7 @@ func TestSimLostGraphIsSaid(t *testing.T) {
 // TestSimReleaseInCapture: a capturing stream is not given away.
 func TestSimReleaseInCapture(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 // TestSimWaitsOutOfOrder: a wait does not end with a later one of the same stream.
 func TestSimWaitsOutOfOrder(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	ga, g1, g2 := newGate(t, x), newGate(t, x), newGate(t, x)
 	sa, sb := stream(t, x), stream(t, x)
@@ -51,6 +52,7 @@ func TestSimWaitsOutOfOrder(t *testing.T) {
 // TestSimScopeWithoutEvents: a scope waits also where no event can be made.
 func TestSimScopeWithoutEvents(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	g := newGate(t, x)
 	s := stream(t, x)
@@ -76,6 +78,7 @@ func TestSimScopeWithoutEvents(t *testing.T) {
 // TestSimContextOutlivesOurs: memory is kept for work in a context that others keep.
 func TestSimContextOutlivesOurs(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	var foreign driver.CUcontext
 	y, err := safe.Open(1)
@@ -108,6 +111,7 @@ func TestSimContextOutlivesOurs(t *testing.T) {
 // TestSimBorrowedUser: memory is kept for all of its users.
 func TestSimBorrowedUser(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s, other := stream(t, x), stream(t, x)
 	u, err := s.Borrow()
@@ -133,6 +137,7 @@ func TestSimBorrowedUser(t *testing.T) {
 // TestSimBorrowKeeps: a borrowed stream keeps the one it is of.
 func TestSimBorrowKeeps(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	s := stream(t, x)
 	b := buffer[int32](t, x, 4)
@@ -150,6 +155,7 @@ func TestSimBorrowKeeps(t *testing.T) {
 // TestSimReleaseTwice: a stream is given away once.
 func TestSimReleaseTwice(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	for range 200 {
 		s, err := safe.NewStream(x, safe.StreamOptions{})
@@ -171,6 +177,7 @@ func TestSimReleaseTwice(t *testing.T) {
 // TestSimDoRestores: Do puts back what was current.
 func TestSimDoRestores(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -184,6 +191,7 @@ func TestSimDoRestores(t *testing.T) {
 // TestSimLargeNumbers: numbers are not cut off.
 func TestSimLargeNumbers(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	k := kernel(t, x, "shared")
 	assert.Error(t, k.SetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1<<32+1024))
@@ -199,6 +207,7 @@ func TestSimLargeNumbers(t *testing.T) {
 // TestSimShutdownCause: the cause of a context is only that.
 func TestSimShutdownCause(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	g := newGate(t, x)
 	s := stream(t, x)
@@ -215,6 +224,7 @@ func TestSimShutdownCause(t *testing.T) {
 // TestSimStaleBuffer: memory of before a reset is refused.
 func TestSimStaleBuffer(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	needs(t, "cuCtxGetId")
 	x, err := safe.Open(1)
 	require.NoError(t, err)
