@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // Attributes of a stream affect work that is put on it later, and every Stream
@@ -66,12 +67,8 @@ func hasAttribute(op string, id driver.CUstreamAttrID) error {
 		return nil
 	}
 	const since = 12000
-	var version int32
-	if err := driver.CuDriverGetVersion(&version); err != nil {
-		return err
-	}
-	if version < since {
-		return refuse(op, ErrNotSupported, "%v of a stream needs a driver of CUDA 12.0, and this one is of %d.%d", id, version/1000, version%1000/10)
+	if v := rt.Version; v < since {
+		return refuse(op, ErrNotSupported, "%v of a stream needs a driver of CUDA 12.0, and this one is of %d.%d", id, v/1000, v%1000/10)
 	}
 	return nil
 }

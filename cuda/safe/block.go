@@ -100,10 +100,12 @@ func (b *block) destroy(wait bool) error {
 	}
 	for len(b.pending) > 0 {
 		p := b.pending[0]
-		if !wait && p.done() == driver.CUDA_ERROR_NOT_READY {
-			return errLater
+		if p.done() == driver.CUDA_ERROR_NOT_READY { // an error shows in giveBack as well
+			if !wait {
+				return errLater
+			}
+			p.wait()
 		}
-		p.wait() // an error shows in giveBack as well
 		p.end()
 		b.pending = b.pending[1:]
 	}

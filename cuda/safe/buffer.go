@@ -60,11 +60,7 @@ func (m *memory) close() error {
 // Source: cuMemAlloc, and cuMemFree when closed.
 func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	const op = "NewBuffer"
-	size, err := sizeOf[T](n)
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	c, err := x.acquire(op)
+	size, c, err := valuesIn[T](op, x, n)
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +113,7 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 // the Buffer is. Source: cuMemGetAddressRange.
 func BorrowBuffer[T any](x *Context, address driver.CUdeviceptr, n int, owner any) (*Buffer[T], error) {
 	const op = "BorrowBuffer"
-	size, err := sizeOf[T](n)
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	c, err := x.acquire(op)
+	size, c, err := valuesIn[T](op, x, n)
 	if err != nil {
 		return nil, err
 	}
@@ -193,6 +185,15 @@ func sizeOf[T any](n int) (uint64, error) {
 		return 0, fmt.Errorf("%w: %d values of %v", ErrRange, n, t)
 	}
 	return uint64(n) * size, nil
+}
+
+// valuesIn is the size of n values, and the context for them, marked.
+func valuesIn[T any](op string, x *Context, n int) (size uint64, c *contextCore, err error) {
+	if size, err = sizeOf[T](n); err != nil {
+		return 0, nil, wrap(op, err)
+	}
+	c, err = x.acquire(op)
+	return size, c, err
 }
 
 // acquire marks the buffer's memory for a call.

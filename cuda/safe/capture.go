@@ -3,93 +3,12 @@ package safe
 import (
 	"errors"
 	"runtime"
-	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
-
-// A keepsake is what a graph and its executables need: buffers, modules, events
-// and Go functions. It is let go with the last of them.
-type keepsake struct {
-	mu     sync.Mutex
-	refs   int
-	marks  map[*handle]struct{}
-	tokens []uintptr
-}
-
-// mark keeps an object. It fails if that is closed.
-func (k *keepsake) mark(h *handle) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if _, ok := k.marks[h]; ok {
-		return true
-	}
-	if !h.mark() {
-		return false
-	}
-	if k.marks == nil {
-		k.marks = map[*handle]struct{}{}
-	}
-	k.marks[h] = struct{}{}
-	return true
-}
-
-// hold is mark for somebody who has marked the object, which may be closed since.
-func (k *keepsake) hold(h *handle) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if _, ok := k.marks[h]; ok {
-		return
-	}
-	h.hold()
-	if k.marks == nil {
-		k.marks = map[*handle]struct{}{}
-	}
-	k.marks[h] = struct{}{}
-}
-
-func (k *keepsake) token(token uintptr) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.tokens = append(k.tokens, token)
-}
-
-// noteAll has the buffers know that work on s, whose mu is held, uses them.
-func (k *keepsake) noteAll(s *streamCore) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for h := range k.marks {
-		if b, ok := h.object.(*block); ok {
-			b.note(s)
-		}
-	}
-}
-
-func (k *keepsake) share() *keepsake {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.refs++
-	return k
-}
-
-// drop lets everything go if nobody else needs it.
-func (k *keepsake) drop() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.refs--; k.refs > 0 {
-		return
-	}
-	for h := range k.marks {
-		h.unmark()
-	}
-	for _, t := range k.tokens {
-		forget(t)
-	}
-	k.marks, k.tokens = nil, nil
-}
 
 // A capturing is what the streams of a capture share. Its lock is that of the
 // graph, which CUDA wants to be used by one thread at a time.
@@ -147,12 +66,12 @@ func (c *capturing) unlock() {
 // keepsMarked keeps what the caller has marked.
 func (c *capturing) keepsMarked(h *handle) {
 	if c != nil {
-		c.graph.kept.hold(h)
+		c.graph.kept.keep(h, h.keep)
 	}
 }
 
 // keeps keeps what captured work uses; without a capture there is nothing to do.
-func (c *capturing) keeps(h *handle) bool { return c == nil || c.graph.kept.mark(h) }
+func (c *capturing) keeps(h *handle) bool { return c == nil || c.graph.kept.keep(h, h.mark) }
 
 // A Capture is under way: what is put on its stream, and on streams that wait for
 // that by events, becomes a graph. See [Stream.BeginCapture].

@@ -51,7 +51,7 @@ func (b *Buffer[T]) CopyToHost(dst []T) error {
 // its own.
 func (b *Buffer[T]) CopyFrom(src *Buffer[T]) error {
 	const op = "Buffer.CopyFrom"
-	m, from, err := b.both(op, src)
+	m, from, err := both(op, b, src)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (b *Buffer[T]) CopyFrom(src *Buffer[T]) error {
 // Source: cuMemcpyDtoDAsync, or cuMemcpyPeerAsync between devices.
 func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 	const op = "Buffer.CopyFromAsync"
-	m, from, err := b.both(op, src)
+	m, from, err := both(op, b, src)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 // change before it is done. Source: cuMemcpyHtoDAsync.
 func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *HostBuffer[T]) error {
 	const op = "Buffer.CopyFromHostAsync"
-	m, h, err := b.withHost(op, src)
+	m, h, err := both(op, b, src)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *HostBuffer[T]) error {
 // read or written before it is done. Source: cuMemcpyDtoHAsync.
 func (b *Buffer[T]) CopyToHostAsync(s *Stream, dst *HostBuffer[T]) error {
 	const op = "Buffer.CopyToHostAsync"
-	m, h, err := b.withHost(op, dst)
+	m, h, err := both(op, b, dst)
 	if err != nil {
 		return err
 	}
@@ -126,23 +126,17 @@ func fits(op string, n, room int) error {
 	return nil
 }
 
-// both marks two buffers.
-func (b *Buffer[T]) both(op string, o *Buffer[T]) (x, y *block, err error) {
-	if x, err = b.acquire(op); err != nil {
-		return nil, nil, err
-	}
-	if y, err = o.acquire(op); err != nil {
-		x.unmark()
-	}
-	return x, y, err
+// A source of memory is a buffer of a device or of the host.
+type source interface {
+	acquire(op string) (*block, error)
 }
 
-// withHost marks two buffers.
-func (b *Buffer[T]) withHost(op string, o *HostBuffer[T]) (x, y *block, err error) {
-	if x, err = b.acquire(op); err != nil {
+// both marks two buffers.
+func both(op string, a, b source) (x, y *block, err error) {
+	if x, err = a.acquire(op); err != nil {
 		return nil, nil, err
 	}
-	if y, err = o.acquire(op); err != nil {
+	if y, err = b.acquire(op); err != nil {
 		x.unmark()
 	}
 	return x, y, err

@@ -13,11 +13,7 @@ import (
 // Source: cuMemAllocManaged, and cuMemFree when closed.
 func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	const op = "NewManagedBuffer"
-	size, err := sizeOf[T](n)
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	c, err := x.acquire(op)
+	size, c, err := valuesIn[T](op, x, n)
 	if err != nil {
 		return nil, err
 	}

@@ -178,7 +178,7 @@ func (s *streamCore) leaveTail() {
 	if done || err != nil {
 		return // the process is lost, or the work is captured and has no end yet
 	}
-	s.ctx.unmark() // the context takes the event back when it goes
+	s.ctx.unmark() // the context, when it goes, waits for its tails
 	s.tail = p.event
 	s.ctx.shared.tails.add(s)
 }

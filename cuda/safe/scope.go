@@ -40,7 +40,7 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	defer c.scopes.Add(-1)
 	defer func() {
 		scope.over = true
-		waited := s.end(op, c)
+		waited := c.waitForScope(op)
 		if !errors.Is(waited, ErrCapturing) { // else nobody can tell when the copies are over
 			scope.pinner.Unpin()
 		}
@@ -51,10 +51,10 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	return f(scope)
 }
 
-// end waits for the work of a scope, without end. A stream that f has closed is
-// still marked.
-func (s *Stream) end(op string, c *streamCore) error {
-	w, done, err := c.waiter(op, c.slow.Load())
+// waitForScope waits for the work of a scope, without end. A stream that f has
+// closed is still marked.
+func (s *streamCore) waitForScope(op string) error {
+	w, done, err := s.waiter(op, s.slow.Load())
 	switch {
 	case !done:
 		return w.wait(context.Background(), op)
@@ -62,7 +62,7 @@ func (s *Stream) end(op string, c *streamCore) error {
 		return err
 	}
 	// Without an event, as where memory is out, the driver has to wait.
-	return wrap(op, c.ctx.in(func() error { return driver.CuStreamSynchronize(c.raw) }))
+	return wrap(op, s.ctx.in(func() error { return driver.CuStreamSynchronize(s.raw) }))
 }
 
 // CopyFromSlice puts a copy of a slice to dst on the scope's stream. src must

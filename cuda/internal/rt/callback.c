@@ -37,11 +37,9 @@ CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int 
 
 	if (r)
 		return r;
-	if (stream <= 1 && (r = rt_check_capturing((CUstream)stream))) {
-		rt_end(&s);
-		return r;
-	}
-	if (mode < 0)
+	if ((r = rt_legacy((CUstream)stream)))
+		; /* refused */
+	else if (mode < 0)
 		r = rt_cu.cuLaunchHostFunc((CUstream)stream, (CUhostFn)host_func, (void *)token);
 	else
 		r = rt_cu.cuLaunchHostFunc_v2((CUstream)stream, (CUhostFn)host_func, (void *)token, mode);

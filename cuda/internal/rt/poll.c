@@ -36,18 +36,6 @@ void rt_wake(unsigned char *alarm)
 		syscall(SYS_futex, &a->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
-static CUresult ask(uintptr_t context, uintptr_t event)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	r = rt_cu.cuEventQuery((CUevent)event);
-	rt_end(&s);
-	return r;
-}
-
 /* interval is how long an event is left alone after time t. */
 static long interval(const struct rt_entry *e, long t)
 {
@@ -79,7 +67,7 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 		}
 		if (!e->since)
 			e->since = t;
-		e->result = ask(e->context, e->event);
+		e->result = rt_event_query(e->context, e->event, 0);
 		if (e->result != 600) {
 			done++;
 			continue;

@@ -87,8 +87,7 @@ CUresult rt_check_capturing(CUstream stream)
 	return r ? r : status ? RT_CAPTURING : 0;
 }
 
-/* What is put on the legacy stream while a blocking stream captures destroys that capture. */
-static CUresult legacy(CUstream stream)
+CUresult rt_legacy(CUstream stream)
 {
 	return (uintptr_t)stream > 1 ? 0 : rt_check_capturing(stream);
 }
@@ -191,7 +190,7 @@ CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, uns
 
 	if (r)
 		return r;
-	if (!(r = legacy((CUstream)stream)))
+	if (!(r = rt_legacy((CUstream)stream)))
 		r = rt_cu.cuStreamWaitEvent((CUstream)stream, (CUevent)event, flags);
 	rt_end(&s);
 	return r;
@@ -208,7 +207,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 
 	if (r)
 		return r;
-	if ((r = legacy(c->stream))) {
+	if ((r = rt_legacy(c->stream))) {
 		rt_end(&s);
 		return r;
 	}
@@ -254,7 +253,7 @@ CUresult rt_copy(unsigned char *what, unsigned char *host)
 
 	if (r)
 		return r;
-	if (!(r = legacy((CUstream)c->stream)))
+	if (!(r = rt_legacy((CUstream)c->stream)))
 		r = copy(c, host);
 	if (c->wait) {
 		/* Also after an error: some of the copy may be under way. */

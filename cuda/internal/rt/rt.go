@@ -154,10 +154,13 @@ func Init() error {
 	if err := driver.CuDriverGetVersion(&n); err != nil {
 		return err
 	}
-	HandlesSuffice = n >= 13000
+	Version, HandlesSuffice = int(n), n >= 13000
 	initialized.done = true
 	return nil
 }
+
+// Version is the driver's, such as 13000, once [Init] has succeeded.
+var Version int
 
 // HandlesSuffice tells, once [Init] has succeeded, that a call which gets a
 // stream, an event or an address needs no current context. It was measured for

@@ -44,6 +44,8 @@ CUresult rt_begin(struct rt_scope *s, uintptr_t context, unsigned relaxed);
 void rt_end(struct rt_scope *s);
 /* rt_check_capturing is RT_CAPTURING for a stream that captures. */
 CUresult rt_check_capturing(CUstream stream);
+/* rt_legacy is that for the legacy stream, and 0 for others: what is put on it while a blocking stream captures destroys that capture. */
+CUresult rt_legacy(CUstream stream);
 /* Set while the driver calls this thread. */
 extern __thread unsigned rt_called_back;
 /* rt_now is in nanoseconds. */

@@ -293,23 +293,14 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 	return r;
 }
 
-/* The question alone does no harm. */
-static CUresult on_legacy_asked(struct context *c)
-{
-	for (struct stream *s = c->streams; s; s = s->next)
-		if (s->capture && !(s->flags & 1))
-			return CAPTURE_IMPLICIT;
-	return OK;
-}
-
 CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 {
 	ENTER(CALLBACK);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
-	if (!r && s == s->context->legacy)
-		r = on_legacy_asked(s->context);
+	if (!r && s == s->context->legacy && legacy_waits(s->context))
+		r = CAPTURE_IMPLICIT; /* and the capture goes on */
 	if (r)
 		return r;
 	if (!status)

@@ -191,18 +191,32 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 	return sim.dead;
 }
 
+/* uncaptured finds a stream for a call that a capture does not survive. */
+static CUresult uncaptured(CUstream handle, struct stream **s)
+{
+	CUresult r = stream_get(handle, s);
+
+	return r ? r : on_stream(*s);
+}
+
+/* waited finds a stream that is asked whether it is done, or waited for. */
+static CUresult waited(CUstream handle, struct stream **s)
+{
+	CUresult r = stream_get(handle, s);
+
+	if (!r && *s == (*s)->context->legacy)
+		r = on_legacy((*s)->context);
+	if (!r)
+		r = on_stream(*s);
+	return r ? r : unsafe_call();
+}
+
 CUresult cuStreamQuery(CUstream handle)
 {
 	ENTER(CALLBACK);
 	struct stream *s;
-	CUresult r = stream_get(handle, &s);
+	CUresult r = waited(handle, &s);
 
-	if (!r && s == s->context->legacy)
-		r = on_legacy(s->context);
-	if (!r)
-		r = on_stream(s);
-	if (!r)
-		r = unsafe_call();
 	if (r)
 		return r;
 	return stream_busy(s) ? NOT_READY : OK;
@@ -212,14 +226,8 @@ CUresult cuStreamSynchronize(CUstream handle)
 {
 	ENTER(CALLBACK);
 	struct stream *s;
-	CUresult r = stream_get(handle, &s);
+	CUresult r = waited(handle, &s);
 
-	if (!r && s == s->context->legacy)
-		r = on_legacy(s->context);
-	if (!r)
-		r = on_stream(s);
-	if (!r)
-		r = unsafe_call();
 	if (r)
 		return r;
 	stream_wait(s);
@@ -230,10 +238,8 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
 {
 	ENTER(CALLBACK);
 	struct stream *s;
-	CUresult r = stream_get(handle, &s);
+	CUresult r = uncaptured(handle, &s);
 
-	if (!r)
-		r = on_stream(s);
 	if (r)
 		return r;
 	if (!flags)
@@ -274,10 +280,8 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 {
 	ENTER(CALLBACK);
 	struct stream *s;
-	CUresult r = stream_get(handle, &s);
+	CUresult r = uncaptured(handle, &s);
 
-	if (!r)
-		r = on_stream(s);
 	if (r)
 		return r;
 	if (!id)
@@ -290,10 +294,8 @@ CUresult cuStreamGetDevice(CUstream handle, CUdevice *d)
 {
 	ENTER(CALLBACK);
 	struct stream *s;
-	CUresult r = stream_get(handle, &s);
+	CUresult r = uncaptured(handle, &s);
 
-	if (!r)
-		r = on_stream(s);
 	if (r)
 		return r;
 	if (!d)
