@@ -55,6 +55,17 @@ func TestCaptureErrors(t *testing.T) {
 			require.NoError(t, side.Synchronize(), "nor does this one")
 		})
 	}
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	_, err = legacy.Capture(localMode, func() error { return nil })
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+}
+
+// TestCaptureMix: captures that meet, and are ended by the wrong one.
+func TestCaptureMix(t *testing.T) {
+	x := open(t, 0)
+	s, side, y, fork := stream(t, x), stream(t, x), buffer[float32](t, x, 10), event(t, x)
 	t.Run("merge", func(t *testing.T) {
 		c, err := side.BeginCapture(localMode)
 		require.NoError(t, err)
@@ -80,31 +91,38 @@ func TestCaptureErrors(t *testing.T) {
 		assert.Error(t, err)
 		require.NoError(t, side.Synchronize())
 	})
-	t.Run("lossy query", func(t *testing.T) {
-		needs(t, "cuStreamGetCaptureInfo_v3")
-		nothing := kernel(t, x, "nothing")
-		g, err := s.Capture(localMode, func() error {
-			require.NoError(t, nothing.Launch(s, one))
-			info, err := s.CaptureInfo()
-			require.NoError(t, err)
-			programmatic := driver.CUgraphEdgeData{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}
-			data := []driver.CUgraphEdgeData{programmatic}
-			require.NoError(t, s.UpdateCaptureDependencies(info.Dependencies, data, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
-			err = x.Do(func() error {
-				var status driver.CUstreamCaptureStatus
-				var n uint64
-				var nodes *driver.CUgraphNode
-				return driver.CuStreamGetCaptureInfo_v2(s.Raw(), &status, nil, nil, &nodes, &n)
-			})
-			assert.ErrorIs(t, err, driver.CUDA_ERROR_LOSSY_QUERY)
-			info, err = s.CaptureInfo()
-			require.NoError(t, err)
-			assert.Equal(t, data, info.Data)
-			return s.UpdateCaptureDependencies(info.Dependencies, nil, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-		})
+}
+
+func TestCaptureLossyQuery(t *testing.T) {
+	needs(t, "cuStreamGetCaptureInfo_v3")
+	x := open(t, 0)
+	s, nothing := stream(t, x), kernel(t, x, "nothing")
+	g, err := s.Capture(localMode, func() error {
+		require.NoError(t, nothing.Launch(s, one))
+		info, err := s.CaptureInfo()
 		require.NoError(t, err)
-		require.NoError(t, g.Close())
+		programmatic := driver.CUgraphEdgeData{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}
+		data := []driver.CUgraphEdgeData{programmatic}
+		require.NoError(t, s.UpdateCaptureDependencies(info.Dependencies, data, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
+		err = x.Do(func() error {
+			var status driver.CUstreamCaptureStatus
+			var n uint64
+			var nodes *driver.CUgraphNode
+			return driver.CuStreamGetCaptureInfo_v2(s.Raw(), &status, nil, nil, &nodes, &n)
+		})
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_LOSSY_QUERY)
+		info, err = s.CaptureInfo()
+		require.NoError(t, err)
+		assert.Equal(t, data, info.Data)
+		return s.UpdateCaptureDependencies(info.Dependencies, nil, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
 	})
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+}
+
+// TestCaptureEnds: a capture ends however its function does.
+func TestCaptureEnds(t *testing.T) {
+	s := stream(t, open(t, 0))
 	t.Run("panic", func(t *testing.T) {
 		assert.PanicsWithValue(t, 1, func() { s.Capture(localMode, func() error { panic(1) }) })
 		require.NoError(t, s.Synchronize())
@@ -118,11 +136,6 @@ func TestCaptureErrors(t *testing.T) {
 		<-over
 		require.NoError(t, s.Synchronize())
 	})
-	legacy, err := safe.LegacyStream(x)
-	require.NoError(t, err)
-	closing(t, legacy)
-	_, err = legacy.Capture(localMode, func() error { return nil })
-	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }
 
 // TestCaptureRefuses: what a capturing stream cannot do is refused, and the

@@ -138,7 +138,7 @@ func (p point) done() driver.CUresult {
 // wait waits until the point is reached.
 func (p point) wait() {
 	if p.event != 0 {
-		w := &waiter{set: p.stream.set, event: p.event, line: p.stream, end: func() {}}
+		w := &waiter{set: p.stream.set, event: p.event, line: p.stream, to: time.Now(), end: func() {}}
 		w.wait(context.Background(), "")
 		return
 	}

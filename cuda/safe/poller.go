@@ -30,6 +30,8 @@ type waiter struct {
 	set   driver.CUcontext
 	event driver.CUevent
 	line  any           // those of one line become done in their order, as a rule
+	from  time.Time     // the event was not recorded before, zero where that is not known,
+	to    time.Time     // nor after that
 	takes time.Duration // perhaps; 0 where nobody knows
 	code  chan driver.CUresult
 	then  func(driver.CUresult) // in place of code; must not block
@@ -183,13 +185,7 @@ func (l *lines) deliver() {
 			continue
 		}
 		list := l.lists[i]
-		codes := []driver.CUresult{code}
-		for _, w := range list[1:] {
-			if code = rt.EventQuery(w.set, w.event, 0); code == driver.CUDA_ERROR_NOT_READY {
-				break
-			}
-			codes = append(codes, code)
-		}
+		codes := append([]driver.CUresult{code}, ended(list[1:])...)
 		if n := len(codes); n == len(list) {
 			l.remove(i)
 		} else {
@@ -200,6 +196,27 @@ func (l *lines) deliver() {
 			l.give(list[k], code)
 		}
 	}
+}
+
+// ended returns the results of those at the head of a line whose events are done.
+// Where the last of many is done, those that came before it need not be asked.
+func ended(list []*waiter) (codes []driver.CUresult) {
+	ask := func(w *waiter) driver.CUresult { return rt.EventQuery(w.set, w.event, 0) }
+	var reached time.Time
+	if n := len(list); n > 2 && ask(list[n-1]) == driver.CUDA_SUCCESS {
+		reached = list[n-1].from
+	}
+	for _, w := range list {
+		code := driver.CUDA_SUCCESS
+		if !w.to.Before(reached) {
+			code = ask(w)
+		}
+		if code == driver.CUDA_ERROR_NOT_READY {
+			break
+		}
+		codes = append(codes, code)
+	}
+	return codes
 }
 
 // give delivers, and now and then lets those run who were waiting.

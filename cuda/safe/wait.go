@@ -46,6 +46,7 @@ func (s *streamCore) waiter(op string, slow bool) (w *waiter, done bool, err err
 		x.shared.events.put(e)
 		x.unmark()
 	}
+	from := time.Now()
 	code := spins(slow, func(spin int64) driver.CUresult {
 		return s.ask(func() driver.CUresult { return rt.Point(s.set, s.raw, e, spin) })
 	})
@@ -53,7 +54,7 @@ func (s *streamCore) waiter(op string, slow bool) (w *waiter, done bool, err err
 		end()
 		return nil, true, check(op, code)
 	}
-	return &waiter{set: s.set, event: e, line: s, end: end}, false, nil
+	return &waiter{set: s.set, event: e, line: s, from: from, to: time.Now(), end: end}, false, nil
 }
 
 // Wait waits until the work that is on the stream now is done: work that is

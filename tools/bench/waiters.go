@@ -63,6 +63,7 @@ func (l *line) parkAndWake(g *gpu, streams []*safe.Stream, n int, wait time.Dura
 		time.Sleep(100 * time.Microsecond)
 	}
 	l.Values["parked ms"] = millis(time.Since(start))
+	time.Sleep(wait) // some of them are still at their event, whose making takes a lock
 
 	start, cpu := time.Now(), cpuTime()
 	time.Sleep(wait)
