@@ -61,7 +61,7 @@ static CUresult release(struct block *b)
 		return INVALID_VALUE;
 	if (b->place == GRAPH_MEMORY) {
 		b->given = false;
-		b->absent = true;
+		block_present(b, false);
 	} else {
 		block_free(b);
 	}
@@ -128,6 +128,8 @@ static CUresult vanish(struct block *b, struct stream *s)
 
 	if (b->place == GRAPH_MEMORY ? !s->capture && !b->given : !!s->capture)
 		return INVALID_VALUE; /* a graph frees what a graph allocates, others what is there */
+	if (b->ender && s->capture && !s->capture->again)
+		return INVALID_VALUE;
 	if (!s->capture) {
 		b->freed = b->place != GRAPH_MEMORY;
 		b->given = false;

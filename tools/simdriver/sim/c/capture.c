@@ -76,6 +76,10 @@ CUresult capture_item(struct stream *s, struct item *i)
 	struct node *n;
 	CUresult r = c->lost ? CAPTURE_INVALIDATED : edges_fit(&s->deps, i) ? OK : INVALID_VALUE;
 
+	if (!r && graph_takes(c->graph, i)) {
+		capture_lose(c);
+		r = CAPTURE_UNSUPPORTED;
+	}
 	if (r) {
 		item_free(i);
 		return r;

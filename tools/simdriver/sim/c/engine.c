@@ -55,6 +55,10 @@ static bool ready(struct stream *s, struct item *i)
 
 static void copies(struct item *i)
 {
+	if (i->box) {
+		box_run(i->box);
+		return;
+	}
 	void *dst = reachable(i->dst, i->size, "a copy to");
 	void *src = i->staged ? i->staged : reachable(i->src, i->size, "a copy from");
 
@@ -64,10 +68,12 @@ static void copies(struct item *i)
 
 static void sets(struct item *i)
 {
-	unsigned char *dst = reachable(i->dst, i->size * i->width, "a memset of");
+	size_t rows = i->rows ? i->rows : 1;
+	unsigned char *dst = reachable(i->dst, (rows - 1) * i->pitch + i->size * i->width, "a memset of");
 
-	for (size_t n = 0; dst && n < i->size; n++)
-		memcpy(dst + n * i->width, &i->src, i->width);
+	for (size_t y = 0; dst && y < rows; y++)
+		for (size_t n = 0; n < i->size; n++)
+			memcpy(dst + y * i->pitch + n * i->width, &i->src, i->width);
 }
 
 bool run(struct item *i)
@@ -100,11 +106,11 @@ bool run(struct item *i)
 			callback_push(i);
 		return i->finished;
 	case APPEAR:
-		i->block->absent = false;
+		block_present(i->block, true);
 		return true;
 	case VANISH:
 		if (i->block->place == GRAPH_MEMORY)
-			i->block->absent = true;
+			block_present(i->block, false);
 		else
 			block_free(i->block);
 		return true;
@@ -112,6 +118,9 @@ bool run(struct item *i)
 		return memop_run(i);
 	case LAUNCH:
 		return launch_run(i);
+	case CONDITION:
+		return condition_run(i);
+	case CHILD: /* its nodes are steps of the launch */
 	case DESTROY: /* is on no stream */
 		break;
 	}

@@ -1,7 +1,7 @@
 #include "sim.h"
 
 enum { AUTO_FREE = 1, UPLOAD = 2, DEVICE_LAUNCH = 4 };
-enum { INSTANTIATED, FAILED, INVALID_STRUCTURE, NODE_NOT_SUPPORTED };
+enum { INSTANTIATED, FAILED, INVALID_STRUCTURE, NODE_NOT_SUPPORTED, HANDLE_UNUSED = 5 };
 
 void exec_free(struct exec *e, enum where where)
 {
@@ -26,35 +26,82 @@ static struct node *not_for_devices(struct graph *g)
 	return 0;
 }
 
+/* endless finds nodes that wait for each other. */
+static bool endless(struct graph *g, struct node **node)
+{
+	struct node **order = graph_order(g, node);
+
+	for (int i = 0; order && i < g->n; i++)
+		for (int k = 0; k < g->nodes[i]->item->ngraphs; k++)
+			if (endless(g->nodes[i]->item->graphs[k], node)) {
+				free(order);
+				return true;
+			}
+	free(order);
+	return !order;
+}
+
 /* unfit tells what keeps a graph from being instantiated. */
 static unsigned unfit(struct graph *g, unsigned long long flags, struct node **node)
 {
-	struct node **order;
-
 	*node = 0;
 	if (flags > 15 || (flags & AUTO_FREE && flags & DEVICE_LAUNCH))
 		return FAILED;
 	if (flags & DEVICE_LAUNCH && (!g->n || (*node = not_for_devices(g))))
 		return g->n ? NODE_NOT_SUPPORTED : FAILED;
-	if (!(order = graph_order(g, node)))
-		return INVALID_STRUCTURE;
-	free(order);
-	return INSTANTIATED;
+	if (conditions_unused(g))
+		return HANDLE_UNUSED;
+	return endless(g, node) ? INVALID_STRUCTURE : INSTANTIATED;
+}
+
+/* gather lets an executable hold the user objects of all graphs that it is made of. */
+static void gather(struct users *u, const struct graph *g)
+{
+	users_add(u, g->users);
+	for (int i = 0; i < g->n; i++)
+		for (int k = 0; k < g->nodes[i]->item->ngraphs; k++)
+			gather(u, g->nodes[i]->item->graphs[k]);
+}
+
+void exec_hold(struct exec *e, const struct graph *g)
+{
+	struct users *before = e->users;
+
+	gather(e->users = users_new(), g);
+	if (before)
+		users_drop(before, THERE);
 }
 
 static struct exec *instantiate(struct graph *g, unsigned long long flags)
 {
 	struct exec *e = calloc(1, sizeof *e);
-	struct node *unused;
 
 	e->graph = graph_copy(g, false);
-	e->order = graph_order(e->graph, &unused);
-	e->users = users_copy(g->users);
+	e->order = graph_flat(e->graph, 0, &e->n);
+	exec_hold(e, g);
 	e->flags = flags;
 	e->source = g->handle;
 	e->handle = handle_new(EXEC, e);
 	g->execs++;
 	return e;
+}
+
+static struct node *find(struct graph *g, CUgraphNode source)
+{
+	struct node *found = 0;
+
+	for (int i = 0; !found && i < g->n; i++) {
+		if (g->nodes[i]->source == source)
+			return g->nodes[i];
+		for (int k = 0; !found && k < g->nodes[i]->item->ngraphs; k++)
+			found = find(g->nodes[i]->item->graphs[k], source);
+	}
+	return found;
+}
+
+struct node *exec_node(struct exec *e, CUgraphNode handle)
+{
+	return handle_get(NODE, handle) ? find(e->graph, handle) : 0;
 }
 
 /* allowed tells whether a graph may be instantiated now. */
@@ -68,7 +115,9 @@ static CUresult allowed(struct graph *g)
 		capture_lose(g->capture);
 		return CAPTURE_UNSUPPORTED;
 	}
-	return g->execs && graph_allocates(g) ? NOT_SUPPORTED : OK;
+	if (g->inner)
+		return INVALID_VALUE;
+	return g->execs && (graph_allocates(g) || graph_decides(g)) ? NOT_SUPPORTED : OK;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph, unsigned long long flags)
@@ -88,8 +137,20 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph, unsigne
 	return OK;
 }
 
-/* launch_item is a launch of an executable, or what stands for its upload. */
-static struct item *launch_item(struct exec *e, bool upload)
+void steps_make(struct item *i, struct node **nodes, int n)
+{
+	i->steps = calloc(n + 1, sizeof *i->steps);
+	i->n = n;
+	i->at = 0;
+	for (int k = 0; k < n; k++) {
+		i->steps[k] = nodes[k]->disabled ? item_new(NOTHING) : item_copy(nodes[k]->item, false);
+		if (!i->steps[k]->context)
+			i->steps[k]->context = i->context;
+	}
+}
+
+/* launch_item is a launch of an executable on a stream, or what stands for its upload. */
+static struct item *launch_item(struct exec *e, struct stream *s, bool upload)
 {
 	struct item *i = item_new(LAUNCH);
 
@@ -97,10 +158,8 @@ static struct item *launch_item(struct exec *e, bool upload)
 	i->mark = e->last = mark_new();
 	e->last->refs++; /* the executable's and the launch's */
 	i->users = users_share(e->users);
-	i->n = upload ? 0 : e->graph->n;
-	i->steps = calloc(i->n + 1, sizeof *i->steps);
-	for (int k = 0; k < i->n; k++)
-		i->steps[k] = item_copy(e->order[k]->item);
+	i->context = s->context;
+	steps_make(i, e->order, upload ? 0 : e->n);
 	return i;
 }
 
@@ -130,7 +189,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *handle, CUgraph graph, CUDA_G
 		return INVALID_VALUE;
 	e = instantiate(g, p->flags);
 	*handle = e->handle;
-	return s ? enqueue(s, launch_item(e, true)) : OK;
+	return s ? enqueue(s, launch_item(e, s, true)) : OK;
 }
 
 /* Events in a graph are those of the program: each launch records them anew, and waits for what is recorded then. */
@@ -149,18 +208,30 @@ static void bind(struct item *i)
 		i->mark->refs++;
 }
 
-/* sound tells whether what a launch needs is still there. */
+static bool unloaded(const struct item *i) { return i->work == RUN && !kernel_loaded(i); }
+
+static bool allocated_here(struct exec *e, struct block *b)
+{
+	for (int k = 0; k < e->n; k++)
+		if (e->order[k]->item->work == APPEAR && e->order[k]->item->block == b)
+			return true;
+	return false;
+}
+
+/* sound tells whether what a launch needs is still there, and what it allocates is not. */
 static CUresult sound(struct exec *e)
 {
-	for (int k = 0; k < e->graph->n; k++) {
+	if (graph_has(e->graph, unloaded)) {
+		violation("a graph launches a kernel of a module that was unloaded");
+		return INVALID_HANDLE;
+	}
+	for (int k = 0; k < e->n; k++) {
 		struct item *i = e->order[k]->item;
 
-		if (i->work == RUN && !kernel_loaded(i)) {
-			violation("a graph launches a kernel of a module that was unloaded");
-			return INVALID_HANDLE;
-		}
 		if (i->work == APPEAR && i->block->given && !(e->flags & AUTO_FREE))
 			return INVALID_VALUE; /* what it allocated before is still there */
+		if (i->work == VANISH && !i->block->given && !allocated_here(e, i->block))
+			return INVALID_VALUE; /* what another graph allocates is not there */
 	}
 	return OK;
 }
@@ -178,15 +249,13 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool upload)
 		return INVALID_VALUE;
 	if ((r = on_stream(s)) || (s == s->context->legacy && (r = on_legacy(s->context))) || (r = sound(e)))
 		return r;
-	i = launch_item(e, upload);
+	i = launch_item(e, s, upload);
 	for (int k = 0; k < i->n; k++) {
 		struct item *step = i->steps[k];
 
 		bind(step);
 		if (step->block)
 			step->block->given = step->work == APPEAR;
-		if (!step->context)
-			step->context = s->context;
 	}
 	return enqueue(s, i);
 }
@@ -203,10 +272,8 @@ CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
 	return launch(handle, stream, true);
 }
 
-bool launch_run(struct item *i)
+bool steps_run(struct item *i)
 {
-	if (i->after && !i->after->done)
-		return false;
 	for (; i->at < i->n; i->at++) {
 		struct item *step = i->steps[i->at];
 
@@ -221,7 +288,7 @@ bool launch_run(struct item *i)
 	return true;
 }
 
-void launch_end(struct item *i)
+void steps_free(struct item *i)
 {
 	for (int k = 0; k < i->n; k++) {
 		struct item *step = i->steps[k];
@@ -232,6 +299,22 @@ void launch_end(struct item *i)
 			item_free(step);
 	}
 	free(i->steps);
+	i->steps = 0;
+	i->n = i->at = 0;
+}
+
+bool launch_run(struct item *i)
+{
+	if (i->after && !i->after->done)
+		return false;
+	if (i->n && !i->steps[0]->started)
+		conditions_begin(i);
+	return steps_run(i);
+}
+
+void launch_end(struct item *i)
+{
+	steps_free(i);
 	mark_drop(i->after);
 	i->mark->done = true;
 	users_drop(i->users, THERE);

@@ -9,18 +9,27 @@ static int device_of(CUdeviceptr address)
 	return b && b->place != HOST_MEMORY ? b->device : -1;
 }
 
-/* parameters tells whether an item may become another of its type. */
-static unsigned parameters(const struct item *from, const struct item *to)
+/* dimensions tells whether copies or sets of more than one row are so of as many. */
+static bool dimensions(const struct item *a, const struct item *b)
+{
+	if (a->work == SET)
+		return (a->rows <= 1 && b->rows <= 1) || (a->rows == b->rows && a->size == b->size && a->width == b->width && a->pitch == b->pitch);
+	return (!a->box || box_flat(a->box)) == (!b->box || box_flat(b->box));
+}
+
+unsigned update_allowed(const struct item *from, const struct item *to)
 {
 	switch (from->work) {
 	case RUN:
 		return from->context == to->context ? UPDATED : UNSUPPORTED_FUNCTION;
 	case COPY:
-		return device_of(from->dst) == device_of(to->dst) && device_of(from->src) == device_of(to->src) ? UPDATED : PARAMETERS;
+		return dimensions(from, to) && device_of(from->dst) == device_of(to->dst) && device_of(from->src) == device_of(to->src) ? UPDATED : PARAMETERS;
 	case SET:
-		return device_of(from->dst) == device_of(to->dst) ? UPDATED : PARAMETERS;
+		return dimensions(from, to) && device_of(from->dst) == device_of(to->dst) ? UPDATED : PARAMETERS;
 	case MEMOP:
-		return from->n == to->n ? UPDATED : PARAMETERS;
+		return memop_alike(from, to) && from->context == to->context ? UPDATED : PARAMETERS;
+	case CONDITION:
+		return from->choice == to->choice && from->ngraphs == to->ngraphs ? UPDATED : PARAMETERS;
 	case APPEAR:
 	case VANISH:
 		return from->block == to->block ? UPDATED : UNSUPPORTED;
@@ -51,11 +60,38 @@ static unsigned compare(struct graph *from, struct graph *to, CUgraphNode *node,
 		*dep = 0;
 		if (node_type(a->item) != node_type(b->item))
 			return TYPE;
-		if ((r = parameters(a->item, b->item)))
+		r = update_allowed(a->item, b->item);
+		for (int k = 0; !r && k < a->item->ngraphs; k++)
+			r = compare(a->item->graphs[k], b->item->graphs[k], node, dep);
+		if (r)
 			return r;
 	}
 	*node = 0;
 	return UPDATED;
+}
+
+/* renew gives nodes the work of others. Graphs in them stay, as their nodes are known. */
+static void renew(struct graph *from, struct graph *to)
+{
+	for (int i = 0; i < to->n; i++) {
+		struct item *a = from->nodes[i]->item, *b = to->nodes[i]->item;
+
+		if (!a->ngraphs)
+			node_renew(from->nodes[i], item_copy(b, false));
+		if (a->condition)
+			condition_update(a, b);
+		for (int k = 0; k < a->ngraphs; k++)
+			renew(a->graphs[k], b->graphs[k]);
+	}
+}
+
+unsigned update_graph(struct graph *from, struct graph *to, CUgraphNode *node, CUgraphNode *dep)
+{
+	unsigned r = compare(from, to, node, dep);
+
+	if (!r)
+		renew(from, to);
+	return r;
 }
 
 static CUresult update(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResultInfo *info)
@@ -64,16 +100,11 @@ static CUresult update(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResul
 	struct graph *g = graph_get(graph);
 
 	*info = (CUgraphExecUpdateResultInfo){.result = FAILED};
-	if (!e || !g || g->capture)
+	if (!e || !g || g->capture || g->inner)
 		return INVALID_VALUE;
-	if ((info->result = compare(e->graph, g, &info->node, &info->from)))
+	if ((info->result = update_graph(e->graph, g, &info->node, &info->from)))
 		return UPDATE_FAILURE;
-	for (int i = 0; i < g->n; i++) {
-		item_free(e->graph->nodes[i]->item);
-		e->graph->nodes[i]->item = item_copy(g->nodes[i]->item);
-	}
-	users_drop(e->users, THERE);
-	e->users = users_copy(g->users);
+	exec_hold(e, g);
 	return OK;
 }
 

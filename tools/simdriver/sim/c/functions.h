@@ -157,6 +157,53 @@
 	F(cuGraphAddDependencies) \
 	F(cuGraphAddDependencies_v2) \
 	F(cuGraphDestroyNode) \
+	F(cuGraphAddEventRecordNode) \
+	F(cuGraphAddEventWaitNode) \
+	F(cuGraphAddChildGraphNode) \
+	F(cuGraphAddMemAllocNode) \
+	F(cuGraphAddMemFreeNode) \
+	F(cuGraphAddBatchMemOpNode) \
+	F(cuGraphAddNode) \
+	F(cuGraphAddNode_v2) \
+	F(cuGraphAddNode_v3) \
+	F(cuGraphRemoveDependencies) \
+	F(cuGraphRemoveDependencies_v2) \
+	F(cuGraphChildGraphNodeGetGraph) \
+	F(cuGraphNodeFindInClone) \
+	F(cuGraphKernelNodeGetParams_v2) \
+	F(cuGraphMemcpyNodeGetParams) \
+	F(cuGraphMemsetNodeGetParams) \
+	F(cuGraphHostNodeGetParams) \
+	F(cuGraphBatchMemOpNodeGetParams) \
+	F(cuGraphMemAllocNodeGetParams) \
+	F(cuGraphMemFreeNodeGetParams) \
+	F(cuGraphEventRecordNodeGetEvent) \
+	F(cuGraphEventWaitNodeGetEvent) \
+	F(cuGraphNodeGetParams) \
+	F(cuGraphKernelNodeSetParams_v2) \
+	F(cuGraphMemcpyNodeSetParams) \
+	F(cuGraphMemsetNodeSetParams) \
+	F(cuGraphHostNodeSetParams) \
+	F(cuGraphBatchMemOpNodeSetParams) \
+	F(cuGraphEventRecordNodeSetEvent) \
+	F(cuGraphEventWaitNodeSetEvent) \
+	F(cuGraphNodeSetParams) \
+	F(cuGraphNodeSetParams_v2) \
+	F(cuGraphExecKernelNodeSetParams_v2) \
+	F(cuGraphExecMemcpyNodeSetParams) \
+	F(cuGraphExecMemsetNodeSetParams) \
+	F(cuGraphExecHostNodeSetParams) \
+	F(cuGraphExecBatchMemOpNodeSetParams) \
+	F(cuGraphExecEventRecordNodeSetEvent) \
+	F(cuGraphExecEventWaitNodeSetEvent) \
+	F(cuGraphExecChildGraphNodeSetParams) \
+	F(cuGraphExecNodeSetParams) \
+	F(cuGraphNodeSetEnabled) \
+	F(cuGraphNodeGetEnabled) \
+	F(cuGraphConditionalHandleCreate) \
+	F(cuDeviceGetGraphMemAttribute) \
+	F(cuDeviceSetGraphMemAttribute) \
+	F(cuDeviceGraphMemTrim) \
 	F(cuUserObjectCreate) \
 	F(cuUserObjectRetain) \
 	F(cuUserObjectRelease) \

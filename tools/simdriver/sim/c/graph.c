@@ -31,7 +31,7 @@ void edges_clear(struct edges *e)
 	e->n = 0;
 }
 
-static void edges_remove(struct edges *e, const struct node *node)
+void edges_remove(struct edges *e, const struct node *node)
 {
 	int kept = 0;
 
@@ -39,6 +39,14 @@ static void edges_remove(struct edges *e, const struct node *node)
 		if (e->list[i].node != node)
 			e->list[kept++] = e->list[i];
 	e->n = kept;
+}
+
+bool edges_match(const struct edges *e, const struct node *node, const CUgraphEdgeData *data)
+{
+	for (int i = 0; i < e->n; i++)
+		if (e->list[i].node == node)
+			return !memcmp(&e->list[i].data, data, sizeof *data);
+	return false;
 }
 
 bool edge_plain(const CUgraphEdgeData *data)
@@ -85,8 +93,10 @@ bool edges_fit(const struct edges *e, const struct item *i)
 
 struct graph *graph_new(void)
 {
+	static unsigned ids;
 	struct graph *g = calloc(1, sizeof *g);
 
+	g->id = ++ids;
 	g->users = users_new();
 	return g;
 }
@@ -100,8 +110,10 @@ struct graph *graph_get(CUgraph handle)
 
 CUgraph graph_handle(struct graph *g)
 {
-	if (!g->handle)
+	if (!g->handle) {
 		g->handle = handle_new(GRAPH, g);
+		live_count(GRAPH, -g->inner); /* what is in a graph goes with it */
+	}
 	return g->handle;
 }
 
@@ -112,14 +124,20 @@ static struct node *node_new(struct graph *g, struct item *i)
 	n->graph = g;
 	n->item = i;
 	n->at = g->n;
+	n->id = g->ids++;
+	own(n);
 	g->nodes = realloc(g->nodes, (g->n + 1) * sizeof *g->nodes);
 	return g->nodes[g->n++] = n;
 }
 
 static void node_free(struct node *n)
 {
-	if (n->handle)
+	if (n->handle) {
+		condition_use(n->item->condition, false);
 		handle_end(n->handle);
+	}
+	if (n->item->work == VANISH && n->item->block->ender == n->graph)
+		n->item->block->ender = 0;
 	item_free(n->item);
 	edges_clear(&n->deps);
 	free(n);
@@ -131,7 +149,16 @@ struct node *graph_add(struct graph *g, struct item *i, const struct edges *deps
 
 	edges_add_all(&n->deps, deps);
 	n->handle = handle_new(NODE, n);
+	if (i->work == VANISH)
+		i->block->ender = g;
 	return n;
+}
+
+void node_renew(struct node *n, struct item *i)
+{
+	item_free(n->item);
+	n->item = i;
+	own(n);
 }
 
 void graph_remove(struct node *n)
@@ -153,8 +180,10 @@ struct graph *graph_copy(struct graph *g, bool handles)
 	struct graph *copy = graph_new();
 
 	for (int i = 0; i < g->n; i++) {
-		struct node *n = node_new(copy, item_copy(g->nodes[i]->item));
+		struct node *n = node_new(copy, item_copy(g->nodes[i]->item, handles));
 
+		n->source = g->nodes[i]->handle;
+		n->disabled = g->nodes[i]->disabled;
 		if (handles)
 			n->handle = handle_new(NODE, n);
 	}
@@ -165,6 +194,14 @@ struct graph *graph_copy(struct graph *g, bool handles)
 			edges_add(&copy->nodes[i]->deps, copy->nodes[e->node->at], &e->data);
 		}
 	return copy;
+}
+
+struct graph *graph_clone(struct graph *g)
+{
+	struct graph *clone = graph_copy(g, true);
+
+	users_add(clone->users, g->users);
+	return clone;
 }
 
 static bool may_follow(struct node *n)
@@ -199,35 +236,42 @@ struct node **graph_order(struct graph *g, struct node **wrong)
 	return order;
 }
 
-bool graph_allocates(const struct graph *g)
+static void graph_clear(struct graph *g)
 {
 	for (int i = 0; i < g->n; i++)
-		if (g->nodes[i]->item->block)
-			return true;
-	return false;
+		node_free(g->nodes[i]);
+	free(g->nodes);
+	g->nodes = 0;
+	g->n = 0;
 }
 
 void graph_free(struct graph *g)
 {
-	for (int i = 0; i < g->n; i++)
-		node_free(g->nodes[i]);
-	if (g->handle)
+	graph_clear(g);
+	if (g->handle) {
+		live_count(GRAPH, g->inner);
 		handle_end(g->handle);
+	}
+	conditions_drop(g);
 	users_drop(g->users, HERE);
-	free(g->nodes);
 	free(g);
 }
 
 void graph_lose(struct graph *g)
 {
-	if (g->handle)
+	if (g->handle) {
+		live_count(GRAPH, g->inner);
 		handle_lose(g->handle);
+	}
 	g->handle = 0;
 	for (int i = 0; i < g->n; i++) {
 		handle_lose(g->nodes[i]->handle);
 		g->nodes[i]->handle = 0;
 	}
-	graph_free(g);
+	if (g->inner)
+		graph_clear(g); /* the node that it is in still has it */
+	else
+		graph_free(g);
 }
 
 static void end(enum kind kind, void *handle, void *object)
@@ -235,7 +279,7 @@ static void end(enum kind kind, void *handle, void *object)
 	(void)handle;
 	if (kind == EXEC)
 		exec_free(object, HERE);
-	else if (kind == GRAPH)
+	else if (kind == GRAPH && !((struct graph *)object)->inner)
 		graph_free(object);
 }
 
@@ -257,16 +301,13 @@ CUresult cuGraphCreate(CUgraph *handle, unsigned flags)
 CUresult cuGraphClone(CUgraph *handle, CUgraph graph)
 {
 	ENTER(0);
-	struct graph *g = graph_get(graph), *clone;
+	struct graph *g = graph_get(graph);
 
 	if (!g || !handle || g->capture)
 		return INVALID_VALUE;
-	if (graph_allocates(g))
+	if (graph_allocates(g) || graph_decides(g))
 		return NOT_SUPPORTED;
-	clone = graph_copy(g, true);
-	users_drop(clone->users, HERE);
-	clone->users = users_copy(g->users);
-	*handle = graph_handle(clone);
+	*handle = graph_handle(graph_clone(g));
 	return OK;
 }
 
@@ -275,7 +316,7 @@ CUresult cuGraphDestroy(CUgraph handle)
 	ENTER(DEAD);
 	struct graph *g = graph_get(handle);
 
-	if (!g)
+	if (!g || g->inner)
 		return INVALID_VALUE;
 	if (g->capture)
 		return ILLEGAL_STATE;

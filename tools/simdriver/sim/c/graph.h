@@ -13,6 +13,9 @@ void edges_add(struct edges *e, struct node *node, const CUgraphEdgeData *data);
 void edges_add_all(struct edges *e, const struct edges *more);
 void edges_clear(struct edges *e);
 bool edges_have(const struct edges *e, const struct node *node);
+void edges_remove(struct edges *e, const struct node *node);
+/* edges_match tells whether there is an edge from a node with such data. */
+bool edges_match(const struct edges *e, const struct node *node, const CUgraphEdgeData *data);
 /* edges_read makes edges of an array that the program gives; data may be 0. */
 CUresult edges_read(struct edges *e, struct graph *g, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n);
 /* edges_fit tells whether an item may wait for them: only kernels wait for less than the end of kernels. */
@@ -21,17 +24,24 @@ bool edge_plain(const CUgraphEdgeData *data);
 
 struct node {
 	CUgraphNode handle; /* 0 inside of an executable */
+	CUgraphNode source; /* what it is a copy of */
+	unsigned id;
 	struct graph *graph;
 	struct item *item;
 	struct edges deps;
 	int at; /* its place in the graph */
 	bool placed;
+	bool disabled; /* in an executable */
 };
 
 struct graph {
 	CUgraph handle; /* 0 as long as the program does not know the graph */
+	unsigned id, ids; /* its own, and of its last node */
+	bool inner;         /* it is a child or a body */
+	struct node *owner; /* whose */
 	struct node **nodes;
 	int n;
+	struct condition *conditions; /* made for it */
 	struct users *users;
 	struct capture *capture; /* that adds nodes to it */
 	int execs;
@@ -45,15 +55,77 @@ struct node *graph_add(struct graph *g, struct item *i, const struct edges *deps
 void graph_remove(struct node *n);
 /* graph_copy copies nodes and edges. The nodes get handles if they are for the program. */
 struct graph *graph_copy(struct graph *g, bool handles);
+/* graph_clone also copies the references to user objects. */
+struct graph *graph_clone(struct graph *g);
 /* graph_order returns the nodes in an order they can run in, or 0 and one of those that wait for each other. */
 struct node **graph_order(struct graph *g, struct node **wrong);
-/* graph_allocates tells whether a graph allocates or frees memory. */
-bool graph_allocates(const struct graph *g);
 void graph_free(struct graph *g);
 /* graph_lose frees a graph whose handle the program keeps without knowing. */
 void graph_lose(struct graph *g);
 void graphs_end(void);
 unsigned node_type(const struct item *i);
+/* node_renew gives a node other work. */
+void node_renew(struct node *n, struct item *i);
+
+/* -- what nodes by hand do: nodemake.c, box.c, graphmem.c, subgraph.c, condition.c -- */
+
+/* make reads the parameters of any node. The item is there if the result is OK. */
+CUresult make(CUgraphNodeParams *p, struct graph *g, struct item **i);
+/* make_suits tells whether the contexts of a kernel and of its node are one. */
+CUresult make_suits(const CUgraphNodeParams *p);
+CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS *p, struct item **i);
+CUresult make_copy(const CUDA_MEMCPY3D *p, CUcontext context, struct item **i);
+CUresult make_set(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context, struct item **i);
+CUresult make_host(const CUDA_HOST_NODE_PARAMS *p, unsigned mode, struct item **i);
+CUresult make_event(enum work work, CUevent event, struct item **i);
+CUresult make_ops(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct item **i);
+CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *p, struct item **i);
+CUresult make_free(CUdeviceptr address, struct graph *g, struct item **i);
+CUresult make_child(CUgraph handle, int ownership, struct graph *g, struct item **i);
+CUresult make_condition(CUgraphNodeParams *p, struct graph *g, struct item **i);
+/* node_set gives a node new parameters: the item that was made of them, if r is OK. What they do not tell stays. */
+CUresult node_set(struct node *n, CUresult r, struct item *i);
+/* settable tells whether parameters are of a type whose nodes can be changed. */
+CUresult settable(const CUgraphNodeParams *p);
+/* describe is the reverse: what a node does. */
+void describe(const struct item *i, CUgraphNodeParams *p);
+
+CUDA_MEM_ALLOC_NODE_PARAMS *alloc_copy(const CUDA_MEM_ALLOC_NODE_PARAMS *p);
+
+CUresult box_check(const CUDA_MEMCPY3D *p, CUdeviceptr *dst, CUdeviceptr *src);
+/* box_flat tells whether it is one row. */
+bool box_flat(const CUDA_MEMCPY3D *p);
+void box_run(const CUDA_MEMCPY3D *p);
+
+void embed(struct item *i, struct graph *g);
+/* own makes a new node the owner of the graphs in it. */
+void own(struct node *n);
+void inner_copy(struct item *i, bool handles);
+void inner_free(struct item *i);
+/* graph_has tells whether there is such an item in a graph, at any depth. */
+bool graph_has(const struct graph *g, bool (*is)(const struct item *));
+/* graph_allocates tells whether a graph allocates or frees memory, graph_decides whether it has conditions. */
+bool graph_allocates(const struct graph *g);
+bool graph_decides(const struct graph *g);
+/* graph_takes tells whether a graph may have such a node. */
+CUresult graph_takes(const struct graph *g, const struct item *i);
+/* graph_within tells whether a graph is another, or in it at any depth. */
+bool graph_within(const struct graph *g, const struct graph *outer);
+/* graph_flat adds the nodes of a graph to a list of n, in an order they can run in, with those of children in their place. */
+struct node **graph_flat(struct graph *g, struct node **list, int *n);
+
+void condition_hold(struct condition *c);
+void condition_drop(struct condition *c);
+void condition_use(struct condition *c, bool used);
+void conditions_drop(struct graph *g);
+bool conditions_unused(const struct graph *g);
+void condition_describe(const struct item *i, CUgraphNodeParams *p);
+void condition_update(struct item *i, const struct item *from);
+/* conditions_begin sets the conditions of a launch to their default values. */
+void conditions_begin(struct item *launch);
+/* condition_set is done by a kernel in a context. */
+bool condition_set(CUgraphConditionalHandle handle, unsigned value, const struct context *from);
+bool condition_run(struct item *i);
 
 /* -- user objects: user.c -- */
 
@@ -63,6 +135,7 @@ enum where { HERE, THERE };
 
 struct users *users_new(void);
 struct users *users_copy(const struct users *from);
+void users_add(struct users *u, const struct users *from);
 struct users *users_share(struct users *u);
 void users_drop(struct users *u, enum where where);
 void users_end(void);
@@ -75,13 +148,26 @@ struct exec {
 	CUgraphExec handle;
 	CUgraph source;
 	struct graph *graph;
-	struct node **order;
+	struct node **order; /* of all nodes, with those of children */
+	int n;
 	unsigned long long flags;
 	struct users *users;
 	struct mark *last; /* the end of its last launch */
 };
 
 void exec_free(struct exec *e, enum where where);
+/* exec_hold lets an executable hold the user objects of a graph, and of those in it, instead of others. */
+void exec_hold(struct exec *e, const struct graph *g);
+/* exec_node finds what became of a node of the program, or 0. */
+struct node *exec_node(struct exec *e, CUgraphNode handle);
+/* steps_make gives an item the work of nodes, steps_run goes on with it and tells whether it is over. */
+void steps_make(struct item *i, struct node **nodes, int n);
+bool steps_run(struct item *i);
+void steps_free(struct item *i);
+/* update_allowed tells whether an executable's node may do something else, as an update result. */
+unsigned update_allowed(const struct item *from, const struct item *to);
+/* update_graph gives the nodes of one graph the work of another, if that is alike. It tells where it is not. */
+unsigned update_graph(struct graph *from, struct graph *to, CUgraphNode *node, CUgraphNode *dep);
 /* launch_run goes on with a launch, launch_end frees what it holds. */
 bool launch_run(struct item *i);
 void launch_end(struct item *i);

@@ -4,14 +4,14 @@ unsigned node_type(const struct item *i)
 {
 	static const unsigned char types[] = {
 		[RUN] = 0, [COPY] = 1, [SET] = 2, [HOST] = 3, [NOTHING] = 5, [WAIT] = 6, [RECORD] = 7,
-		[APPEAR] = 10, [VANISH] = 11, [MEMOP] = 12,
+		[APPEAR] = 10, [VANISH] = 11, [MEMOP] = 12, [CHILD] = 4, [CONDITION] = 13,
 	};
 
 	return types[i->work];
 }
 
 /* add adds the node of an item, which there is if r is OK. */
-static CUresult add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUresult r, struct item *i)
+static CUresult add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUresult r, struct item *i)
 {
 	struct graph *g = graph_get(graph);
 	struct edges edges = {0};
@@ -21,125 +21,105 @@ static CUresult add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps,
 	if (!g || !handle || (g->capture && g->capture->again))
 		r = INVALID_VALUE;
 	else
-		r = edges_read(&edges, g, deps, 0, n);
-	if (r) {
+		r = edges_read(&edges, g, deps, data, n);
+	if (!r)
+		r = edges_fit(&edges, i) ? graph_takes(g, i) : INVALID_VALUE;
+	if (r)
 		item_free(i);
-		return r;
-	}
-	*handle = graph_add(g, i, &edges)->handle;
+	else
+		*handle = graph_add(g, i, &edges)->handle;
 	edges_clear(&edges);
-	return OK;
+	return r;
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n)
 {
 	ENTER(0);
-	return add(handle, graph, deps, n, OK, item_new(NOTHING));
+	return add(handle, graph, deps, 0, n, OK, item_new(NOTHING));
 }
+
+/* ADD adds what a maker makes of the rest of a function's parameters. */
+#define ADD(maker, ...) \
+	ENTER(0); \
+	struct item *i = 0; \
+	CUresult r = maker(__VA_ARGS__, &i); \
+	return add(handle, graph, deps, 0, n, r, i)
 
 CUresult cuGraphAddHostNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_HOST_NODE_PARAMS *p)
 {
-	ENTER(0);
-	struct item *i;
-
-	if (!p || !p->fn)
-		return INVALID_VALUE;
-	i = item_new(HOST);
-	i->host = p->fn;
-	i->data = p->data;
-	return add(handle, graph, deps, n, OK, i);
+	ADD(make_host, p, 0);
 }
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS *p)
 {
-	ENTER(0);
-	CUlaunchConfig c = {0};
-	CUfunction f;
-	struct item *i = 0;
-	CUresult r;
-
-	if (!p)
-		return INVALID_VALUE;
-	if (!current() && (p->func || !p->ctx)) {
-		if (p->func)
-			violation("a kernel node is added without a current context, which crashes the process");
-		return INVALID_CONTEXT;
-	}
-	f = p->func ? p->func : (CUfunction)p->kern;
-	memcpy(c.grid, p->grid, sizeof c.grid);
-	memcpy(c.block, p->block, sizeof c.block);
-	c.shared = p->shared;
-	r = kernel_item(&c, f, p->params, p->extra, &i);
-	return add(handle, graph, deps, n, r, i);
-}
-
-static CUresult context_get(CUcontext handle, struct context **c)
-{
-	*c = handle ? handle_get(CONTEXT, handle) : 0; /* that of the stream then */
-	return *c || !handle ? OK : INVALID_CONTEXT;
+	ADD(make_kernel, p);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
 {
-	ENTER(0);
-	struct context *c;
-	struct item *i;
-	CUresult r = p ? context_get(context, &c) : INVALID_VALUE;
-
-	if (r)
-		return r;
-	if (p->height > 1)
-		return NOT_SUPPORTED; /* here */
-	if (!p->width || !p->height || (p->element != 1 && p->element != 2 && p->element != 4) || p->dst % p->element)
-		return INVALID_VALUE;
-	if (p->width > SIZE_MAX / p->element || !usable(p->dst, p->width * p->element, "a memset of"))
-		return INVALID_VALUE;
-	i = item_new(SET);
-	i->context = c;
-	i->dst = p->dst;
-	i->src = p->value;
-	i->width = p->element;
-	i->size = p->width;
-	return add(handle, graph, deps, n, OK, i);
-}
-
-enum { HOST_END = 1, DEVICE_END, ARRAY_END, UNIFIED_END };
-
-/* address tells where an end of a copy is. Only a row of bytes is simulated. */
-static CUresult address(const struct end *e, size_t size, const char *who, CUdeviceptr *at)
-{
-	if (e->type == ARRAY_END || e->y || e->z)
-		return NOT_SUPPORTED; /* here */
-	if (!e->type || e->type > UNIFIED_END || e->lod)
-		return INVALID_VALUE;
-	*at = (e->type == HOST_END ? e->host : e->device) + e->x;
-	return e->type == HOST_END || usable(*at, size, who) ? OK : INVALID_VALUE;
+	ADD(make_set, p, context);
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *p, CUcontext context)
 {
-	ENTER(0);
-	struct context *c;
-	struct item *i;
-	CUdeviceptr dst, src;
-	CUresult r = p ? context_get(context, &c) : INVALID_VALUE;
+	ADD(make_copy, p, context);
+}
 
-	if (!r && (!p->width || !p->height || !p->depth))
-		r = INVALID_VALUE;
-	if (!r && (p->height > 1 || p->depth > 1))
-		r = NOT_SUPPORTED; /* here */
-	if (!r)
-		r = address(&p->dst, p->width, "a copy to", &dst);
-	if (!r)
-		r = address(&p->src, p->width, "a copy from", &src);
-	if (r)
-		return r;
-	i = item_new(COPY);
-	i->context = c;
-	i->dst = dst;
-	i->src = src;
-	i->size = p->width;
-	return add(handle, graph, deps, n, OK, i);
+CUresult cuGraphAddEventRecordNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event)
+{
+	ADD(make_event, RECORD, event);
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event)
+{
+	ADD(make_event, WAIT, event);
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraph child)
+{
+	ADD(make_child, child, 0, graph_get(graph));
+}
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	ADD(make_alloc, p);
+}
+
+CUresult cuGraphAddMemFreeNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr address)
+{
+	ADD(make_free, address, graph_get(graph));
+}
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+{
+	ADD(make_ops, p);
+}
+
+CUresult cuGraphAddNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
+{
+	ADD(make, p, graph_get(graph));
+}
+
+static CUresult add_any(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
+{
+	struct item *i = 0;
+	CUresult r = make(p, graph_get(graph), &i);
+
+	return add(handle, graph, deps, data, n, r, i);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
+{
+	ENTER(0);
+	return add_any(handle, graph, deps, data, n, p);
+}
+
+CUresult cuGraphAddNode_v3(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
+{
+	ENTER(0);
+	CUresult r = make_suits(p);
+
+	return r ? r : add_any(handle, graph, deps, data, n, p);
 }
 
 /* edge_of is the one that two nodes would be joined by, if they may be. */
@@ -182,6 +162,40 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const
 {
 	ENTER(0);
 	return depend(graph, from, to, data, n);
+}
+
+/* sever removes all edges or none. */
+static CUresult sever(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n)
+{
+	static const CUgraphEdgeData plain;
+	struct graph *g = graph_get(graph);
+
+	if (!g || (n && (!from || !to)))
+		return INVALID_VALUE;
+	if (graph_allocates(g))
+		return NOT_SUPPORTED;
+	for (int removes = 0; removes < 2; removes++)
+		for (size_t i = 0; i < n; i++) {
+			struct node *a = handle_get(NODE, from[i]), *b = handle_get(NODE, to[i]);
+
+			if (!a || !b || a->graph != g || b->graph != g || !edges_match(&b->deps, a, data ? &data[i] : &plain))
+				return INVALID_VALUE; /* nothing is removed yet, unless an edge is named twice */
+			if (removes)
+				edges_remove(&b->deps, a);
+		}
+	return OK;
+}
+
+CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)
+{
+	ENTER(0);
+	return sever(graph, from, to, 0, n);
+}
+
+CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n)
+{
+	ENTER(0);
+	return sever(graph, from, to, data, n);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode handle)

@@ -42,7 +42,7 @@ void *handle_find(enum kind kind, const void *handle)
 }
 
 static const char *const names[] = {
-	"nothing", "context", "stream", "event", "module", "library", "function", "kernel", "graph", "node", "executable graph", "user object",
+	"nothing", "context", "stream", "event", "module", "library", "function", "kernel", "graph", "node", "executable graph", "user object", "conditional handle",
 };
 
 void *handle_get(enum kind kind, const void *handle)

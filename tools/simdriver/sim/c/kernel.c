@@ -183,6 +183,27 @@ static bool shared(struct item *i)
 	return true;
 }
 
+/* condition goes on as long as there is something to count down. */
+static bool condition(struct item *i)
+{
+	uint32_t *left = at(i, u64(i, 1), sizeof *left);
+
+	if (left && !condition_set(u64(i, 0), *left > 0, i->context))
+		sim.faulted = ILLEGAL_ADDRESS;
+	if (left && *left)
+		--*left;
+	return true;
+}
+
+static bool choose(struct item *i)
+{
+	uint32_t *value = at(i, u64(i, 1), sizeof *value);
+
+	if (value && !condition_set(u64(i, 0), *value, i->context))
+		sim.faulted = ILLEGAL_ADDRESS;
+	return true;
+}
+
 static bool trap(struct item *i)
 {
 	(void)i;
@@ -194,6 +215,7 @@ static const struct kernel kernels[] = {
 	{"nothing", nothing}, {"limited", nothing}, {"three", nothing}, {"sixteen", nothing},
 	{"fill", fill}, {"saxpy", saxpy}, {"add", add}, {"copy", copy}, {"sum", sum}, {"scale", scale}, {"spin", spin},
 	{"wait", wait}, {"store", store}, {"point", point}, {"pair", pair}, {"many", many}, {"shared", shared}, {"trap", trap},
+	{"condition", condition}, {"choose", choose},
 };
 
 const struct kernel *kernel_find(const char *name)

@@ -188,6 +188,12 @@ CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, 
 	memcpy(i->grid, c->grid, sizeof i->grid);
 	memcpy(i->threads, c->block, sizeof i->threads);
 	i->shared = c->shared;
+	i->nattributes = c->n;
+	i->attributes = calloc(c->n + 1, sizeof *i->attributes);
+	for (unsigned n = 0; n < c->n; n++) {
+		i->attributes[n].id = c->attributes[n].id;
+		memcpy(&i->attributes[n].value, &c->attributes[n].value, sizeof i->attributes[n].value);
+	}
 	pack(i, params);
 	return OK;
 }

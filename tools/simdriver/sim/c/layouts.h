@@ -45,6 +45,33 @@ struct z_CUDA_HOST_NODE_PARAMS {
 	void *data;
 };
 
+struct z_CUDA_MEM_ALLOC_NODE_PARAMS {
+	struct {
+		unsigned type, handles, place;
+		int device;
+		void *security;
+		size_t max;
+		unsigned short usage;
+		unsigned char rest[54];
+	} pool;
+	const void *access; /* of 12 bytes each */
+	size_t naccess, size;
+	CUdeviceptr address;
+};
+
+struct z_CUDA_BATCH_MEM_OP_NODE_PARAMS {
+	CUcontext ctx;
+	unsigned n;
+	CUstreamBatchMemOpParams *ops;
+	unsigned flags;
+};
+
+union z_CUkernelNodeAttrValue {
+	char pad[64];
+	unsigned value, dim[3];
+	int priority;
+};
+
 struct z_CUgraphNodeParams {
 	int type, reserved0[3];
 	union {
@@ -52,7 +79,13 @@ struct z_CUgraphNodeParams {
 		struct z_CUDA_KERNEL_NODE_PARAMS kernel;
 		struct { int flags, reserved; CUcontext ctx; struct z_CUDA_MEMCPY3D copy; } copy;
 		struct { struct z_CUDA_MEMSET_NODE_PARAMS set; CUcontext ctx; } set;
-		struct { struct z_CUDA_HOST_NODE_PARAMS host; unsigned mode; } host;
+		struct { struct z_CUDA_HOST_NODE_PARAMS host; unsigned mode; CUcontext ctx; } host;
+		struct { CUgraph graph; int ownership; } child;
+		struct { CUevent event; CUcontext ctx; } event; /* only a record has a context */
+		struct z_CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+		CUdeviceptr freed;
+		struct z_CUDA_BATCH_MEM_OP_NODE_PARAMS ops;
+		struct { CUgraphConditionalHandle handle; unsigned choice, n; CUgraph *graphs; CUcontext ctx; } condition;
 	};
 	long long reserved2;
 };
@@ -90,6 +123,9 @@ SIZE(CUDA_KERNEL_NODE_PARAMS, 72);
 SIZE(CUDA_MEMCPY3D, 200);
 SIZE(CUDA_MEMSET_NODE_PARAMS, 40);
 SIZE(CUDA_HOST_NODE_PARAMS, 16);
+SIZE(CUDA_MEM_ALLOC_NODE_PARAMS, 120);
+SIZE(CUDA_BATCH_MEM_OP_NODE_PARAMS, 32);
+SIZE(CUkernelNodeAttrValue, 64);
 SIZE(CUgraphNodeParams, 256);
 SIZE(CUDA_GRAPH_INSTANTIATE_PARAMS, 32);
 SIZE(CUgraphExecUpdateResultInfo, 24);

@@ -50,7 +50,7 @@ bool memop_run(struct item *i)
 	return true;
 }
 
-static CUresult check(const CUstreamBatchMemOpParams *op)
+static CUresult check_one(const CUstreamBatchMemOpParams *op)
 {
 	struct block *b = block_at(op->value.address);
 	size_t size = width(op->operation);
@@ -78,14 +78,31 @@ static CUresult check(const CUstreamBatchMemOpParams *op)
 	return usable(op->value.address, size, "an operation on") ? OK : INVALID_VALUE;
 }
 
+CUresult memop_check(const CUstreamBatchMemOpParams *ops, unsigned n)
+{
+	CUresult r = OK;
+
+	for (unsigned k = 0; !r && k < n; k++)
+		r = check_one(&ops[k]);
+	return r;
+}
+
+bool memop_alike(const struct item *a, const struct item *b)
+{
+	for (int k = 0; k < a->n && k < b->n; k++)
+		if (a->ops[k].operation != b->ops[k].operation)
+			return false;
+	return a->n == b->n;
+}
+
 static CUresult batch(CUstream handle, const CUstreamBatchMemOpParams *ops, unsigned n)
 {
 	struct stream *s;
 	struct item *i;
 	CUresult r = stream_get(handle, &s);
 
-	for (unsigned k = 0; !r && k < n; k++)
-		r = check(&ops[k]);
+	if (!r)
+		r = memop_check(ops, n);
 	if (r || !n)
 		return r;
 	i = item_new(MEMOP);

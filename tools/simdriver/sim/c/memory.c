@@ -127,6 +127,7 @@ void check_guards(void)
 void block_free(struct block *b)
 {
 	check_guard(b);
+	block_uncount(b);
 	b->freed = b->gone = true;
 	if (b->place != HOST_MEMORY)
 		devices[b->device].used -= b->size;

@@ -3,37 +3,6 @@
 /* The program's function is asked about every node that is not as it was. It may not be Go: it runs in the capturing call. */
 typedef CUresult (*ask)(void *data, CUgraphNode node, const CUgraphNodeParams *before, const CUgraphNodeParams *now, unsigned status);
 
-static void describe(const struct item *i, CUgraphNodeParams *p)
-{
-	*p = (CUgraphNodeParams){.type = node_type(i)};
-	switch (i->work) {
-	case RUN:
-		p->kernel.func = i->called;
-		memcpy(p->kernel.grid, i->grid, sizeof i->grid);
-		memcpy(p->kernel.block, i->threads, sizeof i->threads);
-		p->kernel.shared = i->shared;
-		p->kernel.params = i->params;
-		p->kernel.ctx = i->context->handle;
-		break;
-	case COPY:
-		p->copy.ctx = i->context->handle;
-		p->copy.copy.dst = (struct end){.type = 4, .device = i->dst};
-		p->copy.copy.src = (struct end){.type = 4, .device = i->src};
-		p->copy.copy.width = i->size;
-		p->copy.copy.height = p->copy.copy.depth = 1;
-		break;
-	case SET:
-		p->set.ctx = i->context->handle;
-		p->set.set = (struct z_CUDA_MEMSET_NODE_PARAMS){i->dst, 0, i->src, i->width, i->size, 1};
-		break;
-	case HOST:
-		p->host.host = (struct z_CUDA_HOST_NODE_PARAMS){i->host, i->data};
-		break;
-	default:
-		break;
-	}
-}
-
 static bool same(const struct item *a, const struct item *b)
 {
 	switch (a->work) {
@@ -42,9 +11,9 @@ static bool same(const struct item *a, const struct item *b)
 			&& a->shared == b->shared && a->packed == b->packed
 			&& !memcmp(a->params + a->nparams, b->params + b->nparams, a->packed - a->nparams * sizeof *a->params);
 	case COPY:
-		return a->dst == b->dst && a->src == b->src && a->size == b->size;
+		return a->dst == b->dst && a->src == b->src && a->size == b->size && (!a->box || box_flat(a->box));
 	case SET:
-		return a->dst == b->dst && a->src == b->src && a->size == b->size && a->width == b->width;
+		return a->dst == b->dst && a->src == b->src && a->size == b->size && a->width == b->width && a->rows <= 1;
 	case HOST:
 		return a->host == b->host && a->data == b->data;
 	case RECORD:
@@ -92,8 +61,7 @@ CUresult recapture_item(struct capture *c, const struct edges *deps, struct item
 		return RECAPTURE_FAILURE;
 	}
 	c->at++;
-	item_free(n->item);
-	n->item = i;
+	node_renew(n, i);
 	*node = n;
 	return OK;
 }

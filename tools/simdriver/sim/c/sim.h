@@ -43,7 +43,7 @@ enum { /* CUresult */
 
 /* -- handles: handle.c -- */
 
-enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER };
+enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER, CONDITION_HANDLE };
 
 void *handle_new(enum kind kind, void *object);
 /* handle_get returns the object, or 0 for a handle of nothing. Using what was destroyed is a violation. */
@@ -171,6 +171,8 @@ struct block {
 	/* of a graph */
 	int refs;             /* of work that allocates or frees it */
 	bool given;           /* to the program, by a launch */
+	bool counted;         /* as what graphs use */
+	struct graph *ender;  /* the graph that has a node which frees it */
 	struct block *next;   /* of the live ones */
 	struct block *before;
 };
@@ -179,6 +181,9 @@ struct block *block_new(enum place place, int device, struct context *c, size_t 
 void block_free(struct block *b);
 /* block_drop takes a reference of some work back. Without any, memory of a graph is freed, or the program's for good. */
 void block_drop(struct block *b);
+/* block_present tells that memory is allocated now or not, in the order of its stream; graphmem.c. */
+void block_present(struct block *b, bool there);
+void block_uncount(struct block *b);
 /* block_at finds the block that an address lies in, alive or not. */
 struct block *block_at(CUdeviceptr address);
 /* reachable returns the memory, or 0 after saying what is wrong with it. */
@@ -196,6 +201,9 @@ void check_guards(void);
 
 /* -- graphs, which streams and events have to do with -- */
 
+/* What an item does. */
+enum work { NOTHING, RUN, COPY, SET, RECORD, WAIT, HOST, STATUS, APPEAR, VANISH, MEMOP, LAUNCH, DESTROY, CHILD, CONDITION };
+
 struct node;
 struct graph;
 struct event;
@@ -212,8 +220,6 @@ struct mark {
 };
 struct mark *mark_new(void);
 void mark_drop(struct mark *m);
-
-enum work { NOTHING, RUN, COPY, SET, RECORD, WAIT, HOST, STATUS, APPEAR, VANISH, MEMOP, LAUNCH, DESTROY };
 
 struct item {
 	enum work work;
@@ -234,19 +240,31 @@ struct item {
 	void **params;
 	int nparams;
 	size_t packed; /* bytes, of the pointers and what they point to */
+	struct launch_attribute *attributes;
+	int nattributes;
 	/* copies and sets */
 	CUdeviceptr dst, src;
-	size_t size, width;
+	size_t size, width, pitch, rows; /* the last two of sets of more than one row */
+	CUDA_MEMCPY3D *box; /* what a node by hand copies */
 	void *staged;
 	/* host functions */
 	void (*host)(void *);
 	void (*status)(CUstream, CUresult, void *);
 	void *data;
 	CUstream stream;
+	unsigned mode;
 	/* events in graphs */
 	CUevent event;
 	/* operations on memory */
 	CUstreamBatchMemOpParams *ops;
+	/* memory of graphs */
+	CUDA_MEM_ALLOC_NODE_PARAMS *alloc; /* what a node by hand allocates */
+	/* graphs within graphs: a child, or the bodies of a condition, which runs one of them as steps */
+	struct graph **graphs;
+	int ngraphs;
+	unsigned choice; /* if, while, switch */
+	struct condition *condition;
+	CUgraph *bodies; /* as the program was told */
 	/* launches of graphs */
 	struct item **steps;
 	int n, at; /* steps or operations */
@@ -283,7 +301,7 @@ void stream_collect(struct stream *s);
 bool stream_busy(struct stream *s);
 struct item *item_new(enum work work);
 void item_free(struct item *i);
-struct item *item_copy(const struct item *i);
+struct item *item_copy(const struct item *i, bool handles);
 void **params_copy(const struct item *i);
 void item_block(struct item *i, struct block *b);
 /* attributes_begin sets what a new stream has. */
@@ -296,6 +314,10 @@ void fault(CUresult code);
 /* run goes on with an item and tells whether it is over. */
 bool run(struct item *i);
 bool memop_run(struct item *i);
+/* memop_check tells whether operations on memory may be enqueued. */
+CUresult memop_check(const CUstreamBatchMemOpParams *ops, unsigned n);
+/* memop_alike tells whether the operations of two items are of the same types. */
+bool memop_alike(const struct item *a, const struct item *b);
 /* changed wakes those who wait for some work. */
 void changed(void);
 long now_ns(void);
@@ -320,6 +342,9 @@ struct event {
 /* -- modules and kernels: module.c, kernel.c -- */
 
 struct param { size_t offset, size; };
+
+/* What a launch is told besides its size. */
+struct launch_attribute { unsigned id; CUkernelNodeAttrValue value; };
 
 /* A function is what an image says about a kernel, and what the program has set. */
 struct function {

@@ -30,7 +30,12 @@ void item_free(struct item *i)
 	block_drop(i->block);
 	free(i->params);
 	free(i->ops);
+	free(i->box);
+	free(i->alloc);
+	free(i->attributes);
+	free(i->bodies);
 	free(i->staged);
+	inner_free(i);
 	free(i);
 }
 
@@ -40,8 +45,13 @@ void item_block(struct item *i, struct block *b)
 	b->refs++;
 }
 
-/* A copy of what a graph holds. */
-struct item *item_copy(const struct item *i)
+static void *copy_of(const void *from, size_t size)
+{
+	return from ? memcpy(malloc(size), from, size) : 0;
+}
+
+/* A copy of what a graph holds, which may be other graphs. Their nodes get handles if they are for the program. */
+struct item *item_copy(const struct item *i, bool handles)
 {
 	struct item *copy = item_new(i->work);
 
@@ -52,8 +62,12 @@ struct item *item_copy(const struct item *i)
 		copy->mark->refs++;
 	if (copy->block)
 		copy->block->refs++;
-	if (copy->ops)
-		copy->ops = memcpy(malloc(i->n * sizeof *i->ops), i->ops, i->n * sizeof *i->ops);
+	copy->ops = copy_of(i->ops, i->n * sizeof *i->ops);
+	copy->box = copy_of(i->box, sizeof *i->box);
+	copy->alloc = alloc_copy(i->alloc);
+	copy->attributes = copy_of(i->attributes, i->nattributes * sizeof *i->attributes);
+	copy->bodies = 0;
+	inner_copy(copy, handles);
 	return copy;
 }
 

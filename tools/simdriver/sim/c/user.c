@@ -85,14 +85,19 @@ static void hold(struct users *u, struct user *user, unsigned long n)
 	h->n += n;
 }
 
-struct users *users_copy(const struct users *from)
+void users_add(struct users *u, const struct users *from)
 {
-	struct users *u = users_new();
-
 	for (int i = 0; i < from->n; i++) {
 		hold(u, from->list[i].user, from->list[i].n);
 		from->list[i].user->refs += from->list[i].n;
 	}
+}
+
+struct users *users_copy(const struct users *from)
+{
+	struct users *u = users_new();
+
+	users_add(u, from);
 	return u;
 }
 
