@@ -23,6 +23,7 @@ type block struct {
 	home    *streamCore        // whose order the block was allocated in, nil for none
 	pinner  *runtime.Pinner    // of registered memory of Go's
 	owner   any                // of somebody else's memory: kept alive
+	graph   bool               // allocated by the launches of a graph
 	pending []point            // the work that a release waits for, once marked
 	marked  bool
 

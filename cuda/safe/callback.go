@@ -178,7 +178,7 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 		return nil, check(op, code)
 	}
 	if call.repeat && capture != nil { // else of a capture begun by other means: kept for good
-		capture.graph.kept.token(token)
+		capture.graph.kept.captured.token(token)
 	}
 	return future, nil
 }

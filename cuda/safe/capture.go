@@ -18,7 +18,7 @@ type capturing struct {
 	mode   driver.CUstreamCaptureMode
 	thread int
 	joined []*streamCore
-	before *keepsake // of a graph that is captured again, till the end
+	before *holdings // of a graph that is captured again, till the end
 	over   bool
 }
 
@@ -66,12 +66,12 @@ func (c *capturing) unlock() {
 // keepsMarked keeps what the caller has marked.
 func (c *capturing) keepsMarked(h *handle) {
 	if c != nil {
-		c.graph.kept.keep(h, h.keep)
+		c.graph.kept.captured.keep(h, h.keep)
 	}
 }
 
 // keeps keeps what captured work uses; without a capture there is nothing to do.
-func (c *capturing) keeps(h *handle) bool { return c == nil || c.graph.kept.keep(h, h.mark) }
+func (c *capturing) keeps(h *handle) bool { return c == nil || c.graph.kept.captured.keep(h, h.mark) }
 
 // A Capture is under way: what is put on its stream, and on streams that wait for
 // that by events, becomes a graph. See [Stream.BeginCapture].
@@ -188,7 +188,7 @@ func (s *Stream) begin(op string, mode driver.CUstreamCaptureMode, into *target)
 	c := &capturing{origin: sc, mode: mode, thread: rt.Thread()}
 	capture := &Capture{c: c}
 	if into == nil {
-		c.graph = &graphCore{ctx: sc.ctx, kept: (&keepsake{}).share()}
+		c.graph = newGraphCore(sc.ctx)
 		err = sc.beginCapture(op, c, func() error { return driver.CuStreamBeginCapture(sc.raw, mode) })
 	} else {
 		capture.into = into.graph
@@ -261,7 +261,7 @@ func (c *capturing) again() error {
 	g := c.graph
 	err := driver.CuStreamBeginRecaptureToGraph(c.origin.raw, c.mode, g.raw, 0, 0)
 	if err == nil {
-		c.before, g.kept = g.kept, (&keepsake{}).share()
+		c.before, g.kept = g.kept, g.kept.renew()
 	}
 	return err
 }
@@ -333,8 +333,8 @@ func (c *capturing) finish() error {
 		err = end()
 	}
 	if err != nil {
-		g.lost = true
-		g.destroyed = c.before == nil // a graph that was captured into, by CUDA
+		g.top().lost = true
+		g.top().destroyed = c.before == nil // a graph that was captured into, by CUDA
 	} else if g.raw == 0 {
 		g.raw = raw // a new one, which nobody else has yet
 	}

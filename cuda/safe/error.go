@@ -26,6 +26,8 @@ var (
 	ErrGraph = errors.New("a node of another graph")
 	// ErrGraphLost: a capture into the graph has failed, and CUDA has destroyed the graph.
 	ErrGraphLost = errors.New("the graph is lost by a capture that failed")
+	// ErrConditional: CUDA does not do that with a graph that has conditional nodes.
+	ErrConditional = errors.New("the graph has conditional nodes")
 	// ErrReset: the device's primary context was reset by somebody; what was made in
 	// it is gone. Calls that make something notice, and those that use objects of
 	// before and after together; others that use an object of before get CUDA's error.

@@ -26,11 +26,17 @@ type execCore struct {
 	err       error  // of that
 	last      ending // of the last launches
 
-	mu     sync.Mutex // CUDA wants one thread at a time
-	kept   *keepsake
-	known  map[*streamCore]struct{} // that the buffers know as their users
-	latest *streamCore              // one of those
+	source    *graphCore
+
+	mu      sync.Mutex // CUDA wants one thread at a time
+	kept    *holdings
+	known   map[*streamCore]struct{} // that the buffers know as their users
+	latest  *streamCore              // one of those
+	retired []dropper                // what launches so far may use, and later ones do not
 }
+
+// A dropper is a keepsake, or holdings.
+type dropper interface{ drop() }
 
 // Instantiate makes an executable of the graph as it is now. Where CUDA refuses,
 // the error's Detail says why and names the node, if the driver tells (from CUDA
@@ -39,10 +45,16 @@ func (g *Graph) Instantiate(flags driver.CUgraphInstantiate_flags) (*GraphExec, 
 	const op = "Graph.Instantiate"
 	e := &execCore{}
 	err := g.do(op, func(c *graphCore) error {
+		if c.of != nil {
+			return refuse(op, ErrArgument, "the graph is a part of another")
+		}
+		if c.conditional && c.executed {
+			return refuse(op, ErrConditional, "there can be one executable of it")
+		}
 		if err := e.instantiate(op, c, flags); err != nil {
 			return err
 		}
-		e.ctx, e.kept = c.ctx, c.kept.share()
+		e.ctx, e.kept, e.source, c.executed = c.ctx, c.kept.share(), c, true
 		return nil
 	})
 	if err != nil {
@@ -231,20 +243,17 @@ func (e *GraphExec) Update(g *Graph) error {
 		return err
 	}
 	defer c.unmark()
-	var before *keepsake
-	err = g.do(op, func(g *graphCore) error {
+	return g.do(op, func(g *graphCore) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if err := c.update(g); err != nil {
 			return err
 		}
-		before, c.kept, c.known, c.latest = c.kept, g.kept.share(), nil, nil
+		before := c.kept
+		c.kept = g.kept.share()
+		c.changed(before)
 		return nil
 	})
-	if err == nil {
-		c.retire(before)
-	}
-	return err
 }
 
 func (e *execCore) update(g *graphCore) error {
@@ -266,14 +275,33 @@ func (e *execCore) update(g *graphCore) error {
 	return &Error{Op: "GraphExec.Update", Code: driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, Err: u}
 }
 
-// retire lets go what launches so far may use, when they are over.
-func (e *execCore) retire(kept *keepsake) {
+// changed lets go what launches so far may use, when they are over. mu is held.
+func (e *execCore) changed(before dropper) {
+	e.forgetUsers()
+	e.retired = append(e.retired, before)
+	if len(e.retired) == 1 {
+		reaper.add(e.retire)
+	}
+}
+
+// forgetUsers has the next launch on any stream tell all buffers.
+func (e *execCore) forgetUsers() { e.known, e.latest = nil, nil }
+
+// retire begins to let go what has been retired until now.
+func (e *execCore) retire() (again bool) {
+	e.mu.Lock()
+	retired := e.retired
+	e.retired = nil
+	e.mu.Unlock()
 	var last ending
 	reaper.add(func() bool {
 		if !last.over(&e.launches) {
 			return true
 		}
-		kept.drop()
+		for _, r := range retired {
+			r.drop()
+		}
 		return false
 	})
+	return false
 }

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,12 +22,32 @@ type graphCore struct {
 	handle
 	ctx  *contextCore
 	raw  driver.CUgraph
-	kept *keepsake
+	kept *holdings
+	of   *graphCore // that this one is a part of: the body of a conditional node, say
 
-	mu        sync.Mutex // CUDA wants one thread at a time
-	lost      bool       // not to be used any more, as a capture has failed
-	destroyed bool       // by CUDA
+	mu          *sync.Mutex // CUDA wants one thread at a time, for a graph and its parts
+	lost        bool        // not to be used any more, as a capture has failed
+	destroyed   bool        // by CUDA
+	conditional bool        // has a conditional node
+	executed    bool        // has been instantiated
 }
+
+func newGraphCore(x *contextCore) *graphCore {
+	return &graphCore{ctx: x, kept: newHoldings(), mu: new(sync.Mutex)}
+}
+
+// top is the graph that g is a part of, if it is, else g.
+func (g *graphCore) top() *graphCore {
+	for g.of != nil {
+		g = g.of
+	}
+	return g
+}
+
+// mark marks the whole graph, with which its parts live.
+func (g *graphCore) mark() bool { return g.top().handle.mark() }
+
+func (g *graphCore) unmark() { g.top().handle.unmark() }
 
 // adopt makes a Graph of a core.
 func (g *graphCore) adopt(op string) (*Graph, error) {
@@ -48,7 +67,7 @@ func NewGraph(x *Context) (*Graph, error) {
 		return nil, err
 	}
 	defer c.unmark()
-	g := &graphCore{ctx: c, kept: (&keepsake{}).share()}
+	g := newGraphCore(c)
 	if err := c.in(func() error { return driver.CuGraphCreate(&g.raw, 0) }); err != nil {
 		return nil, wrap(op, err)
 	}
@@ -76,7 +95,7 @@ func (g *Graph) acquire(op string) (*graphCore, error) {
 
 // usable returns the error of a graph that is lost. mu is held.
 func (g *graphCore) usable(op string) error {
-	if g.lost {
+	if g.top().lost {
 		return &Error{Op: op, Err: ErrGraphLost}
 	}
 	return nil
@@ -89,18 +108,24 @@ func (g *Graph) do(op string, f func(*graphCore) error) error {
 		return err
 	}
 	defer c.unmark()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
+	return c.do(op, f)
+}
+
+// do is Graph.do for a graph that is marked.
+func (g *graphCore) do(op string, f func(*graphCore) error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(op); err != nil {
 		return err
 	}
-	return wrap(op, c.ctx.in(func() error { return f(c) }))
+	return wrap(op, g.ctx.in(func() error { return f(g) }))
 }
 
 // Close destroys the graph. Its executables keep what they need. Closing again
-// does nothing. Source: cuGraphDestroy.
+// does nothing, and so does closing a part of another graph, which goes with
+// that. Source: cuGraphDestroy.
 func (g *Graph) Close() error {
-	if g == nil || g.core == nil {
+	if g == nil || g.core == nil || g.core.of != nil {
 		return nil
 	}
 	g.cleanup.Stop()
@@ -116,81 +141,62 @@ func (g *Graph) Raw() driver.CUgraph {
 	return g.core.raw
 }
 
-// Clone copies the graph. Source: cuGraphClone.
+// Clone copies the graph. One with conditional nodes is [ErrConditional]; one that
+// allocates memory CUDA refuses with driver.CUDA_ERROR_NOT_SUPPORTED.
+// Source: cuGraphClone, cuGraphNodeFindInClone.
 func (g *Graph) Clone() (*Graph, error) {
 	const op = "Graph.Clone"
-	clone := &graphCore{}
+	var clone *graphCore
 	err := g.do(op, func(c *graphCore) error {
+		if c.top().conditional {
+			return refuse(op, ErrConditional, "it cannot be cloned")
+		}
+		clone = newGraphCore(c.ctx)
 		if err := driver.CuGraphClone(&clone.raw, c.raw); err != nil {
 			return err
 		}
-		clone.ctx, clone.kept = c.ctx, c.kept.share()
-		return nil
+		clone.kept = c.kept.share()
+		return clone.kept.rename(func(n driver.CUgraphNode) (driver.CUgraphNode, error) {
+			var own driver.CUgraphNode
+			err := driver.CuGraphNodeFindInClone(&own, n, clone.raw)
+			return own, err
+		})
 	})
-	if err != nil {
-		return nil, err
+	switch {
+	case err == nil:
+		return clone.adopt(op)
+	case clone != nil && clone.raw != 0:
+		err = errors.Join(err, clone.destroy(true))
 	}
-	return clone.adopt(op)
+	return nil, err
 }
 
-// A Node is one piece of work of a graph. It is good as long as the graph.
-type Node struct {
-	raw  driver.CUgraphNode
-	of   *graphCore
-	kind driver.CUgraphNodeType
+// has tells whether a node is of the graph, as CUDA does not look.
+func (g *graphCore) has(n Node) bool {
+	return n.of == g || n.of != nil && n.of.raw == g.raw && g.raw != 0 && n.of.top() == g.top()
 }
 
-// Raw is the node for calls of package driver.
-func (n Node) Raw() driver.CUgraphNode { return n.raw }
-
-// Type is what the node does, such as driver.CU_GRAPH_NODE_TYPE_KERNEL. Newer
-// drivers may have types that this package does not know.
-func (n Node) Type() driver.CUgraphNodeType { return n.kind }
-
-func (n Node) String() string { return fmt.Sprintf("%v %#x", n.kind, uintptr(n.raw)) }
-
-// node makes a Node of a handle.
-func (g *graphCore) node(raw driver.CUgraphNode) (Node, error) {
-	n := Node{raw: raw, of: g}
-	return n, driver.CuGraphNodeGetType(raw, &n.kind)
-}
-
-// dependencies are the handles of nodes, which must be of this graph, as CUDA
-// does not look. data is for each of them, or for none.
+// dependencies are the handles of nodes, which must be of this graph. data is for
+// each of them, or for none.
 func (g *graphCore) dependencies(op string, nodes []Node, data []driver.CUgraphEdgeData) ([]driver.CUgraphNode, []driver.CUgraphEdgeData, error) {
 	if len(data) > 0 && len(data) != len(nodes) {
 		return nil, nil, refuse(op, ErrRange, "data of %d edges for %d nodes", len(data), len(nodes))
 	}
-	var raw []driver.CUgraphNode
+	raw := make([]driver.CUgraphNode, len(nodes))
 	for i, n := range nodes {
-		if n.of != g {
+		if !g.has(n) {
 			return nil, nil, refuse(op, ErrGraph, "node %d", i)
 		}
-		raw = append(raw, n.raw)
+		raw[i] = n.raw
 	}
 	return raw, data, nil
 }
 
 // Nodes lists the graph's nodes. Source: cuGraphGetNodes, cuGraphNodeGetType.
-func (g *Graph) Nodes() ([]Node, error) {
-	var nodes []Node
-	err := g.do("Graph.Nodes", func(c *graphCore) error {
-		var n uint64
-		if err := driver.CuGraphGetNodes(c.raw, nil, &n); err != nil || n == 0 {
-			return err
-		}
-		raw := make([]driver.CUgraphNode, n)
-		if err := driver.CuGraphGetNodes(c.raw, &raw[0], &n); err != nil {
-			return err
-		}
-		for _, r := range raw[:n] {
-			node, err := c.node(r)
-			if err != nil {
-				return err
-			}
-			nodes = append(nodes, node)
-		}
-		return nil
+func (g *Graph) Nodes() (nodes []Node, err error) {
+	err = g.do("Graph.Nodes", func(c *graphCore) (err error) {
+		nodes, err = c.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(c.raw, raw, n) })
+		return err
 	})
 	return nodes, err
 }

@@ -140,7 +140,7 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 	if len(ops) > mostMemOps {
 		return refuse(op, ErrRange, "%d operations, and a batch has at most %d", len(ops), mostMemOps)
 	}
-	if err := c.can(op, ops); err != nil || len(ops) == 0 {
+	if err := c.ctx.can(op, ops); err != nil || len(ops) == 0 {
 		return err
 	}
 	c.mu.Lock()
@@ -176,7 +176,7 @@ func enqueue(s driver.CUstream, ops []MemOp) error {
 }
 
 // can refuses what the device cannot do.
-func (s *streamCore) can(op string, ops []MemOp) error {
+func (c *contextCore) can(op string, ops []MemOp) error {
 	var wide, nor, flush bool
 	for i := range ops {
 		o := &ops[i]
@@ -195,7 +195,7 @@ func (s *streamCore) can(op string, ops []MemOp) error {
 		if !n.needed {
 			continue
 		}
-		if _, err := s.ctx.device.needs(op, n.by); err != nil {
+		if _, err := c.device.needs(op, n.by); err != nil {
 			return err
 		}
 	}
@@ -211,8 +211,24 @@ func (o *MemOp) use(op string, s *streamCore, capture *capturing) error {
 	if o.memory == nil || !o.memory.use(s) || !capture.keeps(&o.memory.handle) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	if b := o.memory.block; !b.ctx.same(s.ctx) && b.host == nil && !s.ctx.reaches(b.ctx) {
-		return refuse(op, ErrContext, "memory of %v, to which %v, the stream's, was not given access", b.ctx.device, s.ctx.device)
+	return o.within(op, s.ctx)
+}
+
+// keptBy has k keep the memory.
+func (o *MemOp) keptBy(op string, c *contextCore, k *keepsake) error {
+	if o.err != nil {
+		return wrap(op, o.err)
+	}
+	if o.memory == nil || !k.keep(&o.memory.handle, o.memory.mark) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	return o.within(op, c)
+}
+
+// within refuses memory that work in c cannot reach.
+func (o *MemOp) within(op string, c *contextCore) error {
+	if b := o.memory.block; !b.ctx.same(c) && b.host == nil && !c.reaches(b.ctx) {
+		return refuse(op, ErrContext, "memory of %v, to which %v, where the operation is done, was not given access", b.ctx.device, c.device)
 	}
 	return nil
 }

@@ -29,6 +29,12 @@ unsigned rt_in_callback(void)
 	return rt_called_back;
 }
 
+/* rt_host_function is what host nodes call. */
+uintptr_t rt_host_function(void)
+{
+	return (uintptr_t)host_func;
+}
+
 /* rt_host_func enqueues a host function. A mode below 0 means the function that knows no modes. */
 CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode)
 {

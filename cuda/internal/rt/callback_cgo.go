@@ -22,6 +22,9 @@ func HostFunc(context driver.CUcontext, stream driver.CUstream, token uintptr, m
 	return driver.CUresult(C.rt_host_func(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(token), C.int(mode)))
 }
 
+// HostFunction is the address of what host nodes of graphs call with a token.
+func HostFunction() uintptr { return uintptr(C.rt_host_function()) }
+
 // AddCallback is cuStreamAddCallback, unless the stream captures. The driver's
 // thread will call OnStatus with the token.
 func AddCallback(context driver.CUcontext, stream driver.CUstream, token uintptr) driver.CUresult {

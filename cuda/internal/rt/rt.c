@@ -23,6 +23,12 @@ const char *rt_bind(const char *file)
 	EVERY(FIND)
 	*(void **)&rt_cu.cuCtxGetId = dlsym(lib, "cuCtxGetId");
 	*(void **)&rt_cu.cuLaunchHostFunc_v2 = dlsym(lib, "cuLaunchHostFunc_v2");
+#define FIND_EITHER(name) \
+	if (!(*(void **)&rt_cu.name##_v2 = dlsym(lib, #name "_v2")) && !(*(void **)&rt_cu.name##_v2 = dlsym(lib, #name))) \
+		return #name;
+	FIND_EITHER(cuGraphAddKernelNode)
+	FIND_EITHER(cuGraphKernelNodeSetParams)
+	FIND_EITHER(cuGraphExecKernelNodeSetParams)
 	return 0;
 }
 
@@ -196,11 +202,17 @@ CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, uns
 	return r;
 }
 
+/* point has params point to the arguments. */
+static void point(void **params, struct rt_arg *a, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		params[i] = a[i].kind == RT_FAR ? a[i].pointer : a[i].near;
+}
+
 CUresult rt_launch(unsigned char *launch, unsigned char *args)
 {
 	struct rt_launch *l = (struct rt_launch *)launch;
 	struct rt_config *c = &l->config;
-	struct rt_arg *a = (struct rt_arg *)args;
 	void *params[l->args ? l->args : 1];
 	struct rt_scope s;
 	CUresult r = rt_begin(&s, l->context, 0);
@@ -211,8 +223,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 		rt_end(&s);
 		return r;
 	}
-	for (unsigned i = 0; i < l->args; i++)
-		params[i] = a[i].kind == RT_FAR ? a[i].pointer : a[i].near;
+	point(params, (struct rt_arg *)args, l->args);
 	if (c->count)
 		r = rt_cu.cuLaunchKernelEx((const CUlaunchConfig *)c, (CUfunction)l->function, params, 0);
 	else
@@ -305,6 +316,40 @@ CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned 
 		return r;
 	if (!(r = rt_check_capturing((CUstream)stream)))
 		r = (upload ? rt_cu.cuGraphUpload : rt_cu.cuGraphLaunch)((CUgraphExec)exec, (CUstream)stream);
+	rt_end(&s);
+	return r;
+}
+
+/* CUDA_KERNEL_NODE_PARAMS, of which ztypes.h has the name alone. */
+struct kernel_params {
+	uintptr_t function;
+	unsigned grid[3], block[3], shared;
+	void **params, **extra;
+	uintptr_t kernel, context;
+};
+
+CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char *args)
+{
+	struct rt_node *n = (struct rt_node *)node;
+	void *params[n->args ? n->args : 1];
+	struct kernel_params k = {.function = n->function, .shared = n->shared, .params = params};
+	const CUDA_KERNEL_NODE_PARAMS *p = (const CUDA_KERNEL_NODE_PARAMS *)&k;
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, n->context, 0); /* without one, adding a node crashes the driver */
+
+	if (r)
+		return r;
+	for (int i = 0; i < 3; i++) {
+		k.grid[i] = n->grid[i];
+		k.block[i] = n->block[i];
+	}
+	point(params, (struct rt_arg *)args, n->args);
+	if (n->what == RT_ADD)
+		r = rt_cu.cuGraphAddKernelNode_v2((CUgraphNode *)&n->node, (CUgraph)n->graph, (const CUgraphNode *)deps, n->deps, p);
+	else if (n->what == RT_SET)
+		r = rt_cu.cuGraphKernelNodeSetParams_v2((CUgraphNode)n->node, p);
+	else
+		r = rt_cu.cuGraphExecKernelNodeSetParams_v2((CUgraphExec)n->exec, (CUgraphNode)n->node, p);
 	rt_end(&s);
 	return r;
 }

@@ -67,6 +67,29 @@ type Launch struct {
 	Args     uint32
 }
 
+// NodeCall says what becomes of a [KernelNode].
+type NodeCall uint32
+
+// The calls for a [KernelNode].
+const (
+	AddNode NodeCall = iota
+	SetNode
+	SetExecNode
+)
+
+// KernelNode is a kernel in a graph: to add, which sets Node, or to change.
+type KernelNode struct {
+	Context     driver.CUcontext
+	Function    driver.CUfunction
+	Graph       driver.CUgraph
+	Exec        driver.CUgraphExec
+	Node        driver.CUgraphNode
+	Grid, Block [3]uint32
+	SharedBytes uint32
+	Deps, Args  uint32
+	Call        NodeCall
+}
+
 // CopyKind says which ends of a copy are on a device, or how wide the value of
 // a memset is.
 type CopyKind uint32
@@ -119,6 +142,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Scope{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
+	_ = [1]struct{}{}[unsafe.Sizeof(KernelNode{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-64]
 	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-48]
 	_ = [1]struct{}{}[unsafe.Sizeof(Alarm{})-8]

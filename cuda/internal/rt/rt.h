@@ -76,6 +76,17 @@ CUresult rt_copy(unsigned char *copy, unsigned char *host);
 CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream);
 CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream);
 
+/* A kernel node to add to a graph, or to change in a graph or in an executable. */
+enum { RT_ADD, RT_SET, RT_SET_EXEC };
+struct rt_node {
+	uintptr_t context, function, graph, exec, node;
+	unsigned grid[3], block[3], shared;
+	unsigned deps, args, what;
+};
+_Static_assert(sizeof(struct rt_node) == 80, "KernelNode");
+
+CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char *args);
+uintptr_t rt_host_function(void);
 CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload);
 CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode);
 CUresult rt_add_callback(uintptr_t context, uintptr_t stream, uintptr_t token);

@@ -37,6 +37,8 @@ package rt
 #cgo nocallback rt_thread
 #cgo noescape rt_graph
 #cgo nocallback rt_graph
+#cgo noescape rt_kernel_node
+#cgo nocallback rt_kernel_node
 #cgo noescape rt_poll
 #cgo nocallback rt_poll
 #cgo noescape rt_wake
@@ -111,6 +113,12 @@ func EventQuery(context driver.CUcontext, event driver.CUevent, spin int64) driv
 // arguments as l says.
 func (l *Launch) Do(args *Arg) driver.CUresult {
 	return driver.CUresult(C.rt_launch((*C.uchar)(unsafe.Pointer(l)), (*C.uchar)(unsafe.Pointer(args))))
+}
+
+// Do is cuGraphAddKernelNode, or changes the node. deps and args point to as many as
+// n says.
+func (n *KernelNode) Do(deps *driver.CUgraphNode, args *Arg) driver.CUresult {
+	return driver.CUresult(C.rt_kernel_node((*C.uchar)(unsafe.Pointer(n)), (*C.uchar)(unsafe.Pointer(deps)), (*C.uchar)(unsafe.Pointer(args))))
 }
 
 // Do enqueues a copy or memset, and waits for the stream if c says so. host is

@@ -36,6 +36,10 @@ struct rt_cu {
 	EVERY(MEMBER)
 	fn_cuCtxGetId cuCtxGetId;                   /* from 12.0 on */
 	fn_cuLaunchHostFunc_v2 cuLaunchHostFunc_v2; /* from 13.2 on */
+	/* from 12.0 on; before, the ones of that name without a suffix, which read less of the same */
+	fn_cuGraphAddKernelNode_v2 cuGraphAddKernelNode_v2;
+	fn_cuGraphKernelNodeSetParams_v2 cuGraphKernelNodeSetParams_v2;
+	fn_cuGraphExecKernelNodeSetParams_v2 cuGraphExecKernelNodeSetParams_v2;
 };
 extern struct rt_cu rt_cu;
 

@@ -51,6 +51,10 @@ func HostFunc(driver.CUcontext, driver.CUstream, uintptr, int) driver.CUresult {
 
 func AddCallback(driver.CUcontext, driver.CUstream, uintptr) driver.CUresult { return none }
 
+func (*KernelNode) Do(*driver.CUgraphNode, *Arg) driver.CUresult { return none }
+
+func HostFunction() uintptr { return 0 }
+
 func InCallback() bool { return false }
 
 func Thread() int { return 0 }

@@ -2,8 +2,7 @@
 
 /* Nodes of executables, which the program names by those that they were made of. */
 
-/* exec_set gives an executable's node new parameters: the item that was made of them, if r is OK. */
-static CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struct item *i)
+CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struct item *i)
 {
 	struct exec *e = handle_get(EXEC, exec);
 	struct node *n = e ? exec_node(e, handle) : 0;

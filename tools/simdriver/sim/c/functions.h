@@ -151,6 +151,7 @@
 	F(cuGraphDebugDotPrint) \
 	F(cuGraphAddEmptyNode) \
 	F(cuGraphAddHostNode) \
+	F(cuGraphAddKernelNode) \
 	F(cuGraphAddKernelNode_v2) \
 	F(cuGraphAddMemsetNode) \
 	F(cuGraphAddMemcpyNode) \
@@ -170,6 +171,7 @@
 	F(cuGraphRemoveDependencies_v2) \
 	F(cuGraphChildGraphNodeGetGraph) \
 	F(cuGraphNodeFindInClone) \
+	F(cuGraphKernelNodeGetParams) \
 	F(cuGraphKernelNodeGetParams_v2) \
 	F(cuGraphMemcpyNodeGetParams) \
 	F(cuGraphMemsetNodeGetParams) \
@@ -180,6 +182,7 @@
 	F(cuGraphEventRecordNodeGetEvent) \
 	F(cuGraphEventWaitNodeGetEvent) \
 	F(cuGraphNodeGetParams) \
+	F(cuGraphKernelNodeSetParams) \
 	F(cuGraphKernelNodeSetParams_v2) \
 	F(cuGraphMemcpyNodeSetParams) \
 	F(cuGraphMemsetNodeSetParams) \
@@ -189,6 +192,7 @@
 	F(cuGraphEventWaitNodeSetEvent) \
 	F(cuGraphNodeSetParams) \
 	F(cuGraphNodeSetParams_v2) \
+	F(cuGraphExecKernelNodeSetParams) \
 	F(cuGraphExecKernelNodeSetParams_v2) \
 	F(cuGraphExecMemcpyNodeSetParams) \
 	F(cuGraphExecMemsetNodeSetParams) \

@@ -83,6 +83,11 @@ CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *p, struct item **i);
 CUresult make_free(CUdeviceptr address, struct graph *g, struct item **i);
 CUresult make_child(CUgraph handle, int ownership, struct graph *g, struct item **i);
 CUresult make_condition(CUgraphNodeParams *p, struct graph *g, struct item **i);
+/* node_add adds the node of an item, which there is if r is OK. */
+CUresult node_add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUresult r, struct item *i);
+/* exec_set gives an executable's node new parameters: the item that was made of them, if r is OK. */
+CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struct item *i);
+void describe_kernel(const struct item *i, CUDA_KERNEL_NODE_PARAMS *p);
 /* node_set gives a node new parameters: the item that was made of them, if r is OK. What they do not tell stays. */
 CUresult node_set(struct node *n, CUresult r, struct item *i);
 /* settable tells whether parameters are of a type whose nodes can be changed. */

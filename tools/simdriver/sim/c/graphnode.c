@@ -10,8 +10,7 @@ unsigned node_type(const struct item *i)
 	return types[i->work];
 }
 
-/* add adds the node of an item, which there is if r is OK. */
-static CUresult add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUresult r, struct item *i)
+CUresult node_add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUresult r, struct item *i)
 {
 	struct graph *g = graph_get(graph);
 	struct edges edges = {0};
@@ -35,7 +34,7 @@ static CUresult add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps,
 CUresult cuGraphAddEmptyNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n)
 {
 	ENTER(0);
-	return add(handle, graph, deps, 0, n, OK, item_new(NOTHING));
+	return node_add(handle, graph, deps, 0, n, OK, item_new(NOTHING));
 }
 
 /* ADD adds what a maker makes of the rest of a function's parameters. */
@@ -43,7 +42,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *handle, CUgraph graph, const CUgraphNo
 	ENTER(0); \
 	struct item *i = 0; \
 	CUresult r = maker(__VA_ARGS__, &i); \
-	return add(handle, graph, deps, 0, n, r, i)
+	return node_add(handle, graph, deps, 0, n, r, i)
 
 CUresult cuGraphAddHostNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_HOST_NODE_PARAMS *p)
 {
@@ -105,7 +104,7 @@ static CUresult add_any(CUgraphNode *handle, CUgraph graph, const CUgraphNode *d
 	struct item *i = 0;
 	CUresult r = make(p, graph_get(graph), &i);
 
-	return add(handle, graph, deps, data, n, r, i);
+	return node_add(handle, graph, deps, data, n, r, i);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)

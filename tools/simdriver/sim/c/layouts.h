@@ -12,6 +12,12 @@ struct z_CUlaunchConfig {
 	unsigned n;
 };
 
+struct z_CUDA_KERNEL_NODE_PARAMS_v1 {
+	CUfunction func;
+	unsigned grid[3], block[3], shared;
+	void **params, **extra;
+};
+
 struct z_CUDA_KERNEL_NODE_PARAMS {
 	CUfunction func;
 	unsigned grid[3], block[3], shared;

@@ -7,7 +7,7 @@ static CUcontext context_of(const struct item *i)
 	return i->context ? i->context->handle : 0;
 }
 
-static void describe_kernel(const struct item *i, CUDA_KERNEL_NODE_PARAMS *p)
+void describe_kernel(const struct item *i, CUDA_KERNEL_NODE_PARAMS *p)
 {
 	*p = (CUDA_KERNEL_NODE_PARAMS){.shared = i->shared, .params = i->params, .ctx = context_of(i)};
 	memcpy(p->grid, i->grid, sizeof i->grid);

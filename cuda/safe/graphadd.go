@@ -1,0 +1,213 @@
+package safe
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// Add adds a node that does w when the nodes it depends on are done.
+func (g *Graph) Add(w Work, deps ...Node) (Node, error) {
+	const op = "Graph.Add"
+	c, err := g.acquire(op)
+	if err != nil {
+		return Node{}, err
+	}
+	defer c.unmark()
+	k, err := taken(op, w, c)
+	if err != nil {
+		return Node{}, err
+	}
+	defer w.release()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.add(op, w, deps)
+	if err != nil {
+		k.drop()
+		return Node{}, wrap(op, err)
+	}
+	c.kept.set(n.raw, k)
+	return n, nil
+}
+
+// taken is what w uses, for a graph that will not be locked before. Without an
+// error, w is to be released.
+func taken(op string, w Work, into *graphCore) (*keepsake, error) {
+	if w == nil {
+		return nil, refuse(op, ErrArgument, "no work")
+	}
+	k := newKeepsake()
+	if err := w.take(op, k, into); err != nil {
+		w.release()
+		k.drop()
+		return nil, err
+	}
+	return k, nil
+}
+
+func (g *graphCore) add(op string, w Work, deps []Node) (n Node, err error) {
+	if err := g.usable(op); err != nil {
+		return n, err
+	}
+	raw, _, err := g.dependencies(op, deps, nil)
+	if err != nil {
+		return n, err
+	}
+	n = Node{of: g, kind: w.kind()}
+	n.raw, err = w.add(g, raw)
+	return n, err
+}
+
+// Set changes what the node does: w must be of the node's type. Executables of the
+// graph stay as they are.
+func (n Node) Set(w Work) error {
+	const op = "Node.Set"
+	g := n.of
+	if g == nil || !g.mark() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	defer g.unmark()
+	k, err := taken(op, w, g)
+	if err != nil {
+		return err
+	}
+	defer w.release()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err = errors.Join(g.usable(op), n.fits(op, w)); err == nil {
+		err = w.set(n)
+	}
+	if err != nil {
+		k.drop()
+		return wrap(op, err)
+	}
+	g.kept.set(n.raw, k).drop()
+	return nil
+}
+
+// fits refuses work of another type than the node's.
+func (n Node) fits(op string, w Work) error {
+	if w.kind() != n.kind {
+		return refuse(op, ErrArgument, "work of type %v for %v", w.kind(), n)
+	}
+	return nil
+}
+
+// AddEdges has each edge's To wait for its From, with the edge's data unless that is
+// zero, which needs a driver of CUDA 12.3. All of them are added or none.
+// Source: cuGraphAddDependencies.
+func (g *Graph) AddEdges(edges ...Edge) error {
+	return g.change("Graph.AddEdges", edges, driver.CuGraphAddDependencies, driver.CuGraphAddDependencies_v1)
+}
+
+// RemoveEdges takes edges out of the graph, which must be there with this data. Graphs that
+// allocate memory cannot lose edges. Source: cuGraphRemoveDependencies.
+func (g *Graph) RemoveEdges(edges ...Edge) error {
+	return g.change("Graph.RemoveEdges", edges, driver.CuGraphRemoveDependencies, driver.CuGraphRemoveDependencies_v1)
+}
+
+func (g *Graph) change(op string, edges []Edge,
+	call func(driver.CUgraph, *driver.CUgraphNode, *driver.CUgraphNode, *driver.CUgraphEdgeData, uint64) error,
+	older func(driver.CUgraph, *driver.CUgraphNode, *driver.CUgraphNode, uint64) error,
+) error {
+	return g.do(op, func(c *graphCore) error {
+		if len(edges) == 0 {
+			return nil
+		}
+		var from, to []driver.CUgraphNode
+		var data []driver.CUgraphEdgeData
+		plain := true
+		for i, e := range edges {
+			if !c.has(e.From) || !c.has(e.To) {
+				return refuse(op, ErrGraph, "edge %d", i)
+			}
+			from, to, data = append(from, e.From.raw), append(to, e.To.raw), append(data, e.Data)
+			plain = plain && e.Data == driver.CUgraphEdgeData{}
+		}
+		err := call(c.raw, &from[0], &to[0], &data[0], uint64(len(edges)))
+		if plain && errors.Is(err, ErrNotSupported) { // before CUDA 12.3
+			err = older(c.raw, &from[0], &to[0], uint64(len(edges)))
+		}
+		return err
+	})
+}
+
+// Roots lists the nodes that wait for no other. Source: cuGraphGetRootNodes.
+func (g *Graph) Roots() (nodes []Node, err error) {
+	err = g.do("Graph.Roots", func(c *graphCore) (err error) {
+		nodes, err = c.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetRootNodes(c.raw, raw, n) })
+		return err
+	})
+	return nodes, err
+}
+
+// ID is a number that no other graph of the process has. It needs a driver of CUDA
+// 13.1. Source: cuGraphGetId.
+func (g *Graph) ID() (id uint32, err error) {
+	err = g.do("Graph.ID", func(c *graphCore) error { return driver.CuGraphGetId(c.raw, &id) })
+	return id, err
+}
+
+// OnRelease has f called, on a goroutine of this package's, once the graph and all
+// that have come of it are gone: executables, their launches, clones, graphs that
+// it is part of. It is what CUDA's user objects are for.
+func (g *Graph) OnRelease(f func()) error {
+	const op = "Graph.OnRelease"
+	c, err := g.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	k := c.kept.user
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.release = append(k.release, f)
+	return nil
+}
+
+// pairs is locked by who locks two graphs.
+var pairs sync.Mutex
+
+// ChildWork does all of another graph, as it is when the node is added or set: a copy
+// of it becomes part of the node, see [Node.ChildGraph]. A graph with conditional
+// nodes is [ErrConditional]. In an executable the copy can be changed to one that
+// has the same nodes and edges, as by [GraphExec.Update].
+// Source: cuGraphAddChildGraphNode, cuGraphExecChildGraphNodeSetParams.
+func ChildWork(child *Graph) Work {
+	var c *graphCore
+	w := &coldWork{typ: driver.CU_GRAPH_NODE_TYPE_GRAPH}
+	w.takes = func(op string, k *keepsake, into *graphCore) error {
+		c = nil
+		g, err := child.acquire(op)
+		if err != nil {
+			return err
+		}
+		if g.top() == into.top() {
+			g.unmark()
+			return refuse(op, ErrArgument, "a graph cannot be part of itself")
+		}
+		pairs.Lock()
+		g.mu.Lock()
+		c = g
+		if g.top().conditional {
+			return refuse(op, ErrConditional, "it cannot be part of another")
+		}
+		k.inner = g.kept.share()
+		return g.usable(op)
+	}
+	w.releasing = func() {
+		if c != nil {
+			c.mu.Unlock()
+			pairs.Unlock()
+			c.unmark()
+		}
+	}
+	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+		return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw)
+	}
+	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+		return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw)
+	}
+	return w
+}

@@ -1,0 +1,384 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func newGraph(t *testing.T, x *safe.Context) *safe.Graph {
+	t.Helper()
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	closing(t, g)
+	return g
+}
+
+func addNode(t *testing.T, g *safe.Graph, w safe.Work, deps ...safe.Node) safe.Node {
+	t.Helper()
+	n, err := g.Add(w, deps...)
+	require.NoError(t, err)
+	return n
+}
+
+// saxpyWork is y += a * x.
+func saxpyWork(k *safe.Kernel, a float32, x, y *safe.Buffer[float32]) safe.Work {
+	return safe.KernelWork(k, perValue(y.Len()), safe.Val(uint32(y.Len())), safe.Val(a), x.Arg(), y.Arg())
+}
+
+// launch launches e and waits for it.
+func launch(t *testing.T, e *safe.GraphExec, s *safe.Stream) {
+	t.Helper()
+	require.NoError(t, e.Launch(s))
+	require.NoError(t, s.Synchronize())
+}
+
+// TestGraphAdd makes a graph of every kind of node that needs nothing special.
+func TestGraphAdd(t *testing.T) {
+	x := open(t, 0)
+	const n = 100
+	s, saxpy, e := stream(t, x), kernel(t, x, "saxpy"), event(t, x)
+	in, out, a, b := host[float32](t, x, n), host[float32](t, x, n), buffer[float32](t, x, n), buffer[float32](t, x, n)
+	copy(in.Data(), count(n))
+	var calls atomic.Int32
+
+	g := newGraph(t, x)
+	copied := addNode(t, g, safe.CopyWork(a, in))
+	filled := addNode(t, g, safe.FillWork(b, 2))
+	added := addNode(t, g, saxpyWork(saxpy, 3, a, b), copied, filled)
+	back := addNode(t, g, safe.CopyWork(out, b), added)
+	called := addNode(t, g, safe.HostWork(func() { calls.Add(1) }), back)
+	recorded := addNode(t, g, safe.RecordWork(e), called)
+	waited := addNode(t, g, safe.WaitWork(e), recorded)
+	last := addNode(t, g, safe.EmptyWork(), waited)
+
+	x2 := executable(t, g)
+	for i := range 3 {
+		launch(t, x2, s)
+		assert.EqualValues(t, 2+3*(n-1), out.Data()[n-1])
+		assert.EqualValues(t, i+1, calls.Load())
+	}
+
+	all := []safe.Node{copied, filled, added, back, called, recorded, waited, last}
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, all, nodes)
+	roots, err := g.Roots()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []safe.Node{copied, filled}, roots)
+	before, err := added.Dependencies()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []safe.Node{copied, filled}, before)
+	behind, err := added.Dependents()
+	require.NoError(t, err)
+	assert.Equal(t, []safe.Node{back}, behind)
+	edges, err := g.Edges()
+	require.NoError(t, err)
+	assert.Len(t, edges, 7)
+
+	params := func(n safe.Node) driver.CUgraphNodeParams {
+		t.Helper()
+		p, err := n.Params()
+		require.NoError(t, err)
+		assert.Equal(t, n.Type(), p.Type)
+		return p
+	}
+	p := params(added)
+	assert.Equal(t, saxpy.Raw(), p.Kernel().Func)
+	assert.EqualValues(t, 128, p.Kernel().BlockDimX)
+	p = params(copied)
+	assert.EqualValues(t, 4*n, p.Memcpy().CopyParams.WidthInBytes)
+	p = params(filled)
+	assert.Equal(t, b.Raw(), p.Memset().Dst)
+	p = params(called)
+	assert.NotZero(t, p.Host().Fn)
+	p = params(recorded)
+	assert.Equal(t, e.Raw(), p.EventRecord().Event)
+	p = params(waited)
+	assert.Equal(t, e.Raw(), p.EventWait().Event)
+	params(last)
+}
+
+func TestGraphAddRefuses(t *testing.T) {
+	x := open(t, 0)
+	const n = 10
+	saxpy, y, closed := kernel(t, x, "saxpy"), buffer[float32](t, x, n), buffer[float32](t, x, n)
+	require.NoError(t, closed.Close())
+	e := event(t, x)
+	require.NoError(t, e.Close())
+	half, err := y.Slice(0, 5)
+	require.NoError(t, err)
+	most, err := y.Slice(1, 9)
+	require.NoError(t, err)
+	g, other := newGraph(t, x), newGraph(t, x)
+	foreign := addNode(t, other, safe.EmptyWork())
+	for _, test := range []struct {
+		name string
+		work safe.Work
+		deps []safe.Node
+		is   error
+	}{
+		{"no work", nil, nil, safe.ErrArgument},
+		{"closed buffer", safe.FillWork(closed, 1), nil, safe.ErrClosed},
+		{"nil buffer", safe.ZeroWork((*safe.Buffer[int])(nil)), nil, safe.ErrClosed},
+		{"closed argument", saxpyWork(saxpy, 1, closed, y), nil, safe.ErrClosed},
+		{"too few arguments", safe.KernelWork(saxpy, one), nil, nil},
+		{"nil kernel", safe.KernelWork(nil, one), nil, safe.ErrClosed},
+		{"wide fill", safe.FillWork(buffer[float64](t, x, 1), 1), nil, safe.ErrArgument},
+		{"copy of too much", safe.CopyWork(half, y), nil, safe.ErrRange},
+		{"overlap", safe.CopyWork(y, most), nil, safe.ErrOverlap},
+		{"closed source", safe.CopyWork(y, closed), nil, safe.ErrClosed},
+		{"no function", safe.HostWork(nil), nil, safe.ErrArgument},
+		{"closed event", safe.RecordWork(e), nil, safe.ErrClosed},
+		{"nil event", safe.WaitWork(nil), nil, safe.ErrClosed},
+		{"no operations", safe.MemOpsWork(x), nil, safe.ErrRange},
+		{"closed context", safe.MemOpsWork(nil), nil, safe.ErrClosed},
+		{"foreign node", safe.EmptyWork(), []safe.Node{foreign}, safe.ErrGraph},
+		{"no node", safe.EmptyWork(), []safe.Node{{}}, safe.ErrGraph},
+		{"nil graph", safe.ChildWork(nil), nil, safe.ErrClosed},
+		{"itself", safe.ChildWork(g), nil, safe.ErrArgument},
+		{"memory that is not a graph's", safe.FreeWork(y), nil, safe.ErrArgument},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.name == "too few arguments" {
+				needs(t, "cuFuncGetParamInfo")
+				test.is = safe.ErrArgument
+			}
+			_, err := g.Add(test.work, test.deps...)
+			require.ErrorIs(t, err, test.is)
+			assert.ErrorContains(t, err, "Graph.Add")
+		})
+	}
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.Empty(t, nodes)
+
+	node := addNode(t, g, safe.ZeroWork(y))
+	assert.ErrorIs(t, node.Set(safe.EmptyWork()), safe.ErrArgument, "another type")
+	assert.ErrorIs(t, foreign.Set(safe.EmptyWork()), safe.ErrArgument, "what cannot be changed")
+	exec := executable(t, g)
+	assert.ErrorIs(t, exec.Set(node, safe.EmptyWork()), safe.ErrArgument)
+	assert.ErrorIs(t, exec.Set(foreign, safe.EmptyWork()), safe.ErrGraph)
+	assert.ErrorIs(t, exec.Set(safe.Node{}, safe.EmptyWork()), safe.ErrClosed)
+	assert.ErrorIs(t, exec.SetEnabled(foreign, false), safe.ErrGraph)
+	_, err = g.Add(safe.KernelWork(saxpy, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 4096}}, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg()))
+	if err != nil { // CUDA may look at it now, or when the graph is instantiated
+		assert.ErrorContains(t, err, "block")
+	}
+}
+
+// TestNodeSet: what a node does is changed in the graph, and not in executables.
+func TestNodeSet(t *testing.T) {
+	x := open(t, 0)
+	const n = 10
+	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
+	large := func() safe.Work { // which cannot be closed by anybody else
+		b, err := safe.NewBuffer[float32](x, n)
+		require.NoError(t, err)
+		require.NoError(t, b.Fill(100))
+		return saxpyWork(saxpy, 1, b, y)
+	}
+	g := newGraph(t, x)
+	zeroed := addNode(t, g, safe.ZeroWork(y))
+	added := addNode(t, g, large(), zeroed)
+	old := executable(t, g)
+	require.NoError(t, added.Set(saxpyWork(saxpy, 7, ones, y)))
+	require.NoError(t, zeroed.Set(safe.FillWork(y, 1)))
+	drop()
+	for _, test := range []struct {
+		name string
+		exec *safe.GraphExec
+		want float32
+	}{{"old", old, 100}, {"new", executable(t, g), 8}} {
+		t.Run(test.name, func(t *testing.T) {
+			launch(t, test.exec, s)
+			got := make([]float32, n)
+			require.NoError(t, y.CopyToHost(got))
+			assert.Equal(t, test.want, got[n-1])
+		})
+	}
+	require.NoError(t, old.Update(g))
+	launch(t, old, s)
+	got := make([]float32, n)
+	require.NoError(t, y.CopyToHost(got))
+	assert.EqualValues(t, 8, got[0])
+
+	require.NoError(t, zeroed.Destroy())
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.Equal(t, []safe.Node{added}, nodes)
+	clone, err := g.Clone()
+	require.NoError(t, err)
+	closing(t, clone)
+	launch(t, executable(t, clone), s)
+	require.NoError(t, y.CopyToHost(got))
+	assert.EqualValues(t, 15, got[0])
+}
+
+// TestExecSet changes an executable while it is launched: the launch that is under
+// way does what it was to do, with what it needs.
+func TestExecSet(t *testing.T) {
+	x := open(t, 0)
+	const n = 10
+	gate, s, saxpy, y, out := newGate(t, x), stream(t, x), kernel(t, x, "saxpy"), buffer[float32](t, x, n), host[float32](t, x, n)
+	second := host[float32](t, x, n)
+	gone := make(chan struct{})
+	var first, other atomic.Int32
+	g := newGraph(t, x)
+	zeroed := addNode(t, g, safe.ZeroWork(y))
+	var added, called safe.Node
+	func() {
+		b, err := safe.NewBuffer[float32](x, n)
+		require.NoError(t, err)
+		require.NoError(t, b.Fill(100))
+		added = addNode(t, g, saxpyWork(saxpy, 1, b, y), zeroed)
+		require.NoError(t, b.Close())
+		large := new([1 << 10]int32)
+		runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
+		called = addNode(t, g, safe.HostWork(func() { first.Add(1); large[0]++ }), added)
+	}()
+	back := addNode(t, g, safe.CopyWork(out, y), called)
+	e := executable(t, g)
+	require.NoError(t, called.Set(safe.HostWork(func() {})), "the graph keeps the function no longer")
+
+	gate.shut(t, s)
+	require.NoError(t, e.Launch(s))
+	require.NoError(t, e.Set(zeroed, safe.FillWork(y, 1)))
+	require.NoError(t, e.Set(added, saxpyWork(saxpy, 2, ones(t, x, n), y)))
+	require.NoError(t, e.Set(called, safe.HostWork(func() { other.Add(1) })))
+	require.NoError(t, e.Set(back, safe.CopyWork(second, y)))
+	drop()
+	assert.False(t, isDone(gone), "the launch that is under way needs it")
+	gate.open()
+	require.NoError(t, s.Synchronize())
+	assert.EqualValues(t, 100, out.Data()[0])
+	assert.EqualValues(t, 1, first.Load())
+	assert.Zero(t, other.Load())
+	collected(t, gone)
+	launch(t, e, s)
+	assert.EqualValues(t, 3, second.Data()[0])
+	assert.EqualValues(t, 1, first.Load())
+	assert.EqualValues(t, 1, other.Load())
+
+	same := ones(t, x, n)
+	for a := range 50 { // other numbers for the same buffers
+		require.NoError(t, e.Set(added, saxpyWork(saxpy, float32(a), same, y)))
+	}
+	launch(t, e, s)
+	assert.EqualValues(t, 1+49, second.Data()[0])
+	require.NoError(t, e.SetEnabled(added, false))
+	on, err := e.Enabled(added)
+	require.NoError(t, err)
+	assert.False(t, on)
+	launch(t, e, s)
+	assert.EqualValues(t, 1, second.Data()[0], "filled only")
+	require.NoError(t, e.SetEnabled(added, true))
+	assert.Error(t, e.SetEnabled(called, false), "host functions cannot be")
+	flags, err := e.Flags()
+	if supports(12000) {
+		require.NoError(t, err)
+		assert.Zero(t, flags)
+	} else {
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+	}
+
+	cfg := one
+	cfg.Cooperative = true
+	assert.ErrorIs(t, e.Set(added, safe.KernelWork(saxpy, cfg, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg())), safe.ErrArgument)
+}
+
+// TestKernelNodeAttributes: attributes of a launch are the node's.
+func TestKernelNodeAttributes(t *testing.T) {
+	needs(t, "cuGraphKernelNodeSetAttribute")
+	x := open(t, 0)
+	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
+	require.NoError(t, y.Zero())
+	cfg := perValue(10)
+	cfg.Cooperative = true
+	work := safe.KernelWork(saxpy, cfg, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg())
+	g := newGraph(t, x)
+	n := addNode(t, g, work)
+	require.NoError(t, n.Set(work))
+	var v driver.CUkernelNodeAttrValue
+	require.NoError(t, x.Do(func() error {
+		return driver.CuGraphKernelNodeGetAttribute(n.Raw(), driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v)
+	}))
+	assert.EqualValues(t, 1, *v.Cooperative())
+	launch(t, executable(t, g), s)
+	got := make([]float32, 10)
+	require.NoError(t, y.CopyToHost(got))
+	assert.EqualValues(t, 2, got[9])
+	wrong := driver.CUlaunchAttribute{Id: 9999}
+	cfg.Attributes = []driver.CUlaunchAttribute{wrong}
+	_, err := g.Add(safe.KernelWork(saxpy, cfg, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg()))
+	assert.Error(t, err)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.Len(t, nodes, 1, "nothing is left of a node whose attributes are refused")
+}
+
+func TestGraphEdges(t *testing.T) {
+	x := open(t, 0)
+	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
+	g := newGraph(t, x)
+	a, b, c := addNode(t, g, safe.FillWork(y, 1)), addNode(t, g, saxpyWork(saxpy, 1, ones, y)), addNode(t, g, saxpyWork(saxpy, 2, ones, y))
+	require.NoError(t, g.AddEdges())
+	require.NoError(t, g.AddEdges(safe.Edge{From: a, To: b}, safe.Edge{From: b, To: c}))
+	launch(t, executable(t, g), s)
+	got := make([]float32, 10)
+	require.NoError(t, y.CopyToHost(got))
+	assert.EqualValues(t, 4, got[0])
+	assert.ErrorIs(t, g.AddEdges(safe.Edge{From: a}), safe.ErrGraph)
+	assert.Error(t, g.AddEdges(safe.Edge{From: a, To: c}, safe.Edge{From: a, To: b}), "one is there already")
+	require.NoError(t, g.RemoveEdges(safe.Edge{From: b, To: c}))
+	edges, err := g.Edges()
+	require.NoError(t, err)
+	assert.Equal(t, []safe.Edge{{From: a, To: b}}, edges)
+
+	early := driver.CUgraphEdgeData{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}
+	err = g.AddEdges(safe.Edge{From: b, To: c, Data: early})
+	if driver.Find("cuGraphAddDependencies_v2") != nil {
+		require.ErrorIs(t, err, safe.ErrNotSupported)
+		return
+	}
+	require.NoError(t, err)
+	edges, err = g.Edges()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []safe.Edge{{From: a, To: b}, {From: b, To: c, Data: early}}, edges)
+	behind, err := b.Dependents()
+	require.NoError(t, err)
+	assert.Equal(t, []safe.Node{c}, behind)
+	require.NoError(t, g.RemoveEdges(safe.Edge{From: b, To: c, Data: early}))
+
+	require.NoError(t, g.AddEdges(safe.Edge{From: b, To: a}))
+	_, err = g.Instantiate(0)
+	assert.Error(t, err, "they wait for each other")
+}
+
+// TestMemOpsNode: memory operations as a node.
+func TestMemOpsNode(t *testing.T) {
+	x := open(t, 0)
+	s, h := stream(t, x), host[uint32](t, x, 4)
+	g := newGraph(t, x)
+	n := addNode(t, g, safe.MemOpsWork(x, safe.WriteOp(h.At(0), 1), safe.WaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ), safe.WriteOp(h.At(1), 2)))
+	p, err := n.Params()
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, p.MemOp().Count)
+	e := executable(t, g)
+	launch(t, e, s)
+	assert.Equal(t, []uint32{1, 2}, h.Data()[:2])
+	other := safe.MemOpsWork(x, safe.WriteOp(h.At(0), 1), safe.WaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ), safe.WriteOp(h.At(2), 3))
+	require.NoError(t, e.Set(n, other))
+	require.NoError(t, n.Set(other))
+	launch(t, e, s)
+	assert.EqualValues(t, 3, h.Data()[2])
+	_, err = g.Add(safe.MemOpsWork(x, safe.WriteOp(h.At(9), 1)))
+	assert.ErrorIs(t, err, safe.ErrRange)
+}

@@ -1,0 +1,374 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"encoding/xml"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// read is the first value of a buffer.
+func read(t *testing.T, b *safe.Buffer[float32]) float32 {
+	t.Helper()
+	got := make([]float32, b.Len())
+	require.NoError(t, b.CopyToHost(got))
+	return got[0]
+}
+
+func TestChildGraph(t *testing.T) {
+	x := open(t, 0)
+	const n = 10
+	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
+	child := adding(t, s, saxpy, ones, y)
+	g := newGraph(t, x)
+	zeroed := addNode(t, g, safe.ZeroWork(y))
+	first := addNode(t, g, safe.ChildWork(child), zeroed)
+	addNode(t, g, safe.ChildWork(child), first)
+	require.NoError(t, child.Close())
+	e := executable(t, g)
+	launch(t, e, s)
+	assert.EqualValues(t, 2, read(t, y))
+
+	part, err := first.ChildGraph()
+	require.NoError(t, err)
+	nodes, err := part.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 1)
+	require.NoError(t, nodes[0].Set(saxpyWork(saxpy, 10, ones, y)), "the copy is changed")
+	same, err := first.ChildGraph()
+	require.NoError(t, err)
+	nodes, err = same.Nodes()
+	require.NoError(t, err)
+	_, err = part.Add(safe.EmptyWork(), nodes[0])
+	require.NoError(t, err, "it is the same graph")
+	require.NoError(t, part.Close(), "which does nothing")
+	_, err = part.Instantiate(0)
+	assert.ErrorIs(t, err, safe.ErrArgument)
+	launch(t, executable(t, g), s)
+	assert.EqualValues(t, 11, read(t, y))
+	launch(t, e, s)
+	assert.EqualValues(t, 2, read(t, y), "as it was")
+
+	other := adding(t, s, saxpy, y, y) // y += y
+	require.NoError(t, e.Set(first, safe.ChildWork(other)))
+	require.NoError(t, e.Set(zeroed, safe.FillWork(y, 3)))
+	launch(t, e, s)
+	assert.EqualValues(t, 7, read(t, y))
+	assert.ErrorIs(t, first.Set(safe.ChildWork(other)), safe.ErrArgument)
+	_, err = zeroed.ChildGraph()
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+	clone, err := g.Clone()
+	require.NoError(t, err)
+	closing(t, clone)
+	launch(t, executable(t, clone), s)
+	assert.EqualValues(t, 11, read(t, y))
+
+	require.NoError(t, g.Close())
+	_, err = part.Nodes()
+	assert.ErrorIs(t, err, safe.ErrClosed, "it has gone with the whole")
+	_, err = nodes[0].Params()
+	assert.ErrorIs(t, err, safe.ErrClosed)
+}
+
+func TestGraphMemory(t *testing.T) {
+	x := open(t, 0)
+	const n = 1 << 10
+	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
+	require.NoError(t, x.ResetGraphMemoryPeaks())
+	g := newGraph(t, x)
+	b, allocated, err := safe.AddAlloc[float32](g, n)
+	require.NoError(t, err)
+	assert.NotZero(t, b.Raw())
+	filled := addNode(t, g, safe.FillWork(b, 5), allocated)
+	added := addNode(t, g, saxpyWork(saxpy, 1, ones, b), filled)
+	copied := addNode(t, g, safe.CopyWork(y, b), added)
+	freed := addNode(t, g, safe.FreeWork(b), copied)
+	p, err := allocated.Params()
+	require.NoError(t, err)
+	assert.Equal(t, b.Raw(), p.Alloc().Dptr)
+	p, err = freed.Params()
+	require.NoError(t, err)
+	assert.Equal(t, b.Raw(), p.Free().Dptr)
+	e := executable(t, g)
+	for range 2 {
+		launch(t, e, s)
+		assert.EqualValues(t, 6, read(t, y))
+	}
+	m, err := x.GraphMemory()
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, m.UsedPeak, uint64(4*n))
+	assert.GreaterOrEqual(t, m.ReservedPeak, m.UsedPeak)
+	assert.Zero(t, m.Used)
+	for name, call := range map[string]func() error{
+		"clone":       func() error { _, err := g.Clone(); return err },
+		"destroy":     copied.Destroy,
+		"edges":       func() error { return g.RemoveEdges(safe.Edge{From: copied, To: freed}) },
+		"instantiate": func() error { _, err := g.Instantiate(0); return err },
+	} {
+		assert.ErrorIs(t, call(), safe.ErrNotSupported, name)
+	}
+	assert.Error(t, freed.Set(safe.FreeWork(b)))
+	_, _, err = safe.AddAlloc[*int](g, 1)
+	assert.ErrorIs(t, err, safe.ErrArgument)
+	_, _, err = safe.AddAlloc[int](g, 1, safe.Node{})
+	assert.ErrorIs(t, err, safe.ErrGraph)
+	require.NoError(t, e.Close())
+	require.NoError(t, g.Close())
+	require.NoError(t, x.TrimGraphMemory())
+	assert.Eventually(t, func() bool { return b.CopyToHost(make([]float32, n)) != nil }, hang, time.Millisecond, "it has gone with the graph")
+}
+
+// TestGraphMemoryLeft: memory that a launch leaves allocated is freed on a stream, or by
+// the next launch.
+func TestGraphMemoryLeft(t *testing.T) {
+	x := open(t, 0)
+	const n = 100
+	s, side, e := stream(t, x), stream(t, x), event(t, x)
+	make1 := func() (*safe.Graph, *safe.Buffer[float32]) {
+		g := newGraph(t, x)
+		b, allocated, err := safe.AddAlloc[float32](g, n)
+		require.NoError(t, err)
+		addNode(t, g, safe.FillWork(b, 5), allocated)
+		return g, b
+	}
+	t.Run("freed on a stream", func(t *testing.T) {
+		g, b := make1()
+		exec := executable(t, g)
+		launch(t, exec, s)
+		assert.EqualValues(t, 5, read(t, b))
+		assert.ErrorIs(t, exec.Launch(s), driver.CUDA_ERROR_INVALID_VALUE, "it is still allocated")
+		require.NoError(t, s.Record(e, 0))
+		require.NoError(t, side.WaitEvent(e, 0))
+		require.NoError(t, b.FreeAsync(side))
+		require.NoError(t, side.Synchronize())
+		launch(t, exec, s)
+		require.NoError(t, b.FreeAsync(s))
+		part, err := b.Slice(0, 1)
+		require.NoError(t, err)
+		assert.ErrorIs(t, part.FreeAsync(s), safe.ErrArgument)
+		assert.ErrorIs(t, buffer[int](t, x, 1).FreeAsync(s), safe.ErrArgument)
+		require.NoError(t, s.Synchronize())
+	})
+	t.Run("freed by the next launch", func(t *testing.T) {
+		g, b := make1()
+		exec, err := g.Instantiate(driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
+		require.NoError(t, err)
+		closing(t, exec)
+		for range 3 {
+			launch(t, exec, s)
+		}
+		assert.EqualValues(t, 5, read(t, b))
+		require.NoError(t, b.FreeAsync(s))
+		require.NoError(t, s.Synchronize())
+	})
+}
+
+// TestConditional: bodies that run or not, by what the condition is at first.
+func TestConditional(t *testing.T) {
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	if driver.Find("cuGraphConditionalHandleCreate") != nil {
+		_, err := newGraph(t, x).NewCondition(safe.ConditionOptions{})
+		require.ErrorIs(t, err, safe.ErrNotSupported)
+		return
+	}
+	for _, test := range []struct {
+		name      string
+		condition uint32
+		add       func(g *safe.Graph, c safe.Condition, after safe.Node) (safe.Node, []*safe.Graph, error)
+		want      float32 // bodies add 1, 10, 100; 1000 is added at the end
+	}{
+		{"if", 1, addIf, 1001},
+		{"if not", 0, addIf, 1000},
+		{"if, else", 1, addIfElse, 1001},
+		{"if not, else", 0, addIfElse, 1010},
+		{"switch to the first", 0, addSwitch, 1001},
+		{"switch to the last", 2, addSwitch, 1100},
+		{"switch to none", 3, addSwitch, 1000},
+		{"while not", 0, func(g *safe.Graph, c safe.Condition, after safe.Node) (safe.Node, []*safe.Graph, error) {
+			n, body, err := g.AddWhile(c, after)
+			return n, []*safe.Graph{body}, err
+		}, 1000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			saxpy, ones := kernel(t, x, "saxpy"), ones(t, x, 10)
+			g := newGraph(t, x)
+			c, err := g.NewCondition(safe.ConditionOptions{Assign: true, Default: test.condition})
+			require.NoError(t, err)
+			assert.NotZero(t, c.Raw())
+			zeroed := addNode(t, g, safe.ZeroWork(y))
+			n, bodies, err := test.add(g, c, zeroed)
+			if err != nil && test.name != "if" && !supports(12080) {
+				t.Skip(err)
+			}
+			require.NoError(t, err)
+			assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_CONDITIONAL, n.Type())
+			for i, body := range bodies {
+				addNode(t, body, saxpyWork(saxpy, []float32{1, 10, 100}[i], ones, y))
+				require.NoError(t, body.Close(), "which does nothing")
+			}
+			addNode(t, g, saxpyWork(saxpy, 1000, ones, y), n)
+			e := executable(t, g)
+			for range 2 {
+				launch(t, e, s)
+				assert.Equal(t, test.want, read(t, y))
+			}
+			_, err = g.Instantiate(0)
+			assert.ErrorIs(t, err, safe.ErrConditional)
+			_, err = g.Clone()
+			assert.ErrorIs(t, err, safe.ErrConditional)
+			_, err = newGraph(t, x).Add(safe.ChildWork(g))
+			assert.ErrorIs(t, err, safe.ErrConditional)
+			_, _, err = newGraph(t, x).AddIf(c)
+			assert.ErrorIs(t, err, safe.ErrGraph)
+		})
+	}
+	g := newGraph(t, x)
+	_, _, err := g.AddIf(safe.Condition{})
+	assert.ErrorIs(t, err, safe.ErrGraph)
+	c, err := g.NewCondition(safe.ConditionOptions{})
+	require.NoError(t, err)
+	_, _, err = g.AddSwitch(c, 0)
+	assert.ErrorIs(t, err, safe.ErrRange)
+}
+
+func addIf(g *safe.Graph, c safe.Condition, after safe.Node) (safe.Node, []*safe.Graph, error) {
+	n, body, err := g.AddIf(c, after)
+	return n, []*safe.Graph{body}, err
+}
+
+func addIfElse(g *safe.Graph, c safe.Condition, after safe.Node) (safe.Node, []*safe.Graph, error) {
+	n, then, otherwise, err := g.AddIfElse(c, after)
+	return n, []*safe.Graph{then, otherwise}, err
+}
+
+func addSwitch(g *safe.Graph, c safe.Condition, after safe.Node) (safe.Node, []*safe.Graph, error) {
+	return g.AddSwitch(c, 3, after)
+}
+
+// supports tells whether the driver is of such a CUDA version or newer.
+func supports(version int32) bool {
+	var n int32
+	return driver.CuDriverGetVersion(&n) == nil && n >= version
+}
+
+// TestConditionalCaptured fills a body by a capture.
+func TestConditionalCaptured(t *testing.T) {
+	needs(t, "cuGraphConditionalHandleCreate")
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	g := newGraph(t, x)
+	c, err := g.NewCondition(safe.ConditionOptions{Assign: true, Default: 1})
+	require.NoError(t, err)
+	_, body, err := g.AddIf(c)
+	require.NoError(t, err)
+	require.NoError(t, s.CaptureTo(body, nil, nil, localMode, func() error { return y.FillAsync(s, 4) }))
+	nodes, err := body.Nodes()
+	require.NoError(t, err)
+	assert.Len(t, nodes, 1)
+	launch(t, executable(t, g), s)
+	assert.EqualValues(t, 4, read(t, y))
+}
+
+// TestGraphOnRelease: functions are called when the graph and its executables are gone.
+func TestGraphOnRelease(t *testing.T) {
+	x := open(t, 0)
+	gate, s, y := newGate(t, x), stream(t, x), buffer[float32](t, x, 10)
+	released := make(chan struct{})
+	g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+	require.NoError(t, err)
+	require.NoError(t, g.OnRelease(func() { close(released) }))
+	e, err := g.Instantiate(0)
+	require.NoError(t, err)
+	outer := newGraph(t, x)
+	addNode(t, outer, safe.ChildWork(g))
+	gate.shut(t, s)
+	require.NoError(t, e.Launch(s))
+	require.NoError(t, g.Close())
+	require.NoError(t, e.Close())
+	drop()
+	assert.False(t, isDone(released), "a launch is under way")
+	gate.open()
+	require.NoError(t, s.Synchronize())
+	drop()
+	assert.False(t, isDone(released), "another graph has it")
+	require.NoError(t, outer.Close())
+	collected(t, released)
+}
+
+func TestGraphIDs(t *testing.T) {
+	x := open(t, 0)
+	g := newGraph(t, x)
+	n := addNode(t, g, safe.EmptyWork())
+	e := executable(t, g)
+	for name, call := range map[string]func() error{
+		"graph":      func() error { _, err := g.ID(); return err },
+		"executable": func() error { _, err := e.ID(); return err },
+		"local":      func() error { _, err := n.LocalID(); return err },
+		"tools":      func() error { _, err := n.ToolsID(); return err },
+	} {
+		if supports(13010) {
+			assert.NoError(t, call(), name)
+			continue
+		}
+		assert.ErrorIs(t, call(), safe.ErrNotSupported, name)
+		assert.ErrorContains(t, call(), "13.1", name)
+	}
+}
+
+// TestGraphSVG draws boxes, and lines between them.
+func TestGraphSVG(t *testing.T) {
+	x := open(t, 0)
+	saxpy, ones, y := kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
+	g := newGraph(t, x)
+	a := addNode(t, g, safe.ZeroWork(y))
+	b := addNode(t, g, saxpyWork(saxpy, 1, ones, y), a)
+	c := addNode(t, g, safe.EmptyWork(), a)
+	addNode(t, g, safe.HostWork(func() {}), b, c)
+	text, err := g.SVG()
+	require.NoError(t, err)
+	var drawn struct {
+		XMLName xml.Name
+		Width   int        `xml:"width,attr"`
+		Height  int        `xml:"height,attr"`
+		Boxes   []box      `xml:"rect"`
+		Labels  []string   `xml:"text"`
+		Lines   []struct{} `xml:"path"`
+	}
+	require.NoError(t, xml.Unmarshal([]byte(text), &drawn))
+	assert.Equal(t, "svg", drawn.XMLName.Local)
+	name := "kernel"
+	if driver.Find("cuFuncGetName") == nil {
+		name = "kernel saxpy"
+	}
+	assert.Equal(t, []string{"memset", name, "empty", "host"}, drawn.Labels)
+	assert.Len(t, drawn.Lines, 4)
+	require.Len(t, drawn.Boxes, 4)
+	for _, b := range drawn.Boxes {
+		assert.True(t, b.X >= 0 && b.Y >= 0 && b.X+b.Width <= drawn.Width && b.Y+b.Height <= drawn.Height, "%+v", b)
+	}
+	assert.Less(t, drawn.Boxes[0].Y, drawn.Boxes[1].Y)
+	assert.Equal(t, drawn.Boxes[1].Y, drawn.Boxes[2].Y)
+	assert.Less(t, drawn.Boxes[1].X+drawn.Boxes[1].Width, drawn.Boxes[2].X)
+	assert.Less(t, drawn.Boxes[2].Y, drawn.Boxes[3].Y)
+
+	require.NoError(t, g.AddEdges(safe.Edge{From: b, To: c}, safe.Edge{From: c, To: b}))
+	_, err = g.SVG()
+	require.NoError(t, err, "also of nodes that wait for each other")
+	text, err = newGraph(t, x).SVG()
+	require.NoError(t, err)
+	assert.Contains(t, text, "<svg")
+}
+
+type box struct {
+	X      int `xml:"x,attr"`
+	Y      int `xml:"y,attr"`
+	Width  int `xml:"width,attr"`
+	Height int `xml:"height,attr"`
+}

@@ -1,0 +1,109 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// nodes are the host function and the kernel of the world's graph.
+func (w *world) nodes() (host, kernel safe.Node, err error) {
+	nodes, err := w.g.Nodes()
+	for _, n := range nodes {
+		if n.Type() == driver.CU_GRAPH_NODE_TYPE_KERNEL {
+			kernel = n
+		} else {
+			host = n
+		}
+	}
+	return host, kernel, err
+}
+
+// onNode is an operation on the kernel of the world's graph.
+func onNode(name string, do func(w *world, n safe.Node) error) operation {
+	return operation{name, func(w *world) error {
+		_, n, err := w.nodes()
+		if err != nil {
+			return err
+		}
+		return do(w, n)
+	}}
+}
+
+func (w *world) adds(work safe.Work) error { _, err := w.g.Add(work); return err }
+
+func (w *world) storing() safe.Work {
+	return safe.KernelWork(w.k, one, w.a.Arg(), safe.Val(uint64(3)))
+}
+
+func init() {
+	within["Node.Params"] = []string{"Graph.Nodes"}
+	for _, op := range []string{"Node.Dependencies", "Node.Dependents", "Node.Destroy", "Node.Set", "GraphExec.Set", "GraphExec.SetEnabled", "GraphExec.Enabled"} {
+		within[op] = []string{"Graph.Nodes"}
+	}
+	within["Graph.AddEdges"] = []string{"Graph.Nodes", "Graph.RemoveEdges"}
+	within["Node.ChildGraph"] = []string{"NewGraph", "Graph.Add"}
+	within["Graph.AddIf"] = []string{"NewGraph", "Graph.NewCondition"}
+	operations = append(operations,
+		operation{"Graph.Add", func(w *world) error { return w.adds(w.storing()) }},
+		operation{"Graph.Add", func(w *world) error {
+			cfg := one
+			cfg.Cooperative = true
+			return w.adds(safe.KernelWork(w.k, cfg, w.a.Arg(), safe.Val(uint64(3))))
+		}},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.CopyWork(w.a, w.h)) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.FillWork(w.a, 1)) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.HostWork(func() {})) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.RecordWork(w.e)) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.WaitWork(w.e)) }},
+		operation{"Graph.Add", func(w *world) error {
+			return w.adds(safe.MemOpsWork(w.x, safe.WriteOp(w.a.At(0), 1), safe.WriteOp(w.h.At(0), 1)))
+		}},
+		operation{"Node.ChildGraph", func(w *world) error {
+			g, err := safe.NewGraph(w.x)
+			if _, err = also(w, g, err); err != nil {
+				return err
+			}
+			n, err := w.g.Add(safe.ChildWork(g))
+			if err != nil {
+				return err
+			}
+			_, err = n.ChildGraph()
+			return err
+		}},
+		operation{"Graph.AddEdges", func(w *world) error {
+			host, kernel, err := w.nodes()
+			return errors.Join(err, w.g.RemoveEdges(safe.Edge{From: host, To: kernel}), w.g.AddEdges(safe.Edge{From: host, To: kernel}))
+		}},
+		operation{"Graph.Roots", func(w *world) error { _, err := w.g.Roots(); return err }},
+		operation{"Graph.SVG", func(w *world) error { _, err := w.g.SVG(); return err }},
+		operation{"AddAlloc", func(w *world) error { _, _, err := safe.AddAlloc[byte](w.g, 100); return err }},
+		operation{"Context.GraphMemory", func(w *world) error { _, err := w.x.GraphMemory(); return err }},
+		operation{"Context.ResetGraphMemoryPeaks", func(w *world) error { return w.x.ResetGraphMemoryPeaks() }},
+		operation{"Context.TrimGraphMemory", func(w *world) error { return w.x.TrimGraphMemory() }},
+		operation{"Graph.AddIf", func(w *world) error {
+			g, err := safe.NewGraph(w.x)
+			if _, err = also(w, g, err); err != nil {
+				return err
+			}
+			c, err := g.NewCondition(safe.ConditionOptions{})
+			if err != nil {
+				return err
+			}
+			_, _, err = g.AddIf(c)
+			return err
+		}},
+		operation{"GraphExec.Flags", func(w *world) error { _, err := w.exec.Flags(); return err }},
+		onNode("Node.Params", func(w *world, n safe.Node) error { _, err := n.Params(); return err }),
+		onNode("Node.Dependencies", func(w *world, n safe.Node) error { _, err := n.Dependencies(); return err }),
+		onNode("Node.Dependents", func(w *world, n safe.Node) error { _, err := n.Dependents(); return err }),
+		onNode("Node.Destroy", func(w *world, n safe.Node) error { return n.Destroy() }),
+		onNode("Node.Set", func(w *world, n safe.Node) error { return n.Set(w.storing()) }),
+		onNode("GraphExec.Set", func(w *world, n safe.Node) error { return w.exec.Set(n, w.storing()) }),
+		onNode("GraphExec.SetEnabled", func(w *world, n safe.Node) error { return w.exec.SetEnabled(n, false) }),
+		onNode("GraphExec.Enabled", func(w *world, n safe.Node) error { _, err := w.exec.Enabled(n); return err }),
+	)
+}

@@ -1,0 +1,154 @@
+package safe
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// SVG draws the graph: a box for each node, below those that it waits for. Kernels
+// have their names, where the driver tells (from CUDA 12.3 on). [Graph.DOT] has
+// more to say, to other programs.
+// Source: cuGraphGetNodes, cuGraphGetEdges, cuFuncGetName.
+func (g *Graph) SVG() (string, error) {
+	const op = "Graph.SVG"
+	d := drawing{at: map[driver.CUgraphNode]int{}}
+	err := g.do(op, func(c *graphCore) error {
+		nodes, err := c.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(c.raw, raw, n) })
+		if err != nil {
+			return err
+		}
+		from, to, _, err := c.edges()
+		if err != nil {
+			return err
+		}
+		for i, n := range nodes {
+			d.at[n.raw] = i
+			d.labels = append(d.labels, n.label())
+		}
+		for i := range from {
+			d.edges = append(d.edges, [2]int{d.at[from[i]], d.at[to[i]]})
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return d.svg(), nil
+}
+
+// label is what the node does, in a word or two.
+func (n Node) label() string {
+	text := strings.ToLower(strings.TrimPrefix(n.kind.String(), "CU_GRAPH_NODE_TYPE_"))
+	if n.kind != driver.CU_GRAPH_NODE_TYPE_KERNEL {
+		return text
+	}
+	var p driver.CUgraphNodeParams
+	var name *byte
+	if n.params(&p) != nil || driver.CuFuncGetName(&name, p.Kernel().Func) != nil {
+		return text
+	}
+	return text + " " + text0(name)
+}
+
+// text0 is a string of C's.
+func text0(s *byte) string {
+	n := 0
+	for ; *(*byte)(unsafe.Add(unsafe.Pointer(s), n)) != 0; n++ {
+	}
+	return string(unsafe.Slice(s, n))
+}
+
+// A drawing has a box for each label, in rows.
+type drawing struct {
+	at     map[driver.CUgraphNode]int
+	labels []string
+	edges  [][2]int // from one box to another
+}
+
+// The sizes of what is drawn, in pixels.
+const (
+	boxHeight = 28
+	rowHeight = 64
+	gap       = 16
+	letter    = 8
+)
+
+// rows are the boxes by the longest way that leads to them, each row in the order of
+// those above it.
+func (d *drawing) rows() [][]int {
+	depth := make([]int, len(d.labels))
+	for range d.labels { // as often as the longest way may be; boxes in a circle end anywhere
+		for _, e := range d.edges {
+			depth[e[1]] = min(max(depth[e[1]], depth[e[0]]+1), len(d.labels)-1)
+		}
+	}
+	var rows [][]int
+	for i := range d.labels {
+		for len(rows) <= depth[i] {
+			rows = append(rows, nil)
+		}
+		rows[depth[i]] = append(rows[depth[i]], i)
+	}
+	place := make([]float64, len(d.labels))
+	for _, row := range rows {
+		for _, i := range row {
+			sum, n := 0.0, 0.0
+			for _, e := range d.edges {
+				if e[1] == i {
+					sum, n = sum+place[e[0]], n+1
+				}
+			}
+			if n > 0 {
+				place[i] = sum / n
+			}
+		}
+		slices.SortStableFunc(row, func(a, b int) int { return cmp.Compare(place[a], place[b]) })
+		for k, i := range row {
+			place[i] = float64(k)
+		}
+	}
+	return rows
+}
+
+func (d *drawing) svg() string {
+	rows := d.rows()
+	width := func(i int) int { return letter*len(d.labels[i]) + 2*gap }
+	total := 0
+	for _, row := range rows {
+		w := gap
+		for _, i := range row {
+			w += width(i) + gap
+		}
+		total = max(total, w)
+	}
+	x, y := make([]int, len(d.labels)), make([]int, len(d.labels)) // the middle of each box
+	for r, row := range rows {
+		w := -gap
+		for _, i := range row {
+			w += width(i) + gap
+		}
+		left := (total - w) / 2
+		for _, i := range row {
+			x[i], y[i] = left+width(i)/2, gap+r*rowHeight+boxHeight/2
+			left += width(i) + gap
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"monospace\" font-size=\"13\" text-anchor=\"middle\">\n", total, len(rows)*rowHeight)
+	for _, e := range d.edges {
+		from, to := y[e[0]]+boxHeight/2, y[e[1]]-boxHeight/2
+		fmt.Fprintf(&b, "<path d=\"M%d %d C%d %d %d %d %d %d\" fill=\"none\" stroke=\"gray\"/>\n", x[e[0]], from, x[e[0]], from+gap, x[e[1]], to-gap, x[e[1]], to)
+	}
+	for i, label := range d.labels {
+		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"white\" stroke=\"black\"/>", x[i]-width(i)/2, y[i]-boxHeight/2, width(i), boxHeight)
+		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">%s</text>\n", x[i], y[i]+4, html.EscapeString(label))
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}

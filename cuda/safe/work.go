@@ -1,0 +1,287 @@
+package safe
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Work is what a node of a graph does: see [Graph.Add], [Node.Set] and
+// [GraphExec.Set]. What it uses is kept as long as a graph or an executable has it.
+// Work may be used for any number of nodes.
+type Work interface {
+	kind() driver.CUgraphNodeType
+	// take has k keep what the work uses, for a node of a graph. release follows, in
+	// any case.
+	take(op string, k *keepsake, into *graphCore) error
+	release()
+	add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error)
+	set(n Node) error
+	setExec(e driver.CUgraphExec, n Node) error
+}
+
+// kernelWork is made often: it takes one crossing into C.
+type kernelWork struct {
+	kernel *Kernel
+	cfg    LaunchConfig
+	args   []Arg
+}
+
+// KernelWork is a launch of a kernel, with the arguments as they are now: see
+// [Kernel.Launch]. An argument made by [Ref] is read when the node is added or
+// set. Cluster, Cooperative and Attributes can be given when a node is added or set
+// in a graph, not in an executable. Source: cuGraphAddKernelNode,
+// cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
+// cuGraphExecKernelNodeSetParams.
+func KernelWork(k *Kernel, cfg LaunchConfig, args ...Arg) Work { return &kernelWork{k, cfg, args} }
+
+func (w *kernelWork) kind() driver.CUgraphNodeType { return driver.CU_GRAPH_NODE_TYPE_KERNEL }
+
+func (w *kernelWork) release() {}
+
+func (w *kernelWork) take(op string, k *keepsake, _ *graphCore) error {
+	m, err := w.kernel.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer m.unmark()
+	k.keep(&m.handle, m.keep)
+	bad := w.kernel.check(w.args)
+	for i := 0; i < len(w.args) && bad < 0; i++ {
+		if a := &w.args[i].raw; a.Kind() == rt.NearOfBlock {
+			b := (*block)(a.Pointer)
+			if !k.keep(&b.handle, b.mark) || !b.ctx.same(m.ctx) && b.host == nil && !m.ctx.reaches(b.ctx) {
+				bad = i
+			}
+		}
+	}
+	if bad >= 0 {
+		return w.kernel.badArgument(op, w.args, bad)
+	}
+	return nil
+}
+
+// call adds the node, or changes it.
+func (w *kernelWork) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
+	m := w.kernel.module.core
+	n.Context, n.Function = m.ctx.raw, w.kernel.function
+	n.Grid, n.Block, n.SharedBytes = w.cfg.Grid.full(), w.cfg.Block.full(), w.cfg.SharedBytes
+	n.Deps, n.Args = uint32(len(deps)), uint32(len(w.args))
+	var args *rt.Arg
+	if len(w.args) > 0 {
+		args = &w.args[0].raw
+	}
+	if code := n.Do(unsafe.SliceData(deps), args); code != 0 {
+		return w.kernel.refused(failed("", code), &w.cfg)
+	}
+	return nil
+}
+
+func (w *kernelWork) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error) {
+	n := rt.KernelNode{Graph: g.raw, Call: rt.AddNode}
+	err := w.call(&n, deps)
+	if err == nil && w.attributed() {
+		if err = g.ctx.in(func() error { return w.setAttributes(n.Node) }); err != nil {
+			err = errors.Join(err, driver.CuGraphDestroyNode(n.Node))
+		}
+	}
+	return n.Node, err
+}
+
+func (w *kernelWork) set(n Node) error {
+	err := w.call(&rt.KernelNode{Node: n.raw, Call: rt.SetNode}, nil)
+	if err == nil && w.attributed() {
+		err = n.of.ctx.in(func() error { return w.setAttributes(n.raw) })
+	}
+	return err
+}
+
+func (w *kernelWork) setExec(e driver.CUgraphExec, n Node) error {
+	if w.attributed() {
+		return refuse("", ErrArgument, "attributes of a kernel in an executable cannot be changed")
+	}
+	return w.call(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
+}
+
+func (w *kernelWork) attributed() bool {
+	return w.cfg.Cooperative || w.cfg.Cluster.X > 0 || len(w.cfg.Attributes) > 0
+}
+
+func (w *kernelWork) setAttributes(n driver.CUgraphNode) error {
+	for _, a := range w.cfg.attributes(nil) {
+		if err := driver.CuGraphKernelNodeSetAttribute(n, driver.CUkernelNodeAttrID(a.Id), &a.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// coldWork is all other work: functions that make CUDA's calls, with the graph's
+// context current.
+type coldWork struct {
+	sync.Mutex // from take to release
+	typ       driver.CUgraphNodeType
+	takes     func(op string, k *keepsake, into *graphCore) error // nil: nothing
+	adds      func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
+	sets      func(n driver.CUgraphNode) error                       // nil: it cannot be changed
+	setsExec  func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: it cannot be changed
+	releasing func()                                                 // nil: nothing
+}
+
+func (w *coldWork) kind() driver.CUgraphNodeType { return w.typ }
+
+func (w *coldWork) take(op string, k *keepsake, into *graphCore) error {
+	w.Lock()
+	if w.takes == nil {
+		return nil
+	}
+	return w.takes(op, k, into)
+}
+
+func (w *coldWork) release() {
+	if w.releasing != nil {
+		w.releasing()
+	}
+	w.Unlock()
+}
+
+func (w *coldWork) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
+	err = g.ctx.in(func() error { return w.adds(&n, g.raw, unsafe.SliceData(deps), uint64(len(deps))) })
+	return n, err
+}
+
+func (w *coldWork) set(n Node) error {
+	if w.sets == nil {
+		return refuse("", ErrArgument, "nodes of type %v cannot be changed in a graph", w.typ)
+	}
+	return n.of.ctx.in(func() error { return w.sets(n.raw) })
+}
+
+func (w *coldWork) setExec(e driver.CUgraphExec, n Node) error {
+	if w.setsExec == nil {
+		return refuse("", ErrArgument, "nodes of type %v cannot be changed in an executable", w.typ)
+	}
+	return n.of.ctx.in(func() error { return w.setsExec(e, n.raw) })
+}
+
+// EmptyWork is no work, but a place to wait for others. Source: cuGraphAddEmptyNode.
+func EmptyWork() Work {
+	return &coldWork{typ: driver.CU_GRAPH_NODE_TYPE_EMPTY, adds: driver.CuGraphAddEmptyNode}
+}
+
+// HostWork is a call of f, at each launch, on a thread of the driver: what is said
+// of f at [Stream.LaunchHostFunc] counts here as well. Source: cuGraphAddHostNode,
+// cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams.
+func HostWork(f func()) Work {
+	p := driver.CUDA_HOST_NODE_PARAMS{}
+	return &coldWork{
+		typ: driver.CU_GRAPH_NODE_TYPE_HOST,
+		takes: func(op string, k *keepsake, _ *graphCore) error {
+			if f == nil {
+				return refuse(op, ErrArgument, "no function")
+			}
+			p.Fn, p.UserData = driver.CUhostFn(rt.HostFunction()), (&closure{host: f, repeat: true}).keep()
+			k.token(p.UserData)
+			return nil
+		},
+		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+			return driver.CuGraphAddHostNode(n, g, deps, count, &p)
+		},
+		sets:     func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, &p) },
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error { return driver.CuGraphExecHostNodeSetParams(e, n, &p) },
+	}
+}
+
+// RecordWork records an event, which [Stream.WaitEvent] of other streams may wait
+// for once the graph is launched. Source: cuGraphAddEventRecordNode,
+// cuGraphEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent.
+func RecordWork(e *Event) Work {
+	return &coldWork{
+		typ:   driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+		takes: func(op string, k *keepsake, _ *graphCore) error { return e.keptBy(op, k) },
+		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+			return driver.CuGraphAddEventRecordNode(n, g, deps, count, e.core.raw)
+		},
+		sets: func(n driver.CUgraphNode) error { return driver.CuGraphEventRecordNodeSetEvent(n, e.core.raw) },
+		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error {
+			return driver.CuGraphExecEventRecordNodeSetEvent(x, n, e.core.raw)
+		},
+	}
+}
+
+// WaitWork waits for an event, as it is recorded when the graph is launched.
+// Source: cuGraphAddEventWaitNode, cuGraphEventWaitNodeSetEvent,
+// cuGraphExecEventWaitNodeSetEvent.
+func WaitWork(e *Event) Work {
+	return &coldWork{
+		typ:   driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+		takes: func(op string, k *keepsake, _ *graphCore) error { return e.keptBy(op, k) },
+		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+			return driver.CuGraphAddEventWaitNode(n, g, deps, count, e.core.raw)
+		},
+		sets: func(n driver.CUgraphNode) error { return driver.CuGraphEventWaitNodeSetEvent(n, e.core.raw) },
+		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error {
+			return driver.CuGraphExecEventWaitNodeSetEvent(x, n, e.core.raw)
+		},
+	}
+}
+
+// keptBy has k keep the event.
+func (e *Event) keptBy(op string, k *keepsake) error {
+	if e == nil || e.core == nil || !k.keep(&e.core.handle, e.core.mark) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	return nil
+}
+
+// MemOpsWork does up to 255 memory operations: see [Stream.BatchMemOps].
+// Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
+// cuGraphExecBatchMemOpNodeSetParams.
+func MemOpsWork(x *Context, ops ...MemOp) Work {
+	batch := make([]driver.CUstreamBatchMemOpParams, len(ops))
+	p := driver.CUDA_BATCH_MEM_OP_NODE_PARAMS{Ctx: x.Raw(), Count: uint32(len(ops)), ParamArray: unsafe.SliceData(batch)}
+	return &coldWork{
+		typ: driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+		takes: func(op string, k *keepsake, _ *graphCore) error {
+			c, err := x.acquire(op)
+			if err != nil {
+				return err
+			}
+			defer c.unmark()
+			if len(ops) == 0 || len(ops) > mostMemOps {
+				return refuse(op, ErrRange, "%d operations, and a batch has 1 to %d", len(ops), mostMemOps)
+			}
+			if err := c.can(op, ops); err != nil {
+				return err
+			}
+			for i := range ops {
+				if err := ops[i].keptBy(op, c, k); err != nil {
+					return numbered(err, i, len(ops))
+				}
+				ops[i].fill(&batch[i])
+			}
+			return nil
+		},
+		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+			return pinned(batch, func() error { return driver.CuGraphAddBatchMemOpNode(n, g, deps, count, &p) })
+		},
+		sets: func(n driver.CUgraphNode) error {
+			return pinned(batch, func() error { return driver.CuGraphBatchMemOpNodeSetParams(n, &p) })
+		},
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			return pinned(batch, func() error { return driver.CuGraphExecBatchMemOpNodeSetParams(e, n, &p) })
+		},
+	}
+}
+
+// pinned calls f, which has C read a batch by an address that lies in memory.
+func pinned(batch []driver.CUstreamBatchMemOpParams, f func() error) error {
+	var pin runtime.Pinner
+	pin.Pin(unsafe.SliceData(batch))
+	defer pin.Unpin()
+	return f()
+}
