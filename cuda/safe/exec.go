@@ -26,7 +26,7 @@ type execCore struct {
 	err       error  // of that
 	last      ending // of the last launches
 
-	source    *graphCore
+	source *graphCore
 
 	mu      sync.Mutex // CUDA wants one thread at a time
 	kept    *holdings

@@ -95,7 +95,8 @@ func (n Node) fits(op string, w Work) error {
 }
 
 // AddEdges has each edge's To wait for its From, with the edge's data unless that is
-// zero, which needs a driver of CUDA 12.3. All of them are added or none.
+// zero, which needs a driver of CUDA 12.3. An edge that is there already is
+// driver.CUDA_ERROR_INVALID_VALUE, and those before it have been added.
 // Source: cuGraphAddDependencies.
 func (g *Graph) AddEdges(edges ...Edge) error {
 	return g.change("Graph.AddEdges", edges, driver.CuGraphAddDependencies, driver.CuGraphAddDependencies_v1)

@@ -75,8 +75,10 @@ func CopyWork[T any](dst, src Memory[T]) Work {
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			return driver.CuGraphAddMemcpyNode(n, g, deps, count, &p, ctx)
 		},
-		sets:     func(n driver.CUgraphNode) error { return driver.CuGraphMemcpyNodeSetParams(n, &p) },
-		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error { return driver.CuGraphExecMemcpyNodeSetParams(e, n, &p, ctx) },
+		sets: func(n driver.CUgraphNode) error { return driver.CuGraphMemcpyNodeSetParams(n, &p) },
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			return driver.CuGraphExecMemcpyNodeSetParams(e, n, &p, ctx)
+		},
 	}
 }
 
@@ -129,7 +131,9 @@ func setWork[T any](s span[T], c rt.Copy, err error) Work {
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			return driver.CuGraphAddMemsetNode(n, g, deps, count, &p, ctx)
 		},
-		sets:     func(n driver.CUgraphNode) error { return driver.CuGraphMemsetNodeSetParams(n, &p) },
-		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error { return driver.CuGraphExecMemsetNodeSetParams(e, n, &p, ctx) },
+		sets: func(n driver.CUgraphNode) error { return driver.CuGraphMemsetNodeSetParams(n, &p) },
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			return driver.CuGraphExecMemsetNodeSetParams(e, n, &p, ctx)
+		},
 	}
 }

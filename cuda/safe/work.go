@@ -124,12 +124,12 @@ func (w *kernelWork) setAttributes(n driver.CUgraphNode) error {
 // context current.
 type coldWork struct {
 	sync.Mutex // from take to release
-	typ       driver.CUgraphNodeType
-	takes     func(op string, k *keepsake, into *graphCore) error // nil: nothing
-	adds      func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
-	sets      func(n driver.CUgraphNode) error                       // nil: it cannot be changed
-	setsExec  func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: it cannot be changed
-	releasing func()                                                 // nil: nothing
+	typ        driver.CUgraphNodeType
+	takes      func(op string, k *keepsake, into *graphCore) error // nil: nothing
+	adds       func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
+	sets       func(n driver.CUgraphNode) error                       // nil: it cannot be changed
+	setsExec   func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: it cannot be changed
+	releasing  func()                                                 // nil: nothing
 }
 
 func (w *coldWork) kind() driver.CUgraphNodeType { return w.typ }
@@ -191,8 +191,10 @@ func HostWork(f func()) Work {
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			return driver.CuGraphAddHostNode(n, g, deps, count, &p)
 		},
-		sets:     func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, &p) },
-		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error { return driver.CuGraphExecHostNodeSetParams(e, n, &p) },
+		sets: func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, &p) },
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			return driver.CuGraphExecHostNodeSetParams(e, n, &p)
+		},
 	}
 }
 

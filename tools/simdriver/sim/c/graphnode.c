@@ -130,24 +130,23 @@ static bool edge_of(struct graph *g, CUgraphNode from, CUgraphNode to, const CUg
 		&& edges_fit(e, node->item) && !edges_have(&node->deps, e->list[0].node);
 }
 
-/* depend adds all edges or none. */
+/* depend adds the edges up to one that cannot be. */
 static CUresult depend(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n)
 {
 	struct graph *g = graph_get(graph);
 
 	if (!g || (n && (!from || !to)))
 		return INVALID_VALUE;
-	for (int adds = 0; adds < 2; adds++)
-		for (size_t i = 0; i < n; i++) {
-			struct edges e = {0};
-			bool fits = edge_of(g, from[i], to[i], data ? &data[i] : 0, &e);
+	for (size_t i = 0; i < n; i++) {
+		struct edges e = {0};
+		bool fits = edge_of(g, from[i], to[i], data ? &data[i] : 0, &e);
 
-			if (fits && adds)
-				edges_add_all(&((struct node *)handle_get(NODE, to[i]))->deps, &e);
-			edges_clear(&e);
-			if (!fits)
-				return INVALID_VALUE;
-		}
+		if (fits)
+			edges_add_all(&((struct node *)handle_get(NODE, to[i]))->deps, &e);
+		edges_clear(&e);
+		if (!fits)
+			return INVALID_VALUE;
+	}
 	return OK;
 }
 
