@@ -237,22 +237,29 @@ func (t *target) begin(op string, c *capturing) error {
 	err = c.origin.beginCapture(op, c, func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if err := g.usable(op); err != nil {
+		if err := g.changeable(op); err != nil {
 			return err
 		}
-		if t.again {
-			return c.again()
-		}
-		deps, data, err := g.dependencies(op, t.deps, t.data)
-		if err != nil {
-			return err
-		}
-		return driver.CuStreamBeginCaptureToGraph(c.origin.raw, g.raw, unsafe.SliceData(deps), unsafe.SliceData(data), uint64(len(deps)), c.mode)
+		err := c.intoGraph(op, t)
+		g.top().capturing = err == nil
+		return err
 	})
 	if err != nil {
 		g.unmark()
 	}
 	return err
+}
+
+// intoGraph begins to capture into the graph, which is locked.
+func (c *capturing) intoGraph(op string, t *target) error {
+	if t.again {
+		return c.again()
+	}
+	deps, data, err := c.graph.dependencies(op, t.deps, t.data)
+	if err != nil {
+		return err
+	}
+	return driver.CuStreamBeginCaptureToGraph(c.origin.raw, c.graph.raw, unsafe.SliceData(deps), unsafe.SliceData(data), uint64(len(deps)), c.mode)
 }
 
 // again begins to capture the graph once more. What its nodes used so far is kept
@@ -322,6 +329,7 @@ func (c *capturing) finish() error {
 		return errOver
 	}
 	c.over = true
+	g.top().capturing = false
 	var raw driver.CUgraph
 	ended := false
 	end := func() error {

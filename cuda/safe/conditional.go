@@ -29,7 +29,8 @@ func (g *Graph) NewCondition(o ConditionOptions) (Condition, error) {
 		flags = uint32(driver.CU_GRAPH_COND_ASSIGN_DEFAULT)
 	}
 	var c Condition
-	err := g.do("Graph.NewCondition", func(g *graphCore) error {
+	const op = "Graph.NewCondition"
+	err := g.change(op, func(g *graphCore) error {
 		c.of = g
 		return driver.CuGraphConditionalHandleCreate(&c.raw, g.raw, g.ctx.raw, o.Default, flags)
 	})
@@ -90,7 +91,7 @@ func (g *Graph) AddSwitch(c Condition, bodies int, deps ...Node) (Node, []*Graph
 func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int, deps []Node) (Node, []*Graph, error) {
 	n := Node{kind: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
 	var parts []*Graph
-	err := g.do(op, func(g *graphCore) error {
+	err := g.change(op, func(g *graphCore) error {
 		if c.of == nil || c.of.top() != g.top() {
 			return refuse(op, ErrGraph, "the condition is of another graph, or none")
 		}
@@ -106,9 +107,10 @@ func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType
 		if err := driver.CuGraphAddNode(&n.raw, g.raw, unsafe.SliceData(before), nil, uint64(len(before)), &p); err != nil {
 			return err
 		}
+		delete(g.top().gone, n.raw)
 		n.of, g.top().conditional = g, true
 		for _, raw := range unsafe.Slice(p.Conditional().PhGraph_out, bodies) {
-			parts = append(parts, &Graph{core: &graphCore{ctx: g.ctx, raw: raw, kept: g.kept, of: g, mu: g.mu}})
+			parts = append(parts, &Graph{core: &graphCore{ctx: g.ctx, raw: raw, kept: g.kept, of: g, inside: n.raw, mu: g.mu}})
 		}
 		return nil
 	})

@@ -44,7 +44,7 @@ type dropper interface{ drop() }
 func (g *Graph) Instantiate(flags driver.CUgraphInstantiate_flags) (*GraphExec, error) {
 	const op = "Graph.Instantiate"
 	e := &execCore{}
-	err := g.do(op, func(c *graphCore) error {
+	err := g.change(op, func(c *graphCore) error {
 		if c.of != nil {
 			return refuse(op, ErrArgument, "the graph is a part of another")
 		}
@@ -243,7 +243,7 @@ func (e *GraphExec) Update(g *Graph) error {
 		return err
 	}
 	defer c.unmark()
-	return g.do(op, func(g *graphCore) error {
+	return g.change(op, func(g *graphCore) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if err := c.update(g); err != nil {

@@ -23,13 +23,17 @@ type graphCore struct {
 	ctx  *contextCore
 	raw  driver.CUgraph
 	kept *holdings
-	of   *graphCore // that this one is a part of: the body of a conditional node, say
 
-	mu          *sync.Mutex // CUDA wants one thread at a time, for a graph and its parts
-	lost        bool        // not to be used any more, as a capture has failed
-	destroyed   bool        // by CUDA
-	conditional bool        // has a conditional node
-	executed    bool        // has been instantiated
+	of     *graphCore         // that this one is a part of
+	inside driver.CUgraphNode // the node that has it: a child, or a conditional node
+
+	mu          *sync.Mutex                     // CUDA wants one thread at a time, for a graph and its parts
+	lost        bool                            // not to be used any more, as a capture has failed
+	destroyed   bool                            // by CUDA
+	conditional bool                            // has a conditional node
+	executed    bool                            // has been instantiated
+	capturing   bool                            // a stream captures into it
+	gone        map[driver.CUgraphNode]struct{} // handles of nodes that were destroyed
 }
 
 func newGraphCore(x *contextCore) *graphCore {
@@ -93,12 +97,32 @@ func (g *Graph) acquire(op string) (*graphCore, error) {
 	return g.core, nil
 }
 
-// usable returns the error of a graph that is lost. mu is held.
+// usable returns the error of a graph that is lost, or whose whole is. mu is held.
 func (g *graphCore) usable(op string) error {
-	if g.top().lost {
+	top := g.top()
+	if top.lost {
 		return &Error{Op: op, Err: ErrGraphLost}
 	}
+	for p := g; p.of != nil; p = p.of {
+		if top.isGone(p.inside) {
+			return refuse(op, ErrClosed, "its node is destroyed")
+		}
+	}
 	return nil
+}
+
+func (g *graphCore) isGone(n driver.CUgraphNode) bool {
+	_, gone := g.top().gone[n]
+	return gone
+}
+
+// changeable returns the error of a graph that cannot be changed or copied now. mu
+// is held.
+func (g *graphCore) changeable(op string) error {
+	if g.top().capturing {
+		return refuse(op, ErrCapturing, "into the graph")
+	}
+	return g.usable(op)
 }
 
 // do calls f with the graph locked and the context current.
@@ -109,6 +133,16 @@ func (g *Graph) do(op string, f func(*graphCore) error) error {
 	}
 	defer c.unmark()
 	return c.do(op, f)
+}
+
+// change is do for what no stream may capture into meanwhile.
+func (g *Graph) change(op string, f func(*graphCore) error) error {
+	return g.do(op, func(c *graphCore) error {
+		if err := c.changeable(op); err != nil {
+			return err
+		}
+		return f(c)
+	})
 }
 
 // do is Graph.do for a graph that is marked.
@@ -147,7 +181,7 @@ func (g *Graph) Raw() driver.CUgraph {
 func (g *Graph) Clone() (*Graph, error) {
 	const op = "Graph.Clone"
 	var clone *graphCore
-	err := g.do(op, func(c *graphCore) error {
+	err := g.change(op, func(c *graphCore) error {
 		if c.top().conditional {
 			return refuse(op, ErrConditional, "it cannot be cloned")
 		}
@@ -171,9 +205,9 @@ func (g *Graph) Clone() (*Graph, error) {
 	return nil, err
 }
 
-// has tells whether a node is of the graph, as CUDA does not look.
+// has tells whether a node is of the graph, and alive, as CUDA does not look.
 func (g *graphCore) has(n Node) bool {
-	return n.of == g || n.of != nil && n.of.raw == g.raw && g.raw != 0 && n.of.top() == g.top()
+	return !g.isGone(n.raw) && (n.of == g || n.of != nil && n.of.raw == g.raw && g.raw != 0 && n.of.top() == g.top())
 }
 
 // dependencies are the handles of nodes, which must be of this graph. data is for

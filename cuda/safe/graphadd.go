@@ -47,7 +47,7 @@ func taken(op string, w Work, into *graphCore) (*keepsake, error) {
 }
 
 func (g *graphCore) add(op string, w Work, deps []Node) (n Node, err error) {
-	if err := g.usable(op); err != nil {
+	if err := g.changeable(op); err != nil {
 		return n, err
 	}
 	raw, _, err := g.dependencies(op, deps, nil)
@@ -56,6 +56,7 @@ func (g *graphCore) add(op string, w Work, deps []Node) (n Node, err error) {
 	}
 	n = Node{of: g, kind: w.kind()}
 	n.raw, err = w.add(g, raw)
+	delete(g.top().gone, n.raw)
 	return n, err
 }
 
@@ -75,7 +76,7 @@ func (n Node) Set(w Work) error {
 	defer w.release()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err = errors.Join(g.usable(op), n.fits(op, w)); err == nil {
+	if err = errors.Join(g.changeable(op), n.fits(op, w)); err == nil {
 		err = w.set(n)
 	}
 	if err != nil {
@@ -86,8 +87,11 @@ func (n Node) Set(w Work) error {
 	return nil
 }
 
-// fits refuses work of another type than the node's.
+// fits refuses work of another type than the node's, and for a node that is destroyed.
 func (n Node) fits(op string, w Work) error {
+	if n.of.isGone(n.raw) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
 	if w.kind() != n.kind {
 		return refuse(op, ErrArgument, "work of type %v for %v", w.kind(), n)
 	}
@@ -99,20 +103,20 @@ func (n Node) fits(op string, w Work) error {
 // driver.CUDA_ERROR_INVALID_VALUE, and those before it have been added.
 // Source: cuGraphAddDependencies.
 func (g *Graph) AddEdges(edges ...Edge) error {
-	return g.change("Graph.AddEdges", edges, driver.CuGraphAddDependencies, driver.CuGraphAddDependencies_v1)
+	return g.connect("Graph.AddEdges", edges, driver.CuGraphAddDependencies, driver.CuGraphAddDependencies_v1)
 }
 
 // RemoveEdges takes edges out of the graph, which must be there with this data. Graphs that
 // allocate memory cannot lose edges. Source: cuGraphRemoveDependencies.
 func (g *Graph) RemoveEdges(edges ...Edge) error {
-	return g.change("Graph.RemoveEdges", edges, driver.CuGraphRemoveDependencies, driver.CuGraphRemoveDependencies_v1)
+	return g.connect("Graph.RemoveEdges", edges, driver.CuGraphRemoveDependencies, driver.CuGraphRemoveDependencies_v1)
 }
 
-func (g *Graph) change(op string, edges []Edge,
+func (g *Graph) connect(op string, edges []Edge,
 	call func(driver.CUgraph, *driver.CUgraphNode, *driver.CUgraphNode, *driver.CUgraphEdgeData, uint64) error,
 	older func(driver.CUgraph, *driver.CUgraphNode, *driver.CUgraphNode, uint64) error,
 ) error {
-	return g.do(op, func(c *graphCore) error {
+	return g.change(op, func(c *graphCore) error {
 		if len(edges) == 0 {
 			return nil
 		}
@@ -195,7 +199,7 @@ func ChildWork(child *Graph) Work {
 			return refuse(op, ErrConditional, "it cannot be part of another")
 		}
 		k.inner = g.kept.share()
-		return g.usable(op)
+		return g.changeable(op)
 	}
 	w.releasing = func() {
 		if c != nil {

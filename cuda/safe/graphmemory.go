@@ -12,7 +12,8 @@ import (
 // on a stream, until the memory is freed: by a node that does [FreeWork], by
 // [Buffer.FreeAsync], or by the next launch, if the executable was made with
 // driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH; without that flag a launch
-// while it is still allocated is driver.CUDA_ERROR_INVALID_VALUE. Close of the buffer frees
+// while it is still allocated is driver.CUDA_ERROR_INVALID_VALUE. Using it while it is not
+// allocated is a fault of the program, which CUDA may not survive: [IsFatal]. Close of the buffer frees
 // nothing; it is closed with the graph and its executables.
 //
 // A graph with such a node has one executable at a time, cannot be cloned or be part of
@@ -25,7 +26,7 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 	}
 	b := &block{size: size, graph: true}
 	node := Node{kind: driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC}
-	err = g.do(op, func(g *graphCore) error {
+	err = g.change(op, func(g *graphCore) error {
 		before, _, err := g.dependencies(op, deps, nil)
 		if err != nil {
 			return err
@@ -40,6 +41,7 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 			b.close()
 			return err
 		}
+		delete(g.top().gone, node.raw)
 		b.ctx, b.address, node.of = g.ctx, p.Dptr, g
 		k := newKeepsake()
 		k.release = append(k.release, func() { b.close() })

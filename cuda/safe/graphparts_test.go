@@ -371,3 +371,76 @@ type box struct {
 	Width  int `xml:"width,attr"`
 	Height int `xml:"height,attr"`
 }
+
+// TestNodeDestroyed: what was in a node goes with it.
+func TestNodeDestroyed(t *testing.T) {
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	child := newGraph(t, x)
+	inner := addNode(t, child, safe.ZeroWork(y))
+	g := newGraph(t, x)
+	n := addNode(t, g, safe.ChildWork(child))
+	part, err := n.ChildGraph()
+	require.NoError(t, err)
+	parts, err := part.Nodes()
+	require.NoError(t, err)
+	e := executable(t, g)
+	require.NoError(t, n.Destroy())
+	for name, call := range map[string]func() error{
+		"node":         func() error { _, err := n.Params(); return err },
+		"again":        n.Destroy,
+		"child":        func() error { _, err := n.ChildGraph(); return err },
+		"set":          func() error { return n.Set(safe.ChildWork(child)) },
+		"executable":   func() error { return e.Set(n, safe.ChildWork(child)) },
+		"part":         func() error { _, err := part.Nodes(); return err },
+		"node of part": func() error { return parts[0].Set(safe.FillWork(y, 1)) },
+	} {
+		assert.ErrorIs(t, call(), safe.ErrClosed, name)
+	}
+	_, err = g.Add(safe.EmptyWork(), n)
+	assert.ErrorIs(t, err, safe.ErrGraph)
+	launch(t, e, s)
+	require.NoError(t, inner.Destroy())
+	for range 100 { // also where the handle is used again
+		again := addNode(t, child, safe.EmptyWork())
+		_, err := again.Params()
+		require.NoError(t, err)
+		require.NoError(t, again.Destroy())
+	}
+}
+
+// TestGraphCapturedInto cannot be changed meanwhile by others.
+func TestGraphCapturedInto(t *testing.T) {
+	needs(t, "cuStreamBeginCaptureToGraph")
+	x := open(t, 0)
+	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 10)
+	g, other := newGraph(t, x), newGraph(t, x)
+	n := addNode(t, g, safe.ZeroWork(y))
+	e := executable(t, g)
+	require.NoError(t, s.CaptureTo(g, []safe.Node{n}, nil, localMode, func() error {
+		require.NoError(t, y.FillAsync(s, 1))
+		for name, call := range map[string]func() error{
+			"add":         func() error { _, err := g.Add(safe.EmptyWork()); return err },
+			"set":         func() error { return n.Set(safe.ZeroWork(y)) },
+			"edges":       func() error { return g.AddEdges() },
+			"destroy":     n.Destroy,
+			"clone":       func() error { _, err := g.Clone(); return err },
+			"instantiate": func() error { _, err := g.Instantiate(0); return err },
+			"update":      func() error { return e.Update(g) },
+			"child":       func() error { _, err := other.Add(safe.ChildWork(g)); return err },
+			"memory":      func() error { _, _, err := safe.AddAlloc[int](g, 1); return err },
+			"condition":   func() error { _, err := g.NewCondition(safe.ConditionOptions{}); return err },
+			"capture": func() error {
+				return side.CaptureTo(g, nil, nil, localMode, func() error { return nil })
+			},
+		} {
+			assert.ErrorIs(t, call(), safe.ErrCapturing, name)
+		}
+		return y.FillAsync(s, 2)
+	}))
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.Len(t, nodes, 3)
+	launch(t, executable(t, g), s)
+	assert.EqualValues(t, 2, read(t, y))
+}

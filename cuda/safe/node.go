@@ -28,6 +28,7 @@ func (n Node) String() string { return fmt.Sprintf("%v %#x", n.kind, uintptr(n.r
 // node makes a Node of a handle.
 func (g *graphCore) node(raw driver.CUgraphNode) (Node, error) {
 	n := Node{raw: raw, of: g}
+	delete(g.top().gone, raw)
 	return n, driver.CuGraphNodeGetType(raw, &n.kind)
 }
 
@@ -59,7 +60,12 @@ func (n Node) do(op string, f func(*graphCore) error) error {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	defer n.of.unmark()
-	return n.of.do(op, f)
+	return n.of.do(op, func(g *graphCore) error {
+		if g.isGone(n.raw) {
+			return &Error{Op: op, Err: ErrClosed}
+		}
+		return f(g)
+	})
 }
 
 // Dependencies lists the nodes that n waits for. Source: cuGraphNodeGetDependencies.
@@ -107,10 +113,19 @@ func (n Node) neighbours(op string, list func(*driver.CUgraphNode, *uint64) erro
 // keep theirs. A graph that allocates memory cannot lose nodes:
 // driver.CUDA_ERROR_NOT_SUPPORTED. Source: cuGraphDestroyNode.
 func (n Node) Destroy() error {
-	return n.do("Node.Destroy", func(g *graphCore) error {
+	const op = "Node.Destroy"
+	return n.do(op, func(g *graphCore) error {
+		if err := g.changeable(op); err != nil {
+			return err
+		}
 		if err := driver.CuGraphDestroyNode(n.raw); err != nil {
 			return err
 		}
+		top := g.top()
+		if top.gone == nil {
+			top.gone = map[driver.CUgraphNode]struct{}{}
+		}
+		top.gone[n.raw] = struct{}{}
 		g.kept.set(n.raw, nil).drop()
 		return nil
 	})
@@ -120,7 +135,7 @@ func (n Node) Destroy() error {
 // made of. What is changed in it changes the node. It is a part of the node's
 // graph, and goes with that. Source: cuGraphChildGraphNodeGetGraph.
 func (n Node) ChildGraph() (*Graph, error) {
-	part := &graphCore{of: n.of}
+	part := &graphCore{of: n.of, inside: n.raw}
 	err := n.do("Node.ChildGraph", func(g *graphCore) error {
 		part.ctx, part.kept, part.mu = g.ctx, g.kept, g.mu
 		return driver.CuGraphChildGraphNodeGetGraph(n.raw, &part.raw)
