@@ -296,7 +296,6 @@ func TestExecSet(t *testing.T) {
 
 // TestKernelNodeAttributes: attributes of a launch are the node's.
 func TestKernelNodeAttributes(t *testing.T) {
-	needs(t, "cuGraphKernelNodeSetAttribute")
 	x := open(t, 0)
 	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
 	require.NoError(t, y.Zero())

@@ -23,6 +23,7 @@ static struct control {
 	int (*violations)(void);
 	const char *(*violation)(void);
 	void (*strict)(int);
+	void (*odd)(unsigned);
 } sim;
 
 // bind returns the name of what is missing, or 0.
@@ -50,6 +51,7 @@ static const char *bind(const char *file)
 	FIND(violations, "simViolations")
 	FIND(violation, "simViolation")
 	FIND(strict, "simStrict")
+	FIND(odd, "simOddNodes")
 	sim = found;
 	return 0;
 }
@@ -68,6 +70,7 @@ static void purge(void) { sim.purge(); }
 static int violations(void) { return sim.violations(); }
 static const char *violation(void) { return sim.violation(); }
 static void strict(int on) { sim.strict(on); }
+static void odd(unsigned type) { sim.odd(type); }
 */
 import "C"
 
@@ -132,6 +135,10 @@ func (Control) Hold(on bool) { C.hold(flag(on)) }
 // with older drivers.
 func (Control) Strict(on bool) { C.strict(flag(on)) }
 
+// OddNodes makes every node of a graph be of a type, such as one of a newer driver
+// that the program does not know. A type of 0 takes that back.
+func (Control) OddNodes(kind uint32) { C.odd(C.uint(kind)) }
+
 func flag(on bool) C.int {
 	if on {
 		return 1
@@ -142,7 +149,8 @@ func flag(on bool) C.int {
 // Fault kills all contexts of the process, as a bad store of a kernel does.
 func (Control) Fault(code uint32) { C.fault(C.uint(code)) }
 
-// Reset takes back failures, delays, a hold and a fault, and forgets violations.
+// Reset takes back failures, delays, a hold, odd nodes and a fault, and forgets
+// violations.
 func (Control) Reset() { C.reset() }
 
 // Live is how many objects of a kind are alive: primary (retains), context,

@@ -29,7 +29,7 @@ static size_t size(unsigned id)
 	return id == WINDOW ? sizeof v->window : id == DOMAIN_MAP ? sizeof v->domains : sizeof v->policy;
 }
 
-static bool valid(unsigned id, const CUstreamAttrValue *v, int device)
+bool attribute_valid(unsigned id, const CUstreamAttrValue *v, int device)
 {
 	unsigned domains = device_attribute(DOMAIN_COUNT, device);
 
@@ -72,7 +72,7 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstream
 
 	if (r)
 		return r;
-	if (!value || !(v = find(s, id)) || !valid(id, value, s->context->device))
+	if (!value || !(v = find(s, id)) || !attribute_valid(id, value, s->context->device))
 		return INVALID_VALUE;
 	memcpy(v, value, size(id));
 	v = find(s, PRIORITY);

@@ -163,6 +163,7 @@ void simReset(void)
 	violations = 0;
 	sim.held = false;
 	sim.dead = 0;
+	graph_odd(0);
 	engine_wake();
 }
 
@@ -183,4 +184,10 @@ void simStrict(int on)
 {
 	LOCK();
 	sim.strict = on;
+}
+
+void simOddNodes(unsigned type)
+{
+	LOCK();
+	graph_odd(type);
 }

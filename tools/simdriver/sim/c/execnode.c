@@ -2,7 +2,8 @@
 
 /* Nodes of executables, which the program names by those that they were made of. */
 
-CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struct item *i)
+/* exec_set gives an executable's node new parameters: the item that was made of them, if r is OK. */
+static CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struct item *i)
 {
 	struct exec *e = handle_get(EXEC, exec);
 	struct node *n = e ? exec_node(e, handle) : 0;
@@ -26,6 +27,11 @@ CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struct item 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	EXEC_SET(make_kernel, p);
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	EXEC_SET(make_kernel_v1, p);
 }
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext context)

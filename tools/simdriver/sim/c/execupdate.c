@@ -76,8 +76,10 @@ static void renew(struct graph *from, struct graph *to)
 	for (int i = 0; i < to->n; i++) {
 		struct item *a = from->nodes[i]->item, *b = to->nodes[i]->item;
 
-		if (!a->ngraphs)
+		if (!a->ngraphs) {
 			node_renew(from->nodes[i], item_copy(b, false));
+			continue;
+		}
 		if (a->condition)
 			condition_update(a, b);
 		for (int k = 0; k < a->ngraphs; k++)

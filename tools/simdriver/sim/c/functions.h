@@ -204,6 +204,14 @@
 	F(cuGraphExecNodeSetParams) \
 	F(cuGraphNodeSetEnabled) \
 	F(cuGraphNodeGetEnabled) \
+	F(cuGraphKernelNodeCopyAttributes) \
+	F(cuGraphKernelNodeGetAttribute) \
+	F(cuGraphKernelNodeSetAttribute) \
+	F(cuGraphNodeGetContainingGraph) \
+	F(cuGraphNodeGetLocalId) \
+	F(cuGraphNodeGetToolsId) \
+	F(cuGraphGetId) \
+	F(cuGraphExecGetId) \
 	F(cuGraphConditionalHandleCreate) \
 	F(cuDeviceGetGraphMemAttribute) \
 	F(cuDeviceSetGraphMemAttribute) \

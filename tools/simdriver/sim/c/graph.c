@@ -318,7 +318,7 @@ CUresult cuGraphDestroy(CUgraph handle)
 
 	if (!g || g->inner)
 		return INVALID_VALUE;
-	if (g->capture)
+	if (graph_captured(g))
 		return ILLEGAL_STATE;
 	graph_free(g);
 	return OK;

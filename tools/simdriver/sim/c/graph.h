@@ -64,6 +64,8 @@ void graph_free(struct graph *g);
 void graph_lose(struct graph *g);
 void graphs_end(void);
 unsigned node_type(const struct item *i);
+/* graph_odd makes every node be of a type, 0 takes that back. */
+void graph_odd(unsigned type);
 /* node_renew gives a node other work. */
 void node_renew(struct node *n, struct item *i);
 
@@ -74,6 +76,7 @@ CUresult make(CUgraphNodeParams *p, struct graph *g, struct item **i);
 /* make_suits tells whether the contexts of a kernel and of its node are one. */
 CUresult make_suits(const CUgraphNodeParams *p);
 CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS *p, struct item **i);
+CUresult make_kernel_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p, struct item **i);
 CUresult make_copy(const CUDA_MEMCPY3D *p, CUcontext context, struct item **i);
 CUresult make_set(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context, struct item **i);
 CUresult make_host(const CUDA_HOST_NODE_PARAMS *p, unsigned mode, struct item **i);
@@ -83,11 +86,6 @@ CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *p, struct item **i);
 CUresult make_free(CUdeviceptr address, struct graph *g, struct item **i);
 CUresult make_child(CUgraph handle, int ownership, struct graph *g, struct item **i);
 CUresult make_condition(CUgraphNodeParams *p, struct graph *g, struct item **i);
-/* node_add adds the node of an item, which there is if r is OK. */
-CUresult node_add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUresult r, struct item *i);
-/* exec_set gives an executable's node new parameters: the item that was made of them, if r is OK. */
-CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struct item *i);
-void describe_kernel(const struct item *i, CUDA_KERNEL_NODE_PARAMS *p);
 /* node_set gives a node new parameters: the item that was made of them, if r is OK. What they do not tell stays. */
 CUresult node_set(struct node *n, CUresult r, struct item *i);
 /* settable tells whether parameters are of a type whose nodes can be changed. */
@@ -109,6 +107,8 @@ void inner_copy(struct item *i, bool handles);
 void inner_free(struct item *i);
 /* graph_has tells whether there is such an item in a graph, at any depth. */
 bool graph_has(const struct graph *g, bool (*is)(const struct item *));
+/* graph_captured tells whether a stream captures into a graph, or into one in it. */
+bool graph_captured(const struct graph *g);
 /* graph_allocates tells whether a graph allocates or frees memory, graph_decides whether it has conditions. */
 bool graph_allocates(const struct graph *g);
 bool graph_decides(const struct graph *g);

@@ -10,7 +10,8 @@ unsigned node_type(const struct item *i)
 	return types[i->work];
 }
 
-CUresult node_add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUresult r, struct item *i)
+/* add adds the node of an item, which there is if r is OK. */
+static CUresult add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUresult r, struct item *i)
 {
 	struct graph *g = graph_get(graph);
 	struct edges edges = {0};
@@ -34,7 +35,7 @@ CUresult node_add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, c
 CUresult cuGraphAddEmptyNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n)
 {
 	ENTER(0);
-	return node_add(handle, graph, deps, 0, n, OK, item_new(NOTHING));
+	return add(handle, graph, deps, 0, n, OK, item_new(NOTHING));
 }
 
 /* ADD adds what a maker makes of the rest of a function's parameters. */
@@ -42,7 +43,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *handle, CUgraph graph, const CUgraphNo
 	ENTER(0); \
 	struct item *i = 0; \
 	CUresult r = maker(__VA_ARGS__, &i); \
-	return node_add(handle, graph, deps, 0, n, r, i)
+	return add(handle, graph, deps, 0, n, r, i)
 
 CUresult cuGraphAddHostNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_HOST_NODE_PARAMS *p)
 {
@@ -52,6 +53,11 @@ CUresult cuGraphAddHostNode(CUgraphNode *handle, CUgraph graph, const CUgraphNod
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	ADD(make_kernel, p);
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	ADD(make_kernel_v1, p);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
@@ -104,7 +110,7 @@ static CUresult add_any(CUgraphNode *handle, CUgraph graph, const CUgraphNode *d
 	struct item *i = 0;
 	CUresult r = make(p, graph_get(graph), &i);
 
-	return node_add(handle, graph, deps, data, n, r, i);
+	return add(handle, graph, deps, data, n, r, i);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
@@ -203,7 +209,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle)
 
 	if (!n)
 		return INVALID_VALUE;
-	if (n->graph->capture) {
+	if (graph_captured(n->graph)) {
 		violation("a node of a graph is destroyed that a stream captures into");
 		return INVALID_VALUE;
 	}

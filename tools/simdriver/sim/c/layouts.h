@@ -26,6 +26,7 @@ struct z_CUDA_KERNEL_NODE_PARAMS {
 	CUcontext ctx;
 };
 
+/* The older form has no more than the first members. */
 struct end {
 	size_t x, y, z, lod;
 	unsigned type;
@@ -126,6 +127,7 @@ union z_CUstreamBatchMemOpParams {
 SIZE(CUgraphEdgeData, 8);
 SIZE(CUlaunchConfig, 56);
 SIZE(CUDA_KERNEL_NODE_PARAMS, 72);
+SIZE(CUDA_KERNEL_NODE_PARAMS_v1, 56);
 SIZE(CUDA_MEMCPY3D, 200);
 SIZE(CUDA_MEMSET_NODE_PARAMS, 40);
 SIZE(CUDA_HOST_NODE_PARAMS, 16);

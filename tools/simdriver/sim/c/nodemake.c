@@ -29,6 +29,16 @@ CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS *p, struct item **i)
 	return kernel_item(&c, p->func ? p->func : (CUfunction)p->kern, p->params, p->extra, i);
 }
 
+CUresult make_kernel_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p, struct item **i)
+{
+	CUDA_KERNEL_NODE_PARAMS all = {0};
+
+	if (!p)
+		return INVALID_VALUE;
+	memcpy(&all, p, sizeof *p);
+	return make_kernel(&all, i);
+}
+
 CUresult make_set(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context, struct item **item)
 {
 	struct context *c;

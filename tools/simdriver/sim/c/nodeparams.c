@@ -7,7 +7,7 @@ static CUcontext context_of(const struct item *i)
 	return i->context ? i->context->handle : 0;
 }
 
-void describe_kernel(const struct item *i, CUDA_KERNEL_NODE_PARAMS *p)
+static void describe_kernel(const struct item *i, CUDA_KERNEL_NODE_PARAMS *p)
 {
 	*p = (CUDA_KERNEL_NODE_PARAMS){.shared = i->shared, .params = i->params, .ctx = context_of(i)};
 	memcpy(p->grid, i->grid, sizeof i->grid);
@@ -16,6 +16,15 @@ void describe_kernel(const struct item *i, CUDA_KERNEL_NODE_PARAMS *p)
 		p->kern = (CUkernel)i->called;
 	else
 		p->func = i->called;
+}
+
+static void describe_kernel_v1(const struct item *i, CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	CUDA_KERNEL_NODE_PARAMS all;
+
+	describe_kernel(i, &all);
+	all.func = i->called;
+	memcpy(p, &all, sizeof *p);
 }
 
 static void describe_copy(const struct item *i, CUDA_MEMCPY3D *p)
@@ -125,6 +134,7 @@ static struct node *node_of(CUgraphNode handle, enum work work)
 	}
 
 GET(cuGraphKernelNodeGetParams_v2, RUN, CUDA_KERNEL_NODE_PARAMS, describe_kernel)
+GET(cuGraphKernelNodeGetParams, RUN, CUDA_KERNEL_NODE_PARAMS_v1, describe_kernel_v1)
 GET(cuGraphMemcpyNodeGetParams, COPY, CUDA_MEMCPY3D, describe_copy)
 GET(cuGraphMemsetNodeGetParams, SET, CUDA_MEMSET_NODE_PARAMS, describe_set)
 GET(cuGraphHostNodeGetParams, HOST, CUDA_HOST_NODE_PARAMS, describe_host)
@@ -180,6 +190,11 @@ CUresult node_set(struct node *n, CUresult r, struct item *i)
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	SET_PARAMS(make_kernel, p);
+}
+
+CUresult cuGraphKernelNodeSetParams(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	SET_PARAMS(make_kernel_v1, p);
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode handle, const CUDA_MEMCPY3D *p)

@@ -304,6 +304,8 @@ void item_free(struct item *i);
 struct item *item_copy(const struct item *i, bool handles);
 void **params_copy(const struct item *i);
 void item_block(struct item *i, struct block *b);
+/* attribute_valid tells whether an attribute of a stream or kernel may have a value. */
+bool attribute_valid(unsigned id, const CUstreamAttrValue *v, int device);
 /* attributes_begin sets what a new stream has. */
 void attributes_begin(struct stream *s);
 /* enqueue puts an item on a stream, or into the graph that the stream captures. */

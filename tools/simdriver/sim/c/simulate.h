@@ -13,7 +13,7 @@ void simDelay(const char *function, long microseconds);
 void simHold(int on);
 /* Kills the contexts of the process as a bad store does. */
 void simFault(unsigned code);
-/* Takes back failures, delays, a hold and a fault, and forgets violations. */
+/* Takes back failures, delays, a hold, odd nodes and a fault, and forgets violations. */
 void simReset(void);
 /* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject, 0 for all. */
 int simLive(const char *kind);
@@ -26,6 +26,8 @@ int simLost(void);
 /* How many wrong uses were seen, and the first of them. */
 int simViolations(void);
 const char *simViolation(void);
+/* Every node of a graph is said to be of a type, as one of a newer driver may be. 0 takes that back. */
+void simOddNodes(unsigned type);
 /* Every call needs the context of what it is called for to be current, as with older drivers. */
 void simStrict(int on);
 /* How many devices there are, before cuInit. */

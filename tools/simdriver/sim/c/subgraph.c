@@ -62,6 +62,16 @@ bool graph_has(const struct graph *g, bool (*is)(const struct item *))
 	return false;
 }
 
+bool graph_captured(const struct graph *g)
+{
+	bool is = g->capture;
+
+	for (int i = 0; i < g->n; i++)
+		for (int k = 0; k < g->nodes[i]->item->ngraphs; k++)
+			is |= graph_captured(g->nodes[i]->item->graphs[k]);
+	return is;
+}
+
 static bool allocates(const struct item *i) { return i->block; }
 static bool decides(const struct item *i) { return i->work == CONDITION; }
 bool graph_allocates(const struct graph *g) { return graph_has(g, allocates); }
