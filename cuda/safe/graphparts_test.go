@@ -444,3 +444,57 @@ func TestGraphCapturedInto(t *testing.T) {
 	launch(t, executable(t, g), s)
 	assert.EqualValues(t, 2, read(t, y))
 }
+
+// TestConditionSet has kernels decide.
+func TestConditionSet(t *testing.T) {
+	needs(t, "cuGraphConditionalHandleCreate")
+	x := open(t, 0)
+	s, y, saxpy, ones := stream(t, x), buffer[float32](t, x, 10), kernel(t, x, "saxpy"), ones(t, x, 10)
+	m, err := safe.LoadFile(x, "testdata/condition.ptx")
+	require.NoError(t, err)
+	closing(t, m)
+	condition, err := m.Kernel("condition")
+	require.NoError(t, err)
+	left := buffer[uint32](t, x, 1)
+
+	g := newGraph(t, x)
+	c, err := g.NewCondition(safe.ConditionOptions{})
+	require.NoError(t, err)
+	count := safe.KernelWork(condition, one, c.Arg(), left.Arg())
+	first := addNode(t, g, count, addNode(t, g, safe.ZeroWork(y)))
+	_, body, err := g.AddWhile(c, first)
+	require.NoError(t, err)
+	addNode(t, body, count, addNode(t, body, saxpyWork(saxpy, 1, ones, y)))
+	e := executable(t, g)
+	for _, times := range []uint32{0, 1, 5} {
+		require.NoError(t, left.CopyFromHost([]uint32{times}))
+		launch(t, e, s)
+		assert.EqualValues(t, times, read(t, y))
+	}
+}
+
+// TestSimUnknownNodes: nodes of a type that a newer driver has.
+func TestSimUnknownNodes(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	g := newGraph(t, x)
+	n := addNode(t, g, safe.EmptyWork())
+	simulated.OddNodes(99)
+	defer simulated.OddNodes(0)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 1)
+	assert.EqualValues(t, 99, nodes[0].Type())
+	assert.Contains(t, nodes[0].String(), "99")
+	if !supports(13020) {
+		_, err = nodes[0].Params()
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+	}
+	_, err = g.SVG()
+	require.NoError(t, err)
+	_, err = g.Add(safe.EmptyWork(), nodes...)
+	require.NoError(t, err)
+	assert.ErrorIs(t, nodes[0].Set(safe.EmptyWork()), safe.ErrArgument)
+	require.NoError(t, nodes[0].Destroy())
+	_ = n
+}
