@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The functions here are the pieces of Go in docs/streams.md that are in no
-// sample, and what it speaks of and shows no Go for.
+// The functions here are pieces of Go in docs/ that are in no sample, and what
+// docs/streams.md speaks of and shows no Go for.
 
 // result waits for a stream as long as ctx and ten seconds allow.
 func result(ctx context.Context, s *safe.Stream, host *safe.HostBuffer[float32]) (float32, error) {

@@ -11,7 +11,7 @@ go=${GO:-go}
 
 rm -rf "$out"
 mkdir -p "$out"
-for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe; do
+for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe tour:examples/tour; do
 	name=${p%%:*} package=${p#*:}
 	mkdir "$out/$name"
 	$go test -c -ldflags='-s -w' -o "$out/$name/$name.test" "./$package"

@@ -99,6 +99,7 @@ program samples
 tests driver driver
 tests runtime runtime -test.skip='^TestDocs$' # reads the sources
 tests safe safe
+tests tour tour
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
 cat "$results/cudainfo.log" "$results/vectoradd.log" "$results/samples.log" "$results/bench.log"

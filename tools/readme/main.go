@@ -1,8 +1,12 @@
 // Command readme writes the parts of the README and of docs/ that are made of
 // something else: tables, which come from the headers and from our own text, and
-// Go, which comes from programs that the tests run. A part stands between a line
-// <!-- name --> and a line <!-- end -->. It fails where a function or a type has
-// no text.
+// Go, which comes from programs that the tests run. A table stands between a line
+// <!-- name --> and a line <!-- end -->, Go behind a line that names the file and
+// the declarations to show:
+//
+//	<!-- go examples/samples/asyncapi.go workBeside -->
+//
+// It fails where a function or a type has no text.
 package main
 
 import (
@@ -30,8 +34,14 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := rewrite(guide, func(text string) (string, error) { return replaceSnippets(text, guide, ".") }); err != nil {
+	pages, err := textFiles(".")
+	if err != nil {
 		return err
+	}
+	for _, page := range pages {
+		if err := rewrite(page, func(text string) (string, error) { return replaceSnippets(text, ".") }); err != nil {
+			return err
+		}
 	}
 	if len(without) > 0 {
 		return fmt.Errorf("%d functions and types have no text in gen/doc/text: %s", len(without), strings.Join(without, " "))
@@ -54,10 +64,7 @@ func writeREADME() (without []string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if text, err = replace(text, "documented", texts); err != nil {
-			return "", err
-		}
-		return replaceSnippets(text, readme, ".")
+		return replace(text, "documented", texts)
 	})
 }
 

@@ -48,20 +48,51 @@ func TestSnippet(t *testing.T) {
 	assert.ErrorContains(t, err, "declares no d")
 }
 
-// TestTexts: the Go in the texts is that of the programs, and there is no other.
-func TestTexts(t *testing.T) {
-	shown := map[string]int{}
-	for _, s := range snippets {
-		shown[s.in]++
-	}
-	for file, n := range shown {
+// eachText calls f for every text that holds Go.
+func eachText(t *testing.T, f func(t *testing.T, file, text string)) {
+	t.Helper()
+	files, err := textFiles(root)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 2)
+	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(root, file))
 			require.NoError(t, err)
-			want, err := replaceSnippets(string(text), file, root)
-			require.NoError(t, err)
-			assert.Equal(t, want, string(text), "go run ./tools/readme writes it")
-			assert.Equal(t, n, strings.Count(string(text), "```go"))
+			f(t, file, string(text))
 		})
 	}
+}
+
+// TestTexts: the Go in the texts is that of the programs, and there is no other.
+func TestTexts(t *testing.T) {
+	eachText(t, func(t *testing.T, file, text string) {
+		want, err := replaceSnippets(text, root)
+		require.NoError(t, err)
+		assert.Equal(t, want, text, "go run ./tools/readme writes it")
+		assert.Equal(t, len(snippets.FindAllString(text, -1)), strings.Count(text, "```go"), "Go that no program has")
+		for _, kind := range fenceKinds(text) {
+			assert.Contains(t, []string{"go", "sh", "text"}, kind, "what is in a fence is checked by its kind")
+		}
+	})
+}
+
+func TestSnippetRuns(t *testing.T) {
+	eachText(t, func(t *testing.T, file, text string) {
+		for _, m := range snippets.FindAllStringSubmatch(text, -1) {
+			ran := reached(t, filepath.Dir(m[1]))
+			for _, name := range strings.Fields(m[2]) {
+				assert.Truef(t, ran[ownName(name)], "no test of %s runs %s", m[1], name)
+			}
+		}
+	})
+}
+
+func TestReplaceSnippets(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte("package a\n\ntype b int\n"), 0o666))
+	got, err := replaceSnippets("x\n<!-- go a.go b -->\n<!-- end -->\ny\n<!-- go a.go b -->\nold\n<!-- end -->\n", dir)
+	require.NoError(t, err)
+	assert.Equal(t, "x\n<!-- go a.go b -->\n```go\ntype b int\n```\n<!-- end -->\ny\n<!-- go a.go b -->\n```go\ntype b int\n```\n<!-- end -->\n", got)
+	_, err = replaceSnippets("<!-- go a.go c -->\n<!-- end -->\n", dir)
+	assert.ErrorContains(t, err, "declares no c")
 }

@@ -7,52 +7,45 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
-// The texts that hold Go.
-const (
-	readme = "README.md"
-	guide  = "docs/streams.md"
-)
+// readme is the text that holds tables too.
+const readme = "README.md"
 
-// snippets are the pieces of Go in the texts, each with the declarations that it
-// shows: the programs they are from are built, and run by tests.
-var snippets = []struct {
-	in, name, file string
-	show           []string
-}{
-	{readme, "vectoradd", "examples/vectoradd/main.go", []string{"kernels", "add"}},
-	{readme, "devices", "cuda/generated/driver/example_test.go", []string{"Example"}},
-	{guide, "enqueue", "examples/samples/simplestreams.go", []string{"double"}},
-	{guide, "wait", "examples/samples/guide_test.go", []string{"result"}},
-	{guide, "beside", "examples/samples/asyncapi.go", []string{"workBeside"}},
-	{guide, "future", "examples/samples/concurrentkernels.go", []string{"sumBehind"}},
-	{guide, "scope", "examples/samples/streamorderedallocation.go", []string{"addOn"}},
-	{guide, "callback", "examples/samples/simplecallback.go", []string{"begin"}},
-	{guide, "capture", "examples/samples/simplecudagraphs.go", []string{"capture"}},
-	{guide, "attributes", "examples/samples/guide_test.go", []string{"keepInCache"}},
-	{guide, "values", "examples/samples/guide_test.go", []string{"inTurn"}},
-	{guide, "devices", "examples/samples/guide_test.go", []string{"passOn"}},
-	{guide, "raw", "examples/samples/guide_test.go", []string{"clearRaw"}},
+// textFiles are the files that hold Go, below root, which is the checkout.
+func textFiles(root string) ([]string, error) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		return nil, err
+	}
+	all := []string{readme}
+	for _, page := range pages {
+		all = append(all, "docs/"+filepath.Base(page))
+	}
+	return all, nil
 }
 
-// replaceSnippets puts the snippets of a text in their places; root is the
-// checkout.
-func replaceSnippets(text, in, root string) (string, error) {
-	for _, s := range snippets {
-		if s.in != in {
-			continue
-		}
-		code, err := snippet(filepath.Join(root, s.file), s.show)
+// snippets are the places of Go in a text: each names a file and the
+// declarations in it that are shown. The programs they are from are built, and
+// run by tests.
+var snippets = regexp.MustCompile(`(?s)<!-- go (\S+) ([\w. ]+) -->\n.*?<!-- end -->`)
+
+// replaceSnippets puts Go in its places in a text.
+func replaceSnippets(text, root string) (string, error) {
+	var failed error
+	out := snippets.ReplaceAllStringFunc(text, func(old string) string {
+		m := snippets.FindStringSubmatch(old)
+		code, err := snippet(filepath.Join(root, m[1]), strings.Fields(m[2]))
 		if err != nil {
-			return "", err
+			failed = err
+			return old
 		}
-		if text, err = replace(text, s.name, "```go\n"+code+"```\n"); err != nil {
-			return "", err
-		}
-	}
-	return text, nil
+		line, _, _ := strings.Cut(old, "\n")
+		return line + "\n```go\n" + code + "```\n<!-- end -->"
+	})
+	return out, failed
 }
 
 // snippet is the text of declarations of a file, of an Example its body alone.
@@ -86,7 +79,7 @@ func place(f *ast.File, name string) (from, to token.Pos) {
 	for _, d := range f.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
-			if d.Name.Name != name || d.Recv != nil {
+			if functionName(d) != name {
 				continue
 			}
 			if strings.HasPrefix(name, "Example") {
@@ -94,7 +87,7 @@ func place(f *ast.File, name string) (from, to token.Pos) {
 			}
 			return start(d, d.Doc), d.End()
 		case *ast.GenDecl:
-			if v, ok := d.Specs[0].(*ast.ValueSpec); ok && v.Names[0].Name == name {
+			if len(d.Specs) > 0 && isOf(d.Specs[0], name) {
 				return start(d, d.Doc), d.End()
 			}
 		}
@@ -102,9 +95,45 @@ func place(f *ast.File, name string) (from, to token.Pos) {
 	return token.NoPos, token.NoPos
 }
 
+// isOf tells whether a declaration is that of a variable or type of this name, or
+// for "C" what stands above import "C".
+func isOf(s ast.Spec, name string) bool {
+	switch s := s.(type) {
+	case *ast.ValueSpec:
+		return s.Names[0].Name == name
+	case *ast.TypeSpec:
+		return s.Name.Name == name
+	case *ast.ImportSpec:
+		return s.Path.Value == `"C"` && name == "C"
+	}
+	return false
+}
+
 func start(n ast.Node, doc *ast.CommentGroup) token.Pos {
 	if doc != nil {
 		return doc.Pos()
 	}
 	return n.Pos()
+}
+
+// functionName is the name of a function, and of a method with its type's, as in
+// "Stream.Wait".
+func functionName(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return d.Name.Name
+	}
+	return receiver(d.Recv.List[0].Type) + "." + d.Name.Name
+}
+
+// receiver is the name of a method's type, without a pointer or parameters.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
 }

@@ -1,0 +1,215 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package tour
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A doubler doubles what is in host, again and again.
+type doubler struct {
+	stream *safe.Stream
+	host   *safe.HostBuffer[float32]
+	exec   *safe.GraphExec
+}
+
+// newDoubler captures a copy to the device, a kernel and a copy back. The memory
+// of the device is closed here: the executable keeps it.
+func newDoubler(x *safe.Context, s *safe.Stream, add *safe.Kernel, host *safe.HostBuffer[float32]) (*doubler, error) {
+	n := host.Len()
+	device, err := safe.NewBuffer[float32](x, n)
+	if err != nil {
+		return nil, err
+	}
+	defer device.Close()
+	exec, err := s.CaptureExecutable(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 0, func() error {
+		if err := device.CopyFromHostAsync(s, host); err != nil {
+			return err
+		}
+		if err := add.Launch(s, perValue(n), device.Arg(), device.Arg(), device.Arg(), safe.Val(uint32(n))); err != nil {
+			return err
+		}
+		return device.CopyToHostAsync(s, host)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &doubler{s, host, exec}, nil
+}
+
+// double replays the graph: one call of the driver, whatever the graph holds.
+func (d *doubler) double() error {
+	if err := d.exec.Launch(d.stream); err != nil {
+		return err
+	}
+	return d.stream.Synchronize()
+}
+
+// fork captures two pieces of work that may run beside each other. The events
+// become edges of the graph.
+func fork(s, side *safe.Stream, begun, ended *safe.Event, first, second func() error) (*safe.Graph, error) {
+	return s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+		for _, step := range []func() error{
+			func() error { return s.Record(begun, 0) },
+			func() error { return side.WaitEvent(begun, 0) }, // from here on side captures too
+			first,
+			second,
+			func() error { return side.Record(ended, 0) },
+			func() error { return s.WaitEvent(ended, 0) }, // and here it is joined
+		} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// follow has an executable do what a graph does. Where the two differ in more
+// than arguments, it is made anew.
+func follow(exec *safe.GraphExec, g *safe.Graph) (*safe.GraphExec, error) {
+	err := exec.Update(g)
+	var differ *safe.UpdateError
+	if !errors.As(err, &differ) {
+		return exec, err
+	}
+	fresh, err := g.Instantiate(0)
+	if err != nil {
+		return exec, err
+	}
+	return fresh, exec.Close() // launches that are under way go on
+}
+
+// counted captures work, with a Go function at its end that runs at each launch.
+func counted(s *safe.Stream, work func() error, then func()) (*safe.Graph, error) {
+	return s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+		if err := work(); err != nil {
+			return err
+		}
+		_, err := s.LaunchHostFunc(then, safe.HostFuncOptions{})
+		return err
+	})
+}
+
+// kinds says what the nodes of a graph do.
+func kinds(g *safe.Graph) (all []string, err error) {
+	nodes, err := g.Nodes()
+	for _, n := range nodes {
+		all = append(all, n.Type().String())
+	}
+	return all, err
+}
+
+func TestGraphs(t *testing.T) {
+	const n = 1000
+	x := open(t)
+	s := newStream(t, x)
+	add, host, b := kernel(t, x, "add"), newHostBuffer(t, x, n), newBuffer(t, x, n)
+	filling := func(v float32) func() error { return func() error { return b.FillAsync(s, v) } }
+
+	t.Run("replay", func(t *testing.T) {
+		d, err := newDoubler(x, s, add, host)
+		require.NoError(t, err)
+		closing(t, d.exec)
+		host.Data()[0] = 1
+		for range 10 {
+			require.NoError(t, d.double())
+		}
+		assert.EqualValues(t, 1024, host.Data()[0])
+	})
+	t.Run("two streams", func(t *testing.T) {
+		side, other := newStream(t, x), newBuffer(t, x, n)
+		g, err := fork(s, side, newEvent(t, x), newEvent(t, x), filling(7), func() error { return other.FillAsync(side, 8) })
+		require.NoError(t, err)
+		exec, err := g.Instantiate(0)
+		require.NoError(t, err)
+		closing(t, exec)
+		edges, err := g.Edges()
+		require.NoError(t, err)
+		assert.Empty(t, edges, "neither waits for the other")
+		require.NoError(t, g.Close())
+		require.NoError(t, exec.Launch(s))
+		assert.EqualValues(t, 7, values(t, b)[0])
+		assert.EqualValues(t, 8, values(t, other)[0])
+	})
+	t.Run("update", func(t *testing.T) {
+		capture := func(work func() error) *safe.Graph {
+			g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, work)
+			require.NoError(t, err)
+			closing(t, g)
+			return g
+		}
+		first, err := capture(filling(1)).Instantiate(0)
+		require.NoError(t, err)
+		second, err := follow(first, capture(filling(2)))
+		require.NoError(t, err)
+		assert.Same(t, first, second, "other arguments alone")
+		require.NoError(t, second.Launch(s))
+		assert.EqualValues(t, 2, values(t, b)[0])
+		third, err := follow(second, capture(func() error { return errors.Join(filling(3)(), filling(4)()) }))
+		require.NoError(t, err)
+		assert.NotSame(t, first, third, "other nodes")
+		require.NoError(t, third.Launch(s))
+		assert.EqualValues(t, 4, values(t, b)[0])
+		require.NoError(t, third.Close())
+	})
+	t.Run("host functions", func(t *testing.T) {
+		runs := 0
+		g, err := counted(s, filling(5), func() { runs++ })
+		require.NoError(t, err)
+		all, err := kinds(g)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"CU_GRAPH_NODE_TYPE_MEMSET", "CU_GRAPH_NODE_TYPE_HOST"}, all)
+		exec, err := g.Instantiate(0)
+		require.NoError(t, err)
+		require.NoError(t, g.Close())
+		for range 3 {
+			require.NoError(t, exec.Launch(s))
+		}
+		require.NoError(t, s.Synchronize())
+		assert.Equal(t, 3, runs)
+		require.NoError(t, exec.Close())
+	})
+	t.Run("what a capture refuses", func(t *testing.T) {
+		side, fork, other := newStream(t, x), newEvent(t, x), newBuffer(t, x, n)
+		g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+			assert.ErrorIs(t, s.Synchronize(), safe.ErrCapturing)
+			_, err := s.Query()
+			assert.ErrorIs(t, err, safe.ErrCapturing)
+			_, err = safe.NewBufferAsync[float32](s, n)
+			assert.ErrorIs(t, err, safe.ErrCapturing)
+			assert.ErrorIs(t, s.AddCallback(func(error) {}), safe.ErrCapturing)
+			assert.ErrorIs(t, s.Scope(func(*safe.Scope) error { return nil }), safe.ErrCapturing)
+			require.NoError(t, other.Zero(), "no stream of the capture has used it")
+			require.NoError(t, b.FillAsync(s, 1))
+			err = b.CopyToHost(make([]float32, n))
+			assert.EqualError(t, err, "cuda: Buffer.CopyToHost: the stream captures, which this call would destroy: a stream that uses the buffer captures, so that its work has no end to wait for")
+			more, err := safe.NewBuffer[float32](x, 1)
+			require.NoError(t, err, "it is not on the stream")
+			return more.Close()
+		})
+		require.NoError(t, err, "the capture goes on")
+		require.NoError(t, g.Close())
+		_, err = s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+			require.NoError(t, b.FillAsync(s, 1))
+			require.NoError(t, s.Record(fork, 0))
+			require.NoError(t, side.WaitEvent(fork, 0))
+			return other.ZeroAsync(side) // and never joined
+		})
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+	})
+}
+
+func newEvent(t *testing.T, x *safe.Context) *safe.Event {
+	t.Helper()
+	e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+	require.NoError(t, err)
+	closing(t, e)
+	return e
+}

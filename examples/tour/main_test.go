@@ -1,0 +1,151 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package tour
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	onGPU   = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
+	control sim.Control // tells the simulated driver what to do
+)
+
+// TestMain runs the tests on the machine's GPU if it is told so, else on a
+// simulated driver.
+func TestMain(m *testing.M) {
+	if onGPU {
+		os.Exit(m.Run())
+	}
+	code, err := simulated(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// simulated builds a simulated driver, loads it before anything else loads one,
+// and runs the tests.
+func simulated(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "sim")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	file, err := sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default))
+	if err != nil {
+		return 0, err
+	}
+	if err := driver.Open(file); err != nil {
+		return 0, err
+	}
+	if control, err = sim.Attach(file); err != nil {
+		return 0, err
+	}
+	code = m.Run()
+	return code, left()
+}
+
+// needsSimulated skips a test that tells the driver what to do.
+func needsSimulated(t *testing.T) {
+	t.Helper()
+	if onGPU {
+		t.Skip("needs the simulated driver, which does what it is told")
+	}
+}
+
+type closer interface{ Close() error }
+
+func closing(t *testing.T, c closer) {
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+}
+
+func open(t *testing.T) *safe.Context {
+	t.Helper()
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	closing(t, x)
+	return x
+}
+
+func newStream(t *testing.T, x *safe.Context) *safe.Stream {
+	t.Helper()
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	closing(t, s)
+	return s
+}
+
+func newBuffer(t *testing.T, x *safe.Context, n int) *safe.Buffer[float32] {
+	t.Helper()
+	b, err := safe.NewBuffer[float32](x, n)
+	require.NoError(t, err)
+	closing(t, b)
+	return b
+}
+
+func newHostBuffer(t *testing.T, x *safe.Context, n int) *safe.HostBuffer[float32] {
+	t.Helper()
+	h, err := safe.NewHostBuffer[float32](x, n, safe.HostOptions{})
+	require.NoError(t, err)
+	closing(t, h)
+	return h
+}
+
+func kernel(t *testing.T, x *safe.Context, name string) *safe.Kernel {
+	t.Helper()
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	require.NoError(t, err)
+	closing(t, m)
+	k, err := m.Kernel(name)
+	require.NoError(t, err)
+	return k
+}
+
+func values(t *testing.T, b *safe.Buffer[float32]) []float32 {
+	t.Helper()
+	v := make([]float32, b.Len())
+	require.NoError(t, b.CopyToHost(v))
+	return v
+}
+
+// perValue is one thread for each of n values.
+func perValue(n int) safe.LaunchConfig {
+	return safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}}
+}
+
+// gate is a kernel that keeps a stream busy until it is opened. Make it before
+// anything else is put on the device: loading waits for what runs.
+type gate struct {
+	kernel *safe.Kernel
+	flag   *safe.HostBuffer[uint32]
+}
+
+func newGate(t *testing.T, x *safe.Context) *gate {
+	t.Helper()
+	flag, err := safe.NewHostBuffer[uint32](x, 1, safe.HostOptions{})
+	require.NoError(t, err)
+	closing(t, flag)
+	return &gate{kernel(t, x, "wait"), flag}
+}
+
+// shut keeps a stream busy from now on.
+func (g *gate) shut(t *testing.T, s *safe.Stream) {
+	t.Helper()
+	g.flag.Data()[0] = 0
+	one := safe.Dim{X: 1}
+	require.NoError(t, g.kernel.Launch(s, safe.LaunchConfig{Grid: one, Block: one}, g.flag.Arg()))
+	t.Cleanup(g.open) // before anything is closed
+}
+
+func (g *gate) open() { atomic.StoreUint32(&g.flag.Data()[0], 1) }

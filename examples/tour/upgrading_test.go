@@ -1,0 +1,73 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package tour
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// hurry makes what is put on a stream later more urgent, if the driver can: it
+// needs CUDA 12.0. The program works without, too.
+func hurry(s *safe.Stream) error {
+	err := s.SetPriority(-1)
+	if errors.Is(err, safe.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// check has a program say at its start what it cannot do here.
+func check() error {
+	var all error
+	for _, symbol := range []string{"cuStreamGetId", "cuStreamBeginCaptureToGraph"} {
+		all = errors.Join(all, driver.Find(symbol))
+	}
+	return all
+}
+
+// device asks a stream for its device, by the newest function if it is there.
+func device(x *safe.Context, s *safe.Stream) (d driver.CUdevice, err error) {
+	err = x.Do(func() error {
+		err := driver.CuStreamGetDevice(s.Raw(), &d) // from CUDA 12.8 on
+		if errors.Is(err, errors.ErrUnsupported) {
+			return driver.CuCtxGetDevice(&d)
+		}
+		return err
+	})
+	return d, err
+}
+
+func TestUpgrading(t *testing.T) {
+	x := open(t)
+	s := newStream(t, x)
+	file, version, err := driver.Library()
+	require.NoError(t, err)
+
+	require.NoError(t, hurry(s))
+	d, err := device(x, s)
+	require.NoError(t, err)
+	assert.Equal(t, x.Device().Raw(), d)
+
+	err = driver.Find("cuStreamBeginRecaptureToGraph")
+	switch version {
+	case "11.8":
+		assert.Zero(t, s.Priority())
+		_, err := x.ID()
+		assert.EqualError(t, err, "cuda: Context.ID: "+file+" (CUDA 11.8) has no cuCtxGetId: it needs CUDA 12.0")
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		assert.ErrorIs(t, check(), errors.ErrUnsupported)
+	case "13.0":
+		assert.NoError(t, check())
+		assert.EqualError(t, err, "cuda: "+file+" (CUDA 13.0) has no cuStreamBeginRecaptureToGraph: it needs CUDA 13.3")
+		var symbol *driver.SymbolError
+		require.ErrorAs(t, err, &symbol)
+		assert.Equal(t, "13.3", symbol.Since)
+		assert.Equal(t, "13.0", symbol.Version)
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	fence  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	link   = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)(\S+)(.*)`)
+	aFlag  = regexp.MustCompile(` -([a-z]+)`)
+	target = regexp.MustCompile(`\bmake ([a-z-]+)`)
+)
+
+// fenceKinds are what the fences of a text say they hold.
+func fenceKinds(text string) []string {
+	var kinds []string
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		kinds = append(kinds, m[1])
+	}
+	return kinds
+}
+
+// TestCommands: the commands of the texts are there, with their flags, and so are
+// the targets of make.
+func TestCommands(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	require.NoError(t, err)
+	n := 0
+	eachText(t, func(t *testing.T, file, text string) {
+		for _, m := range goRun.FindAllStringSubmatch(text, -1) {
+			n++
+			dir := strings.TrimRight(m[1], "`,.;")
+			main, err := os.ReadFile(filepath.Join(root, dir, "main.go"))
+			require.NoErrorf(t, err, "%s runs %s", file, dir)
+			flags, _, _ := strings.Cut(m[2], "`")
+			flags, _, _ = strings.Cut(flags, "#")
+			for _, f := range aFlag.FindAllStringSubmatch(flags, -1) {
+				assert.Containsf(t, string(main), `"`+f[1]+`", `, "%s has no flag -%s", dir, f[1])
+			}
+		}
+		for _, m := range target.FindAllStringSubmatch(commands(text), -1) {
+			assert.Containsf(t, string(makefile), "\n"+m[1]+":", "make %s", m[1])
+		}
+	})
+	assert.Greater(t, n, 5)
+}
+
+// commands are what is meant to be typed: lines that are indented, fences and
+// pieces of code.
+func commands(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "    ") {
+			b.WriteString(line)
+		}
+	}
+	for _, m := range code.FindAllStringSubmatch(text, -1) {
+		b.WriteString(m[1] + "\n")
+	}
+	return b.String()
+}
+
+// TestMessages: what the texts show a program to say is what tests expect.
+func TestMessages(t *testing.T) {
+	tests := ""
+	for _, text := range declarations(t, "examples/tour", "cuda/generated/driver") {
+		if !strings.Contains(tests, text) {
+			tests += text
+		}
+	}
+	eachText(t, func(t *testing.T, file, text string) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			if m[1] != "text" {
+				continue
+			}
+			for line := range strings.Lines(m[2]) {
+				for part := range strings.SplitSeq(strings.TrimSpace(line), "...") {
+					assert.Containsf(t, tests, part, "%s: no test expects it", file)
+				}
+			}
+		}
+	})
+}
+
+// TestLinks: what the texts link to is there.
+func TestLinks(t *testing.T) {
+	eachText(t, func(t *testing.T, file, text string) {
+		for _, m := range link.FindAllStringSubmatch(fences.ReplaceAllString(text, ""), -1) {
+			if !strings.Contains(m[1], "://") {
+				_, err := os.Stat(filepath.Join(root, filepath.Dir(file), m[1]))
+				assert.NoErrorf(t, err, "%s links to it", file)
+			}
+		}
+	})
+}
