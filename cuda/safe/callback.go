@@ -155,12 +155,9 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 		return nil, err
 	}
 	defer c.unmark()
-	mode := -1
-	if o.Spin {
-		if err := driver.Find("cuLaunchHostFunc_v2"); err != nil {
-			return nil, wrap(op, err)
-		}
-		mode = int(driver.CU_HOST_TASK_SPINWAIT)
+	mode, err := o.mode(op)
+	if err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,6 +178,15 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 		capture.graph.kept.captured.token(token)
 	}
 	return future, nil
+}
+
+// mode is the driver's number for the options, -1 for the older functions, which
+// have none.
+func (o HostFuncOptions) mode(op string) (int, error) {
+	if !o.Spin {
+		return -1, nil
+	}
+	return int(driver.CU_HOST_TASK_SPINWAIT), wrap(op, driver.Find("cuLaunchHostFunc_v2"))
 }
 
 // AddCallback puts a call of f on the stream, which gets the error of the work

@@ -54,7 +54,7 @@ func TestGraphAdd(t *testing.T) {
 	filled := addNode(t, g, safe.FillWork(b, 2))
 	added := addNode(t, g, saxpyWork(saxpy, 3, a, b), copied, filled)
 	back := addNode(t, g, safe.CopyWork(out, b), added)
-	called := addNode(t, g, safe.HostWork(func() { calls.Add(1) }), back)
+	called := addNode(t, g, safe.HostWork(func() { calls.Add(1) }, safe.HostFuncOptions{}), back)
 	recorded := addNode(t, g, safe.RecordWork(e), called)
 	waited := addNode(t, g, safe.WaitWork(e), recorded)
 	last := addNode(t, g, safe.EmptyWork(), waited)
@@ -135,7 +135,7 @@ func TestGraphAddRefuses(t *testing.T) {
 		{"copy of too much", safe.CopyWork(half, y), nil, safe.ErrRange},
 		{"overlap", safe.CopyWork(y, most), nil, safe.ErrOverlap},
 		{"closed source", safe.CopyWork(y, closed), nil, safe.ErrClosed},
-		{"no function", safe.HostWork(nil), nil, safe.ErrArgument},
+		{"no function", safe.HostWork(nil, safe.HostFuncOptions{}), nil, safe.ErrArgument},
 		{"closed event", safe.RecordWork(e), nil, safe.ErrClosed},
 		{"nil event", safe.WaitWork(nil), nil, safe.ErrClosed},
 		{"no operations", safe.MemOpsWork(x), nil, safe.ErrRange},
@@ -242,17 +242,17 @@ func TestExecSet(t *testing.T) {
 		require.NoError(t, b.Close())
 		large := new([1 << 10]int32)
 		runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
-		called = addNode(t, g, safe.HostWork(func() { first.Add(1); large[0]++ }), added)
+		called = addNode(t, g, safe.HostWork(func() { first.Add(1); large[0]++ }, safe.HostFuncOptions{}), added)
 	}()
 	back := addNode(t, g, safe.CopyWork(out, y), called)
 	e := executable(t, g)
-	require.NoError(t, called.Set(safe.HostWork(func() {})), "the graph keeps the function no longer")
+	require.NoError(t, called.Set(safe.HostWork(func() {}, safe.HostFuncOptions{})), "the graph keeps the function no longer")
 
 	gate.shut(t, s)
 	require.NoError(t, e.Launch(s))
 	require.NoError(t, e.Set(zeroed, safe.FillWork(y, 1)))
 	require.NoError(t, e.Set(added, saxpyWork(saxpy, 2, ones(t, x, n), y)))
-	require.NoError(t, e.Set(called, safe.HostWork(func() { other.Add(1) })))
+	require.NoError(t, e.Set(called, safe.HostWork(func() { other.Add(1) }, safe.HostFuncOptions{})))
 	require.NoError(t, e.Set(back, safe.CopyWork(second, y)))
 	drop()
 	assert.False(t, isDone(gone), "the launch that is under way needs it")
@@ -381,4 +381,27 @@ func TestMemOpsNode(t *testing.T) {
 	assert.EqualValues(t, 3, h.Data()[2])
 	_, err = g.Add(safe.MemOpsWork(x, safe.WriteOp(h.At(9), 1)))
 	assert.ErrorIs(t, err, safe.ErrRange)
+}
+
+// TestHostWorkSpin: the newer form of host functions.
+func TestHostWorkSpin(t *testing.T) {
+	x := open(t, 0)
+	s, g := stream(t, x), newGraph(t, x)
+	var calls atomic.Int32
+	work := safe.HostWork(func() { calls.Add(1) }, safe.HostFuncOptions{Spin: true})
+	n, err := g.Add(work)
+	if driver.Find("cuLaunchHostFunc_v2") != nil {
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		assert.ErrorContains(t, err, "13.2")
+		return
+	}
+	require.NoError(t, err)
+	p, err := n.Params()
+	require.NoError(t, err)
+	assert.EqualValues(t, driver.CU_HOST_TASK_SPINWAIT, p.Host().SyncMode)
+	e := executable(t, g)
+	require.NoError(t, n.Set(work))
+	require.NoError(t, e.Set(n, work))
+	launch(t, e, s)
+	assert.EqualValues(t, 1, calls.Load())
 }

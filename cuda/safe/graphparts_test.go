@@ -329,7 +329,7 @@ func TestGraphSVG(t *testing.T) {
 	a := addNode(t, g, safe.ZeroWork(y))
 	b := addNode(t, g, saxpyWork(saxpy, 1, ones, y), a)
 	c := addNode(t, g, safe.EmptyWork(), a)
-	addNode(t, g, safe.HostWork(func() {}), b, c)
+	addNode(t, g, safe.HostWork(func() {}, safe.HostFuncOptions{}), b, c)
 	text, err := g.SVG()
 	require.NoError(t, err)
 	var drawn struct {

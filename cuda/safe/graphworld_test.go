@@ -56,7 +56,7 @@ func init() {
 		}},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.CopyWork(w.a, w.h)) }},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.FillWork(w.a, 1)) }},
-		operation{"Graph.Add", func(w *world) error { return w.adds(safe.HostWork(func() {})) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.HostWork(func() {}, safe.HostFuncOptions{})) }},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.RecordWork(w.e)) }},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.WaitWork(w.e)) }},
 		operation{"Graph.Add", func(w *world) error {

@@ -174,28 +174,43 @@ func EmptyWork() Work {
 }
 
 // HostWork is a call of f, at each launch, on a thread of the driver: what is said
-// of f at [Stream.LaunchHostFunc] counts here as well. Source: cuGraphAddHostNode,
-// cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams.
-func HostWork(f func()) Work {
-	p := driver.CUDA_HOST_NODE_PARAMS{}
-	return &coldWork{
-		typ: driver.CU_GRAPH_NODE_TYPE_HOST,
-		takes: func(op string, k *keepsake, _ *graphCore) error {
-			if f == nil {
-				return refuse(op, ErrArgument, "no function")
-			}
-			p.Fn, p.UserData = driver.CUhostFn(rt.HostFunction()), (&closure{host: f, repeat: true}).keep()
-			k.token(p.UserData)
-			return nil
-		},
-		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return driver.CuGraphAddHostNode(n, g, deps, count, &p)
-		},
-		sets: func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, &p) },
-		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-			return driver.CuGraphExecHostNodeSetParams(e, n, &p)
-		},
+// of f and of o at [Stream.LaunchHostFunc] counts here as well.
+// Source: cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams;
+// with Spin cuGraphAddNode, cuGraphNodeSetParams, cuGraphExecNodeSetParams.
+func HostWork(f func(), o HostFuncOptions) Work {
+	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_HOST}
+	old := (*driver.CUDA_HOST_NODE_PARAMS)(unsafe.Pointer(p.Host())) // the newer layout begins with the older
+	w := &coldWork{typ: p.Type}
+	w.takes = func(op string, k *keepsake, _ *graphCore) error {
+		if f == nil {
+			return refuse(op, ErrArgument, "no function")
+		}
+		if _, err := o.mode(op); err != nil {
+			return err
+		}
+		p.Host().Fn, p.Host().UserData = driver.CUhostFn(rt.HostFunction()), (&closure{host: f, repeat: true}).keep()
+		k.token(p.Host().UserData)
+		return nil
 	}
+	if o.Spin {
+		p.Host().SyncMode = uint32(driver.CU_HOST_TASK_SPINWAIT)
+		w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+			return driver.CuGraphAddNode(n, g, deps, nil, count, &p)
+		}
+		w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphNodeSetParams(n, &p) }
+		w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			return driver.CuGraphExecNodeSetParams(e, n, &p)
+		}
+		return w
+	}
+	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+		return driver.CuGraphAddHostNode(n, g, deps, count, old)
+	}
+	w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, old) }
+	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+		return driver.CuGraphExecHostNodeSetParams(e, n, old)
+	}
+	return w
 }
 
 // RecordWork records an event, which [Stream.WaitEvent] of other streams may wait

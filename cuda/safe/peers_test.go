@@ -1,0 +1,31 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func init() {
+	operations = append(operations, operation{"Peers", func(*world) error { _, err := safe.Peers(); return err }})
+}
+
+// TestPeerLinks: what the list says is what the devices say.
+func TestPeerLinks(t *testing.T) {
+	devices, err := safe.Devices()
+	require.NoError(t, err)
+	links, err := safe.Peers()
+	require.NoError(t, err)
+	assert.Len(t, links, len(devices)*(len(devices)-1))
+	for _, l := range links {
+		can, err := l.From.CanAccessPeer(l.To)
+		require.NoError(t, err)
+		assert.Equal(t, can, l.Access)
+		assert.NotEqual(t, l.From, l.To)
+		assert.GreaterOrEqual(t, l.Rank, 0)
+	}
+}
