@@ -28,6 +28,7 @@ func (c *capturing) join(s *streamCore) {
 	if !c.over && s.capture.CompareAndSwap(nil, c) {
 		s.hold() // until the end: destroying it would destroy the capture
 		c.joined = append(c.joined, s)
+		c.keepsGreen(s)
 	}
 }
 
@@ -224,6 +225,9 @@ func (s *streamCore) beginCapture(op string, c *capturing, call func() error) er
 		return err
 	}
 	s.capture.Store(c)
+	c.graph.mu.Lock()
+	defer c.graph.mu.Unlock()
+	c.keepsGreen(s)
 	return nil
 }
 

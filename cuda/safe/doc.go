@@ -31,8 +31,9 @@
 // uses alive. [Enqueue] and [Stream.Completion] make a [Future]; [Stream.Scope] lends
 // memory of Go's to a stream; [Stream.AddCallback] and [Stream.LaunchHostFunc] call
 // Go when work is done; [Stream.Capture] makes a [Graph] of work that is done
-// again and again. A tour, a page a topic, begins in docs/README.md of this module,
-// and programs are in examples/samples.
+// again and again; kernels on streams of a [GreenContext] keep to a part of the
+// device. A tour, a page a topic, begins in docs/README.md of this module, and
+// programs are in examples/samples.
 //
 // Programs are tested without a GPU on the simulated driver, a test double:
 //

@@ -28,6 +28,7 @@ type streamCore struct {
 	owned       bool
 	owner       any         // of a borrowed stream: kept alive
 	of          *streamCore // of a stream that is borrowed of one of ours
+	green       *greenCore  // of a stream made on one
 	nonBlocking bool
 	priority    int
 	slow        atomic.Bool  // the last wait was long
@@ -73,13 +74,8 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 	defer c.unmark()
 	s := &streamCore{ctx: c, set: c.bare(), owned: true, nonBlocking: o.NonBlocking}
 	err = c.in(func() error {
-		var least, greatest int32
-		if err := driver.CuCtxGetStreamPriorityRange(&least, &greatest); err != nil {
+		if err := s.choosePriority(op, o); err != nil {
 			return err
-		}
-		s.priority = max(min(o.Priority, int(least)), int(greatest))
-		if s.priority != o.Priority && !o.ClampPriority {
-			return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least)", o.Priority, greatest, least)
 		}
 		var flags driver.CUstream_flags
 		if o.NonBlocking {
@@ -93,11 +89,27 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 	return s.adopt(op)
 }
 
+// choosePriority sets the priority that a new stream is to have. The context is current.
+func (s *streamCore) choosePriority(op string, o StreamOptions) error {
+	var least, greatest int32
+	if err := driver.CuCtxGetStreamPriorityRange(&least, &greatest); err != nil {
+		return err
+	}
+	s.priority = max(min(o.Priority, int(least)), int(greatest))
+	if s.priority != o.Priority && !o.ClampPriority {
+		return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least)", o.Priority, greatest, least)
+	}
+	return nil
+}
+
 // keeper is what must stay as long as the stream: the context, or the stream that
-// it is borrowed of, which has the context.
+// it is borrowed of or the green context, which have the context.
 func (s *streamCore) keeper() *handle {
-	if s.of != nil {
+	switch {
+	case s.of != nil:
 		return &s.of.handle
+	case s.green != nil:
+		return &s.green.handle
 	}
 	return &s.ctx.handle
 }
@@ -121,15 +133,16 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 
 // StreamFromRaw takes over a stream that somebody else has created: Close will
 // destroy it. The driver is asked whether it is one of x's, else the error is
-// [ErrContext]; the default streams, 0 to 2, are refused. The stream must not
-// capture. Source: cuStreamGetCtx.
+// [ErrContext]; the default streams, 0 to 2, are refused. Streams of green contexts
+// are also those of the device's primary context. The stream must not
+// capture. Source: cuStreamGetCtx, cuStreamGetCtx_v2.
 func StreamFromRaw(raw driver.CUstream, x *Context) (*Stream, error) {
 	return foreignStream("StreamFromRaw", raw, x, nil, true)
 }
 
 // BorrowStream makes a stream that somebody else has created usable here, and
 // never destroys it. owner, which may be nil, is kept alive as long as the
-// Stream is. The stream must not capture. Source: cuStreamGetCtx.
+// Stream is. The stream must not capture. Source: cuStreamGetCtx, cuStreamGetCtx_v2.
 func BorrowStream(raw driver.CUstream, x *Context, owner any) (*Stream, error) {
 	return foreignStream("BorrowStream", raw, x, owner, false)
 }
@@ -148,8 +161,8 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 		return nil, refuse(op, ErrCapturing, "it could not be asked what it is")
 	}
 	err = c.in(func() error {
-		var of driver.CUcontext
-		if err := driver.CuStreamGetCtx(raw, &of); err != nil {
+		of, err := c.contextOf(raw)
+		if err != nil {
 			return err
 		}
 		if of != c.raw {
@@ -157,7 +170,7 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 		}
 		var flags uint32
 		var priority int32
-		err := errors.Join(driver.CuStreamGetFlags(raw, &flags), driver.CuStreamGetPriority(raw, &priority))
+		err = errors.Join(driver.CuStreamGetFlags(raw, &flags), driver.CuStreamGetPriority(raw, &priority))
 		s.nonBlocking = driver.CUstream_flags(flags)&driver.CU_STREAM_NON_BLOCKING != 0
 		s.priority = int(priority)
 		return err

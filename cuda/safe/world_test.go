@@ -27,6 +27,7 @@ type world struct {
 	exec    *safe.GraphExec
 	values  []int32
 	all     []closer
+	greens
 }
 
 // also keeps what was made, to be closed with the rest.
@@ -99,6 +100,7 @@ func newWorld() (*world, error) {
 		// Buffers used by several streams.
 		func() error { return w.s.Record(w.e, 0) },
 		func() error { return w.s.Synchronize() },
+		w.addGreens,
 		func() error { return w.async.ZeroAsync(w.t) },
 		func() error { return w.a.ZeroAsync(w.s) },
 		func() error { return w.a.CopyFromHostAsync(w.t, w.r) },

@@ -35,6 +35,7 @@ type sample struct {
 var samples = []sample{
 	{"asyncAPI", asyncAPI},
 	{"concurrentKernels", concurrentKernels},
+	{"greenContexts", greenContexts},
 	{"simpleCallback", simpleCallback},
 	{"simpleCudaGraphs", simpleCudaGraphs},
 	{"simpleStreams", simpleStreams},

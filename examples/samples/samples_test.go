@@ -68,6 +68,7 @@ func onSimulated(m *testing.M) (int, error) {
 // said is what the samples say, but for how long things take.
 const said = `asyncAPI: 1048576 values doubled, while the host worked
 concurrentKernels: 8 kernels of 10ms on a stream each left a sum of 36
+greenContexts: 20 short kernels beside a long one
 simpleCallback: 8 items went through the device and a goroutine each, the last with a total of 160000
 simpleCudaGraphs: 5 replays of a graph of 8 nodes are right
 simpleStreams: 4194304 values doubled, streams used: 1

@@ -61,7 +61,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgrap
 {
 	ENTER(0);
 	struct graph *g = graph_get(graph);
-	struct context *in = context ? handle_get(CONTEXT, context) : current();
+	struct context *in = context ? context_of(context) : current();
 	struct condition *c;
 
 	if (!handle || !g || flags > ASSIGN_DEFAULT)
@@ -91,7 +91,7 @@ static bool sized(unsigned choice, unsigned n)
 CUresult make_condition(CUgraphNodeParams *p, struct graph *g, struct item **item)
 {
 	struct condition *c = handle_get(CONDITION_HANDLE, (void *)p->condition.handle);
-	struct context *in = p->condition.ctx ? handle_get(CONTEXT, p->condition.ctx) : current();
+	struct context *in = p->condition.ctx ? context_of(p->condition.ctx) : current();
 	struct item *i;
 
 	if (!g || !c || c->used || !c->graph || !graph_within(g, c->graph) || c->context != in)

@@ -27,6 +27,8 @@ static void begin(struct context *c, int device)
 /* context_end ends what lives in a context, and it. */
 void context_end(struct context *c)
 {
+	c->ending = true;
+	greens_end(c);
 	capture_lose_context(c);
 	context_wait(c);
 	for (struct stream *s = c->streams, *next; s; s = next) {
@@ -38,13 +40,25 @@ void context_end(struct context *c)
 	modules_end(c);
 	memory_end(c);
 	events_end(c);
-	c->alive = false;
+	c->alive = c->ending = false;
 	c->peers = 0;
+	changed();
+}
+
+struct context *current_view(void)
+{
+	return thread.depth ? thread.stack[thread.depth - 1] : 0;
+}
+
+/* behind is the context in which lives what a context has, if that is not dead. */
+static struct context *behind(struct context *c)
+{
+	return c && c->of && c->alive ? c->of : c;
 }
 
 struct context *current(void)
 {
-	return thread.depth ? thread.stack[thread.depth - 1] : 0;
+	return behind(current_view());
 }
 
 static struct context *created; /* those that are no primary ones */
@@ -85,6 +99,33 @@ static struct context *get(CUcontext handle)
 	return handle_get(CONTEXT, handle);
 }
 
+struct context *context_of(CUcontext handle)
+{
+	return behind(get(handle));
+}
+
+struct context *context_retain(struct device *v)
+{
+	struct context *c = &v->primary;
+
+	if (!c->handle) {
+		c->handle = handle_new(CONTEXT, c);
+		live_count(CONTEXT, -1);
+		c->primary = true;
+	}
+	while (c->ending) /* waits for its work just now */
+		await_change();
+	if (!c->alive)
+		begin(c, v - devices);
+	return c;
+}
+
+void context_release(struct context *c)
+{
+	if (!c->refs && !c->greens && c->alive)
+		context_end(c);
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice d)
 {
 	ENTER(0);
@@ -95,14 +136,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice d)
 		return INVALID_VALUE;
 	if (!v)
 		return INVALID_DEVICE;
-	c = &v->primary;
-	if (!c->handle) {
-		c->handle = handle_new(CONTEXT, c);
-		live_count(CONTEXT, -1);
-		c->primary = true;
-	}
-	if (!c->alive)
-		begin(c, d);
+	c = context_retain(v);
 	c->refs++;
 	*handle = c->handle;
 	return OK;
@@ -117,8 +151,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 		return INVALID_DEVICE;
 	if (!v->primary.refs)
 		return INVALID_CONTEXT;
-	if (!--v->primary.refs && v->primary.alive)
-		context_end(&v->primary);
+	v->primary.refs--;
+	context_release(&v->primary);
 	return sim.dead;
 }
 
@@ -196,7 +230,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle)
 	ENTER(DEAD);
 	struct context *c = get(handle);
 
-	if (!c || c->primary)
+	if (!c || c->primary || c->of)
 		return INVALID_CONTEXT;
 	context_end(c);
 	if (current() == c)
@@ -210,7 +244,7 @@ CUresult cuCtxGetCurrent(CUcontext *handle)
 	ENTER(BARE | DEAD);
 	if (!handle)
 		return INVALID_VALUE;
-	*handle = current() ? current()->handle : 0;
+	*handle = current_view() ? current_view()->handle : 0;
 	return OK;
 }
 
@@ -242,10 +276,10 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle)
 CUresult cuCtxPopCurrent_v2(CUcontext *handle)
 {
 	ENTER(BARE | DEAD);
-	if (!current())
+	if (!current_view())
 		return INVALID_CONTEXT;
 	if (handle)
-		*handle = current()->handle;
+		*handle = current_view()->handle;
 	thread.depth--;
 	return OK;
 }
@@ -271,7 +305,7 @@ CUresult cuCtxGetFlags(unsigned *flags)
 /* which is the context of a handle, or the current one for 0. */
 static struct context *which(CUcontext handle)
 {
-	return handle ? get(handle) : current();
+	return handle ? get(handle) : current_view();
 }
 
 CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
@@ -357,7 +391,7 @@ CUresult cuCtxSynchronize(void)
 
 static CUresult peer(CUcontext handle, bool allow)
 {
-	struct context *c = current(), *other = get(handle);
+	struct context *c = current(), *other = context_of(handle);
 	unsigned bit;
 
 	if (!other)

@@ -99,7 +99,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUs
 
 static bool contexts(CUcontext a, CUcontext b)
 {
-	return handle_get(CONTEXT, a) && handle_get(CONTEXT, b);
+	return context_of(a) && context_of(b);
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size)

@@ -63,6 +63,20 @@ CUresult cuEventDestroy_v2(CUevent handle)
 	return sim.dead;
 }
 
+/* event_record puts a record on a stream that does not capture. */
+CUresult event_record(struct event *e, struct stream *s)
+{
+	struct item *i = item_new(RECORD);
+
+	i->mark = mark_new();
+	i->mark->refs++; /* the event's and the item's */
+	edges_clear(&e->deps);
+	e->capture = 0;
+	mark_drop(e->mark);
+	e->mark = i->mark;
+	return enqueue(s, i);
+}
+
 static CUresult record(CUevent event, CUstream stream, unsigned flags)
 {
 	struct stream *s;
@@ -78,19 +92,12 @@ static CUresult record(CUevent event, CUstream stream, unsigned flags)
 		return INVALID_VALUE;
 	if (flags && !s->capture)
 		return ILLEGAL_STATE;
-	if (s->capture && !flags)
+	if (!s->capture)
+		return event_record(e, s);
+	if (!flags)
 		return capture_record(s, e);
 	i = item_new(RECORD);
-	if (s->capture) {
-		i->event = event;
-		return enqueue(s, i);
-	}
-	i->mark = mark_new();
-	i->mark->refs++; /* the event's and the item's */
-	edges_clear(&e->deps);
-	e->capture = 0;
-	mark_drop(e->mark);
-	e->mark = i->mark;
+	i->event = event;
 	return enqueue(s, i);
 }
 
@@ -107,7 +114,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 }
 
 /* An event that was recorded in a capture has no state once that is over, until it is recorded anew. */
-static bool stale(struct event *e)
+bool event_stale(struct event *e)
 {
 	return e->capture && !captured_event(e);
 }
@@ -130,7 +137,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 		return INVALID_VALUE;
 	if (flags && !s->capture)
 		return ILLEGAL_STATE;
-	if (!flags && stale(e))
+	if (!flags && event_stale(e))
 		return INVALID_VALUE;
 	if (!flags && (s->capture || captured_event(e)))
 		return capture_wait(s, e);
@@ -158,7 +165,7 @@ static CUresult asked(CUevent handle, struct event **e)
 		(*e)->capture->lost = true;
 		return CAPTURED_EVENT;
 	}
-	if (stale(*e))
+	if (event_stale(*e))
 		return INVALID_VALUE;
 	return unsafe_call();
 }

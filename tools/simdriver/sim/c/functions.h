@@ -222,4 +222,20 @@
 	F(cuGraphRetainUserObject) \
 	F(cuGraphReleaseUserObject) \
 	F(cuGraphExecDestroy) \
-	F(cuGraphDestroy)
+	F(cuGraphDestroy) \
+	F(cuDeviceGetDevResource) \
+	F(cuCtxGetDevResource) \
+	F(cuDevSmResourceSplitByCount) \
+	F(cuDevSmResourceSplit) \
+	F(cuDevResourceGenerateDesc) \
+	F(cuGreenCtxCreate) \
+	F(cuGreenCtxDestroy) \
+	F(cuCtxFromGreenCtx) \
+	F(cuGreenCtxGetDevResource) \
+	F(cuGreenCtxGetId) \
+	F(cuGreenCtxStreamCreate) \
+	F(cuGreenCtxRecordEvent) \
+	F(cuGreenCtxWaitEvent) \
+	F(cuStreamGetGreenCtx) \
+	F(cuStreamGetCtx_v2) \
+	F(cuStreamGetDevResource)

@@ -123,6 +123,23 @@ union z_CUstreamBatchMemOpParams {
 	unsigned long long pad[6];
 };
 
+struct z_CUdevResource {
+	unsigned type;
+	union {
+		unsigned char own[92]; /* the driver's: here what follows */
+		struct { unsigned known, device, split, mask[8]; } inner;
+	};
+	union {
+		unsigned char all[40];
+		struct { unsigned count, least, alignment, flags, domain; } sm;
+	};
+	struct z_CUdevResource *next;
+};
+
+struct z_CU_DEV_SM_RESOURCE_GROUP_PARAMS {
+	unsigned count, together, preferred, flags, domain, reserved[11];
+};
+
 #define SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
 SIZE(CUgraphEdgeData, 8);
 SIZE(CUlaunchConfig, 56);
@@ -139,4 +156,6 @@ SIZE(CUDA_GRAPH_INSTANTIATE_PARAMS, 32);
 SIZE(CUgraphExecUpdateResultInfo, 24);
 SIZE(CUstreamAttrValue, 64);
 SIZE(CUstreamBatchMemOpParams, 48);
+SIZE(CUdevResource, 144);
+SIZE(CU_DEV_SM_RESOURCE_GROUP_PARAMS, 64);
 #undef SIZE

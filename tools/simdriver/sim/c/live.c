@@ -7,7 +7,7 @@ static struct {
 } kinds[] = {
 	[CONTEXT] = {"context", 0}, [STREAM] = {"stream", 0}, [EVENT] = {"event", 0}, [MODULE] = {"module", 0},
 	[LIBRARY] = {"module", 0}, [GRAPH] = {"graph", 0}, [EXEC] = {"exec", 0},
-	[USER] = {"userobject", 0},
+	[USER] = {"userobject", 0}, [GREEN] = {"green", 0},
 };
 static int lost;
 
@@ -71,7 +71,7 @@ int simLost(void)
 
 void simList(char *text, unsigned long size)
 {
-	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "memory", "async", "host", "registered"};
+	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "green", "memory", "async", "host", "registered"};
 	unsigned long at = 0;
 
 	pthread_mutex_lock(&sim.lock);

@@ -8,7 +8,7 @@
 /* make_context finds the context that a node is to run in. None is that of the launch. */
 static CUresult make_context(CUcontext handle, struct context **c)
 {
-	*c = handle ? handle_get(CONTEXT, handle) : 0;
+	*c = handle ? context_of(handle) : 0;
 	return *c || !handle ? OK : INVALID_CONTEXT;
 }
 

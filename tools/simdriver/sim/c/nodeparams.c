@@ -2,14 +2,14 @@
 
 /* What nodes are told to do, and are told anew. */
 
-static CUcontext context_of(const struct item *i)
+static CUcontext item_context(const struct item *i)
 {
 	return i->context ? i->context->handle : 0;
 }
 
 static void describe_kernel(const struct item *i, CUDA_KERNEL_NODE_PARAMS *p)
 {
-	*p = (CUDA_KERNEL_NODE_PARAMS){.shared = i->shared, .params = i->params, .ctx = context_of(i)};
+	*p = (CUDA_KERNEL_NODE_PARAMS){.shared = i->shared, .params = i->params, .ctx = item_context(i)};
 	memcpy(p->grid, i->grid, sizeof i->grid);
 	memcpy(p->block, i->threads, sizeof i->threads);
 	if (handle_find(KERNEL, i->called))
@@ -47,7 +47,7 @@ static void describe_host(const struct item *i, CUDA_HOST_NODE_PARAMS *p)
 
 static void describe_ops(const struct item *i, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
-	*p = (CUDA_BATCH_MEM_OP_NODE_PARAMS){context_of(i), i->n, i->ops, 0};
+	*p = (CUDA_BATCH_MEM_OP_NODE_PARAMS){item_context(i), i->n, i->ops, 0};
 }
 
 /* What was captured has no parameters of its own. */
@@ -77,11 +77,11 @@ void describe(const struct item *i, CUgraphNodeParams *p)
 		describe_kernel(i, &p->kernel);
 		break;
 	case COPY:
-		p->copy.ctx = context_of(i);
+		p->copy.ctx = item_context(i);
 		describe_copy(i, &p->copy.copy);
 		break;
 	case SET:
-		p->set.ctx = context_of(i);
+		p->set.ctx = item_context(i);
 		describe_set(i, &p->set.set);
 		break;
 	case HOST:

@@ -37,13 +37,16 @@ enum { /* CUresult */
 	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_MERGE = 902, CAPTURE_UNMATCHED = 903,
 	CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907,
 	CAPTURE_WRONG_THREAD = 908, UPDATE_FAILURE = 910, RECAPTURE_FAILURE = 918,
+	INVALID_RESOURCE_TYPE = 914, INVALID_RESOURCE_CONFIGURATION = 915, STREAM_DETACHED = 917,
 };
 
 #define MAX_DEVICES 16
 
 /* -- handles: handle.c -- */
 
-enum kind { NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER, CONDITION_HANDLE };
+enum kind {
+	NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER, CONDITION_HANDLE, GREEN, DESC,
+};
 
 void *handle_new(enum kind kind, void *object);
 /* handle_get returns the object, or 0 for a handle of nothing. Using what was destroyed is a violation. */
@@ -118,13 +121,16 @@ struct context {
 	struct context *next;
 	int device, refs;
 	unsigned flags;
-	bool primary, alive;
+	bool primary, alive, ending;
 	unsigned long long id;
 	size_t limits[16];
 	int cache;
 	unsigned peers; /* bits of devices that kernels may reach */
 	struct stream *legacy;
 	struct stream *streams;
+	int greens;           /* green contexts that retain this one */
+	struct green *green;  /* of the context that stands for a green one: that, */
+	struct context *of;   /* and the primary context, in which all it has lives */
 };
 
 struct device {
@@ -138,7 +144,15 @@ struct device *device_get(CUdevice d);
 int device_attribute(int attribute, int device);
 
 struct stream;
+/* current is where what a thread makes lives: for a green context the primary one. */
 struct context *current(void);
+/* current_view is current, but as the program knows it. */
+struct context *current_view(void);
+/* context_of finds a context by its handle, as current does. */
+struct context *context_of(CUcontext handle);
+struct context *context_retain(struct device *v);
+/* context_release ends a primary context that nobody needs any more. */
+void context_release(struct context *c);
 /* owner checks that a call for an object of a context may be made with what is current. */
 CUresult owner(struct context *c);
 void context_end(struct context *c);
@@ -282,6 +296,8 @@ struct stream {
 	int priority;
 	unsigned long long id;
 	bool destroyed, listed;
+	struct green *green; /* where the kernels run, 0 for anywhere */
+	bool detached;       /* the green context was destroyed first */
 	int waiting;
 	struct item *head, **tail;
 	unsigned long long enqueued, executed;
@@ -340,6 +356,19 @@ struct event {
 	unsigned long long capture_id;
 	struct edges deps;
 };
+CUresult event_record(struct event *e, struct stream *s);
+/* event_stale tells whether an event has no state since its capture ended. */
+bool event_stale(struct event *e);
+
+/* -- green contexts: resource.c, green.c -- */
+
+/* resource_tell gives a part, or where there is none all of a device. */
+CUresult resource_tell(struct z_CUdevResource *to, unsigned type, const struct z_CUdevResource *part, unsigned device);
+/* green_join makes a new stream one of a green context. */
+void green_join(struct stream *s, struct green *g);
+CUcontext green_view(struct green *g);
+/* greens_end ends those that retain a context that is reset. */
+void greens_end(struct context *c);
 
 /* -- modules and kernels: module.c, kernel.c -- */
 

@@ -124,6 +124,8 @@ CUresult stream_get(CUstream handle, struct stream **s)
 		return NOT_SUPPORTED;
 	if (!(*s = handle_get(STREAM, handle)))
 		return INVALID_HANDLE;
+	if ((*s)->detached)
+		return SIM_VERSION < 13010 ? CONTEXT_DESTROYED : STREAM_DETACHED;
 	return owner((*s)->context);
 }
 
@@ -170,13 +172,16 @@ void context_wait(struct context *c)
 
 static CUresult create(CUstream *handle, unsigned flags, int priority)
 {
+	struct green *green = current_view()->green;
 	struct stream *s;
 
-	if (!handle || flags > 1)
+	if (!handle || flags > 1 || (green && !flags))
 		return INVALID_VALUE;
 	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
 	s = stream_new(current(), flags, priority);
 	s->handle = *handle = handle_new(STREAM, s);
+	if (green)
+		green_join(s, green);
 	return OK;
 }
 
@@ -199,6 +204,8 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 
 	if ((uintptr_t)handle <= 2 || !(s = handle_get(STREAM, handle)))
 		return INVALID_HANDLE;
+	if (s->detached && SIM_VERSION < 13010)
+		return CONTEXT_DESTROYED;
 	if (!sim.dead && owner(s->context))
 		return owner(s->context);
 	stream_end(s);
@@ -286,7 +293,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *c)
 		return r;
 	if (!c)
 		return INVALID_VALUE;
-	*c = s->context->handle;
+	*c = s == s->context->legacy ? current_view()->handle : s->green ? green_view(s->green) : s->context->handle;
 	return OK;
 }
 

@@ -1,0 +1,94 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// rawGreen makes a green context by package driver, of one group.
+func rawGreen(t *testing.T, x *safe.Context) (g driver.CUgreenCtx) {
+	t.Helper()
+	part := splitInto(t, 1)[0].Raw()
+	var desc driver.CUdevResourceDesc
+	require.NoError(t, driver.CuDevResourceGenerateDesc(&desc, &part, 1))
+	require.NoError(t, driver.CuGreenCtxCreate(&g, desc, x.Device().Raw(), uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM)))
+	return g
+}
+
+// TestFactGreenContext: what package safe takes for granted about handles.
+func TestFactGreenContext(t *testing.T) {
+	x := open(t, 0)
+	needs(t, "cuGreenCtxStreamCreate")
+	g := rawGreen(t, x)
+	defer func() { assert.NoError(t, driver.CuGreenCtxDestroy(g)) }()
+	var view, of, primary driver.CUcontext
+	require.NoError(t, driver.CuCtxFromGreenCtx(&view, g))
+	assert.NotEqual(t, x.Raw(), view)
+	var s driver.CUstream
+	assert.ErrorIs(t, driver.CuGreenCtxStreamCreate(&s, g, 0, 0), driver.CUDA_ERROR_INVALID_VALUE, "a blocking stream")
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+	var green driver.CUgreenCtx
+	require.NoError(t, x.Do(func() error {
+		return first(
+			func() error { return driver.CuStreamGetCtx(s, &of) },
+			func() error { return driver.CuStreamGetCtx_v2(s, &primary, &green) },
+			func() error { return driver.CuStreamDestroy(s) },
+		)
+	}))
+	assert.Equal(t, view, of)
+	assert.Equal(t, x.Raw(), primary)
+	assert.Equal(t, g, green)
+	assert.ErrorIs(t, driver.CuCtxDestroy(view), driver.CUDA_ERROR_INVALID_CONTEXT)
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, driver.CuCtxPushCurrent(view))
+	now := current(t)
+	require.NoError(t, driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+	require.NoError(t, driver.CuStreamGetGreenCtx(s, &green))
+	require.NoError(t, driver.CuStreamDestroy(s))
+	require.NoError(t, driver.CuCtxPopCurrent(&of))
+	assert.Equal(t, view, now)
+	assert.Equal(t, view, of)
+	assert.Equal(t, g, green)
+	if driver.Find("cuGreenCtxGetId") == nil {
+		var a, b uint64
+		require.NoError(t, driver.CuGreenCtxGetId(g, &a))
+		require.NoError(t, driver.CuCtxGetId(view, &b))
+		assert.Equal(t, a, b)
+	}
+}
+
+// TestFactGreenCapture: what stands for all streams of a green context destroys the
+// captures of them, in any mode.
+func TestFactGreenCapture(t *testing.T) {
+	x := open(t, 0)
+	needs(t, "cuGreenCtxStreamCreate")
+	g := rawGreen(t, x)
+	defer func() { assert.NoError(t, driver.CuGreenCtxDestroy(g)) }()
+	e := event(t, x)
+	for name, call := range map[string]func() error{
+		"record": func() error { return driver.CuGreenCtxRecordEvent(g, e.Raw()) },
+		"wait":   func() error { return driver.CuGreenCtxWaitEvent(g, e.Raw()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, x.Do(func() error {
+				var s driver.CUstream
+				var graph driver.CUgraph
+				require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+				require.NoError(t, driver.CuStreamBeginCapture(s, relaxedMode))
+				err := safe.WithCaptureMode(relaxedMode, call)
+				assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+				assert.ErrorIs(t, driver.CuStreamEndCapture(s, &graph), driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+				return driver.CuStreamDestroy(s)
+			}))
+		})
+	}
+}

@@ -1,0 +1,322 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func green(t *testing.T, x *safe.Context, parts ...safe.SMs) *safe.GreenContext {
+	t.Helper()
+	g, err := safe.NewGreenContext(x, parts...)
+	require.NoError(t, err)
+	closing(t, g)
+	return g
+}
+
+func greenStream(t *testing.T, g *safe.GreenContext) *safe.Stream {
+	t.Helper()
+	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	closing(t, s)
+	return s
+}
+
+func TestGreenContext(t *testing.T) {
+	x := open(t, 0)
+	parts := splitInto(t, 2)
+	g, h := green(t, x, parts[0]), green(t, x, parts[1])
+	s, plain := greenStream(t, g), stream(t, x)
+	assert.NotZero(t, g.Raw())
+	assert.Equal(t, x.Device(), g.Device())
+	part, err := g.SMs()
+	require.NoError(t, err)
+	assert.Equal(t, parts[0].Count(), part.Count())
+	id, err := g.ID()
+	require.NoError(t, err)
+	other, err := h.ID()
+	require.NoError(t, err)
+	assert.NotEqual(t, id, other)
+	own, err := x.ID()
+	require.NoError(t, err)
+	assert.NotEqual(t, id, own)
+
+	assert.True(t, s.NonBlocking())
+	of, err := s.GreenContext()
+	require.NoError(t, err)
+	assert.Equal(t, g.Raw(), of)
+	of, err = plain.GreenContext()
+	require.NoError(t, err)
+	assert.Zero(t, of)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	of, err = legacy.GreenContext()
+	require.NoError(t, err)
+	assert.Zero(t, of)
+	sms, err := s.SMs()
+	require.NoError(t, err)
+	assert.Equal(t, parts[0].Count(), sms.Count())
+	sms, err = plain.SMs()
+	require.NoError(t, err)
+	all, err := x.Device().SMs()
+	require.NoError(t, err)
+	assert.Equal(t, all.Count(), sms.Count())
+
+	both := green(t, x, parts...)
+	sms, err = both.SMs()
+	require.NoError(t, err)
+	assert.Equal(t, parts[0].Count()+parts[1].Count(), sms.Count())
+	again, _, err := sms.Split(safe.SplitOptions{Groups: 2})
+	require.NoError(t, err, "what a green context has can be split")
+	require.NoError(t, greenStream(t, green(t, x, again[1])).Synchronize())
+}
+
+// TestGreenStream: what is of the primary context is used on a green stream.
+func TestGreenStream(t *testing.T) {
+	x := open(t, 0)
+	g := green(t, x, splitInto(t, 1)...)
+	const n = 1000
+	fill, saxpy := kernel(t, x, "fill"), kernel(t, x, "saxpy")
+	s, plain, e := greenStream(t, g), stream(t, x), event(t, x)
+	a, b, h := buffer[float32](t, x, n), buffer[float32](t, x, n), host[float32](t, x, n)
+	before := current(t)
+	copy(h.Data(), count(n))
+	require.NoError(t, a.CopyFromHostAsync(s, h))
+	require.NoError(t, fill.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), b.Arg()))
+	require.NoError(t, saxpy.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(2)), a.Arg(), b.Arg()))
+	require.NoError(t, s.Record(e, 0))
+	require.NoError(t, plain.WaitEvent(e, 0))
+	require.NoError(t, a.CopyFromAsync(plain, b))
+	require.NoError(t, plain.Record(e, 0))
+	require.NoError(t, s.WaitEvent(e, 0))
+	require.NoError(t, a.CopyToHostAsync(s, h))
+	f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	_, err = f.Wait(context.Background())
+	require.NoError(t, err)
+	assert.EqualValues(t, 2*(n-1)+1, h.Data()[n-1])
+
+	async, err := safe.NewBufferAsync[float32](s, n)
+	require.NoError(t, err)
+	require.NoError(t, async.FillAsync(s, 3))
+	got := make([]float32, n)
+	require.NoError(t, async.CopyToHost(got), "waits for the green stream")
+	assert.EqualValues(t, 3, got[n-1])
+	require.NoError(t, async.Close())
+	require.NoError(t, s.Scope(func(c *safe.Scope) error { return safe.CopyToSlice(c, got, b) }))
+	assert.EqualValues(t, 1, got[0])
+	require.NoError(t, s.SynchronizeBlocking())
+	require.NoError(t, x.Synchronize())
+	assert.Equal(t, before, current(t))
+}
+
+// TestGreenStreamFromRaw: streams that were made by other means belong to the
+// primary context, too.
+func TestGreenStreamFromRaw(t *testing.T) {
+	x := open(t, 0)
+	g := green(t, x, splitInto(t, 1)...)
+	if driver.Find("cuStreamGetCtx_v2") != nil {
+		_, err := safe.BorrowStream(greenStream(t, g).Raw(), x, nil)
+		assert.ErrorIs(t, err, safe.ErrContext, "the driver does not tell")
+		return
+	}
+	s := greenStream(t, g)
+	borrowed, err := safe.BorrowStream(s.Raw(), x, s)
+	require.NoError(t, err)
+	closing(t, borrowed)
+	raw := greenStream(t, g).Release()
+	require.NotZero(t, raw)
+	owned, err := safe.StreamFromRaw(raw, x)
+	require.NoError(t, err)
+	closing(t, owned)
+	b := buffer[float32](t, x, 10)
+	for _, s := range []*safe.Stream{borrowed, owned} {
+		of, err := s.GreenContext()
+		require.NoError(t, err)
+		assert.Equal(t, g.Raw(), of)
+		require.NoError(t, b.FillAsync(s, 1))
+		require.NoError(t, s.Synchronize())
+	}
+	y := second(t)
+	_, err = safe.BorrowStream(s.Raw(), y, nil)
+	assert.Error(t, err)
+}
+
+func TestGreenContextRefuses(t *testing.T) {
+	x := open(t, 0)
+	parts := splitInto(t, 1)
+	g := green(t, x, parts...)
+	created := func() (err error) {
+		return x.Do(func() error {
+			var raw driver.CUcontext
+			if err := driver.CuCtxCreate(&raw, nil, 0, x.Device().Raw()); errors.Is(err, safe.ErrNotSupported) {
+				err = driver.CuCtxCreate_v2(&raw, 0, x.Device().Raw())
+				require.NoError(t, err)
+			} else {
+				require.NoError(t, err)
+			}
+			defer driver.CuCtxDestroy(raw)
+			y, err := safe.BorrowContext(raw, nil)
+			require.NoError(t, err)
+			defer y.Close()
+			_, err = safe.NewGreenContext(y, parts...)
+			return err
+		})
+	}
+	for _, c := range []struct {
+		name string
+		do   func() error
+		want error
+		says string
+	}{
+		{"no parts", func() error { _, err := safe.NewGreenContext(x); return err }, safe.ErrArgument, "without multiprocessors"},
+		{"an empty part", func() error { _, err := safe.NewGreenContext(x, parts[0], safe.SMs{}); return err }, safe.ErrArgument, "part 1 has no multiprocessors"},
+		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, driver.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "NewGreenContext"},
+		{"not the primary context", created, safe.ErrContext, "not the primary context of device 0"},
+		{"a blocking stream", func() error { _, err := g.NewStream(safe.StreamOptions{}); return err }, safe.ErrArgument, "NonBlocking"},
+		{"a priority", func() error {
+			_, err := g.NewStream(safe.StreamOptions{NonBlocking: true, Priority: -1000})
+			return err
+		}, safe.ErrRange, "-1000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.do()
+			assert.ErrorIs(t, err, c.want)
+			assert.ErrorContains(t, err, c.says)
+		})
+	}
+	_, greatest, err := x.StreamPriorityRange()
+	require.NoError(t, err)
+	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true, Priority: -1000, ClampPriority: true})
+	require.NoError(t, err)
+	assert.Equal(t, greatest, s.Priority())
+	require.NoError(t, s.Close())
+
+	same, err := safe.BorrowContext(x.Raw(), x)
+	require.NoError(t, err)
+	closing(t, same)
+	green(t, same, parts...)
+
+	y := second(t)
+	_, err = safe.NewGreenContext(y, parts...)
+	assert.ErrorIs(t, err, safe.ErrContext)
+	assert.ErrorIs(t, g.Record(event(t, y)), safe.ErrContext)
+}
+
+// TestGreenWait: an event and a wait stand for the work of all streams of a green
+// context, and for no other work.
+func TestGreenWait(t *testing.T) {
+	x := open(t, 0)
+	gate, fill := newGate(t, x), kernel(t, x, "fill")
+	parts := splitInto(t, 2)
+	g, h := green(t, x, parts[0]), green(t, x, parts[1])
+	a, b, other := greenStream(t, g), greenStream(t, g), greenStream(t, h)
+	e, data := event(t, x), buffer[float32](t, x, 10)
+	require.NoError(t, g.Synchronize(), "without work")
+	require.NoError(t, g.WaitEvent(e), "never recorded")
+	launch := func(s *safe.Stream, v float32) {
+		require.NoError(t, fill.Launch(s, perValue(10), safe.Val(uint32(10)), safe.Val(v), data.Arg()))
+	}
+	launch(a, 1) // before the device is busy
+	launch(other, 1)
+	require.NoError(t, g.Synchronize())
+
+	gate.shut(t, a)
+	launch(a, 2)
+	require.NoError(t, g.Record(e))
+	done, err := e.Query()
+	require.NoError(t, err)
+	assert.False(t, done)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, g.Wait(ctx), context.DeadlineExceeded)
+	require.NoError(t, h.Synchronize(), "the other one has nothing to do")
+
+	require.NoError(t, h.WaitEvent(e))
+	launch(other, 3)
+	done, err = other.Query()
+	require.NoError(t, err)
+	assert.False(t, done)
+	waits := make(chan error, 2)
+	for _, g := range []*safe.GreenContext{g, h} {
+		go func() { waits <- g.Synchronize() }()
+	}
+	require.NoError(t, b.Synchronize(), "a stream without work")
+	gate.open()
+	require.NoError(t, <-waits)
+	require.NoError(t, <-waits)
+	got := make([]float32, 10)
+	require.NoError(t, data.CopyToHost(got))
+	assert.EqualValues(t, 3, got[9])
+	require.NoError(t, e.Synchronize())
+}
+
+// TestGreenCapture: what is captured on a green stream runs in the green context,
+// which the graph keeps.
+func TestGreenCapture(t *testing.T) {
+	x := open(t, 0)
+	const n = 100
+	fill := kernel(t, x, "fill")
+	g, err := safe.NewGreenContext(x, splitInto(t, 1)...)
+	require.NoError(t, err)
+	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	plain, e, f := stream(t, x), event(t, x), event(t, x)
+	a, b := buffer[float32](t, x, n), buffer[float32](t, x, n)
+	lent, err := s.Borrow()
+	require.NoError(t, err)
+	capture := func(origin, joined *safe.Stream, v float32) *safe.GraphExec {
+		exec, err := origin.CaptureExecutable(localMode, 0, func() error {
+			return first(
+				func() error {
+					return fill.Launch(origin, perValue(n), safe.Val(uint32(n)), safe.Val(v), a.Arg())
+				},
+				func() error { return origin.Record(e, 0) },
+				func() error { return joined.WaitEvent(e, 0) },
+				func() error { return b.CopyFromAsync(joined, a) },
+				func() error { return joined.Record(f, 0) },
+				func() error { return origin.WaitEvent(f, 0) },
+				func() error {
+					assert.ErrorIs(t, g.Record(event(t, x)), safe.ErrCapturing)
+					assert.ErrorIs(t, g.WaitEvent(event(t, x)), safe.ErrCapturing)
+					assert.ErrorIs(t, g.WaitEvent(e), safe.ErrCapturing)
+					assert.ErrorIs(t, g.Synchronize(), safe.ErrCapturing)
+					_, err := s.SMs()
+					assert.ErrorIs(t, err, safe.ErrCapturing)
+					of, err := s.GreenContext()
+					assert.NoError(t, err)
+					assert.Equal(t, g.Raw(), of)
+					_, err = g.SMs()
+					return err
+				},
+			)
+		})
+		require.NoError(t, err)
+		closing(t, exec)
+		return exec
+	}
+	execs := []*safe.GraphExec{capture(s, plain, 1), capture(plain, s, 2), capture(lent, plain, 3)}
+	require.NoError(t, g.Record(e), "no capture any more")
+	require.NoError(t, e.Synchronize())
+	require.NoError(t, s.Close())
+	require.NoError(t, lent.Close())
+	require.NoError(t, g.Close())
+	for i, exec := range execs {
+		require.NoError(t, exec.Launch(plain))
+		got := make([]float32, n)
+		require.NoError(t, b.CopyToHost(got))
+		assert.EqualValues(t, i+1, got[n-1])
+	}
+	if !onGPU {
+		assert.Equal(t, 1, simulated.Live("green"), "kept by the graphs")
+	}
+}

@@ -1,0 +1,153 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestGreenParentFirst: a green context that is closed goes with its last stream,
+// and the primary context with the green one.
+func TestGreenParentFirst(t *testing.T) {
+	parts := splitInto(t, 1)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	g, err := safe.NewGreenContext(x, parts...)
+	require.NoError(t, err)
+	active := func() bool {
+		_, active, err := x.Device().PrimaryState()
+		require.NoError(t, err)
+		return active
+	}
+	require.NoError(t, x.Close())
+	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	_, err = g.NewStream(safe.StreamOptions{NonBlocking: true})
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	b, err := safe.NewBufferAsync[float32](s, 10)
+	require.NoError(t, err)
+	require.NoError(t, b.FillAsync(s, 4))
+	lent, err := s.Borrow()
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, b.FillAsync(lent, 5))
+	require.NoError(t, lent.Close())
+	got := make([]float32, 10)
+	require.NoError(t, b.CopyToHost(got), "behind the work of the closed stream")
+	assert.EqualValues(t, 5, got[9])
+	assert.True(t, active())
+	require.NoError(t, b.Close())
+	assert.False(t, active(), "the last object is closed")
+}
+
+// TestGreenClosedBusy: what is on the streams of a closed green context runs to its end.
+func TestGreenClosedBusy(t *testing.T) {
+	x := open(t, 0)
+	gate, fill := newGate(t, x), kernel(t, x, "fill")
+	b := buffer[float32](t, x, 10)
+	g, err := safe.NewGreenContext(x, splitInto(t, 1)...)
+	require.NoError(t, err)
+	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	launch := func() error {
+		return fill.Launch(s, perValue(10), safe.Val(uint32(10)), safe.Val(float32(7)), b.Arg())
+	}
+	require.NoError(t, launch()) // before the device is busy
+	require.NoError(t, s.Synchronize())
+	require.NoError(t, b.Zero())
+	gate.shut(t, s)
+	require.NoError(t, launch())
+	require.NoError(t, s.Close())
+	require.NoError(t, g.Close())
+	gate.open()
+	got := make([]float32, 10)
+	require.NoError(t, b.CopyToHost(got))
+	assert.EqualValues(t, 7, got[9])
+}
+
+// TestGreenGoroutines uses green contexts, and streams of them, from many goroutines.
+func TestGreenGoroutines(t *testing.T) {
+	x := open(t, 0)
+	const n, goroutines, rounds = 256, 32, 10
+	fill := kernel(t, x, "fill")
+	var greens []*safe.GreenContext
+	for _, part := range splitInto(t, 2) {
+		greens = append(greens, green(t, x, part))
+	}
+	var all sync.WaitGroup
+	for i := range goroutines {
+		all.Go(func() {
+			g := greens[i%2]
+			for r := range rounds {
+				s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.NoError(t, oneRound(x, s, fill, n, float32(i*rounds+r), false))
+				e, err := safe.NewEvent(x, safe.EventOptions{})
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.NoError(t, greens[(i+r)%2].Record(e))
+				assert.NoError(t, g.WaitEvent(e))
+				_, err = g.SMs()
+				assert.NoError(t, err)
+				assert.NoError(t, g.Synchronize())
+				assert.NoError(t, s.Close())
+				assert.NoError(t, e.Close())
+			}
+		})
+	}
+	all.Wait()
+}
+
+// greenUses are calls that fail in the same way on what is nil, a zero value or closed.
+func greenUses(x *safe.Context, g *safe.GreenContext, s *safe.Stream, e *safe.Event, part safe.SMs) map[string]func() error {
+	return map[string]func() error{
+		"NewGreenContext":        func() error { _, err := safe.NewGreenContext(x, part); return err },
+		"GreenContext.ID":        func() error { _, err := g.ID(); return err },
+		"GreenContext.SMs":       func() error { _, err := g.SMs(); return err },
+		"GreenContext.NewStream": func() error { _, err := g.NewStream(safe.StreamOptions{NonBlocking: true}); return err },
+		"GreenContext.Record":    func() error { return g.Record(e) },
+		"GreenContext.WaitEvent": func() error { return g.WaitEvent(e) },
+		"GreenContext.Wait":      g.Synchronize,
+		"Stream.GreenContext":    func() error { _, err := s.GreenContext(); return err },
+		"Stream.SMs":             func() error { _, err := s.SMs(); return err },
+	}
+}
+
+func TestGreenNil(t *testing.T) {
+	refusedAll(t, greenUses(nil, nil, nil, nil, safe.SMs{}))
+	var none *safe.GreenContext
+	zero := &safe.GreenContext{}
+	refusedAll(t, greenUses(&safe.Context{}, zero, &safe.Stream{}, &safe.Event{}, safe.SMs{}))
+	for _, g := range []*safe.GreenContext{none, zero} {
+		assert.NoError(t, g.Close())
+		assert.Zero(t, g.Raw())
+		assert.Zero(t, g.Device())
+	}
+}
+
+func TestGreenClosed(t *testing.T) {
+	x, parts := open(t, 0), splitInto(t, 1)
+	g, err := safe.NewGreenContext(x, parts...)
+	require.NoError(t, err)
+	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	e := event(t, x)
+	for range 2 {
+		for _, c := range []closer{x, g, s} {
+			require.NoError(t, c.Close())
+		}
+	}
+	uses := greenUses(x, g, s, e, parts[0])
+	refusedAll(t, uses)
+	require.NoError(t, e.Close())
+	refusedAll(t, uses)
+}

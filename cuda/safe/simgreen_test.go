@@ -1,0 +1,156 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSimGreenDestroyedFirst: a green context that goes before its streams is noticed.
+func TestSimGreenDestroyedFirst(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGreenCtxStreamCreate")
+	startClean(t)
+	x := open(t, 0)
+	g := rawGreen(t, x)
+	var s driver.CUstream
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+	require.NoError(t, driver.CuGreenCtxDestroy(g))
+	defer simulated.Reset()
+	query, destroy := driver.CuStreamQuery(s), driver.CuStreamDestroy(s)
+	if driver.Find("cuStreamGetDevResource") == nil { // from CUDA 13.1 on
+		assert.ErrorIs(t, query, driver.CUDA_ERROR_STREAM_DETACHED)
+		assert.NoError(t, destroy)
+		assert.Empty(t, simulated.Violation())
+		return
+	}
+	assert.ErrorIs(t, query, driver.CUDA_ERROR_CONTEXT_IS_DESTROYED)
+	assert.ErrorIs(t, destroy, driver.CUDA_ERROR_CONTEXT_IS_DESTROYED)
+	assert.Equal(t, "a green context is destroyed before its streams", simulated.Violation())
+	require.NoError(t, x.Close())
+	assert.Eventually(t, func() bool { return simulated.Lost() > 0 }, 10*time.Second, time.Millisecond, "it leaks until the context goes")
+}
+
+// TestSimGreenWaitEvent: streams that are made later wait as well.
+func TestSimGreenWaitEvent(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	gate := newGate(t, x)
+	parts := splitInto(t, 2)
+	g, h, e := green(t, x, parts[0]), green(t, x, parts[1]), event(t, x)
+	s := greenStream(t, g)
+	gate.shut(t, s)
+	require.NoError(t, s.Record(e, 0))
+	require.NoError(t, h.WaitEvent(e))
+	later := greenStream(t, h)
+	done, err := later.Query()
+	require.NoError(t, err)
+	assert.False(t, done)
+	gate.open()
+	require.NoError(t, later.Synchronize())
+}
+
+// TestSimGreenDropped: what is dropped without Close is given back.
+func TestSimGreenDropped(t *testing.T) {
+	needsSimulated(t)
+	parts := splitInto(t, 1)
+	startClean(t)
+	func() {
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		g, err := safe.NewGreenContext(x, parts...)
+		require.NoError(t, err)
+		_, err = g.NewStream(safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+	}()
+	assert.Equal(t, 1, simulated.Live("green"))
+	assert.Eventually(t, func() bool {
+		drop()
+		return simulated.Live("") == 0
+	}, 20*time.Second, 10*time.Millisecond)
+	assert.Empty(t, simulated.Violation(), "in the right order")
+}
+
+// TestSimGreenReset: after a reset nothing is left to be destroyed.
+func TestSimGreenReset(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	g := green(t, x, splitInto(t, 1)...)
+	s := greenStream(t, g)
+	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
+	_, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	assert.ErrorIs(t, err, safe.ErrReset)
+	assert.NoError(t, s.Close())
+	assert.NoError(t, g.Close())
+	assert.Positive(t, simulated.Lost())
+	assert.Zero(t, simulated.Live("green"))
+}
+
+// greens are what a world has of green contexts: nothing where the driver has none.
+type greens struct {
+	sms   safe.SMs
+	part  []safe.SMs
+	green *safe.GreenContext
+	on    *safe.Stream
+}
+
+func (w *world) addGreens() (err error) {
+	if w.sms, err = w.x.Device().SMs(); err != nil {
+		if errors.Is(err, safe.ErrNotSupported) {
+			return nil
+		}
+		return err
+	}
+	if w.part, _, err = w.sms.Split(safe.SplitOptions{Groups: 1}); err != nil {
+		return err
+	}
+	g, err := safe.NewGreenContext(w.x, w.part...)
+	if w.green, err = also(w, g, err); err != nil {
+		return err
+	}
+	s, err := w.green.NewStream(safe.StreamOptions{NonBlocking: true})
+	w.on, err = also(w, s, err)
+	return err
+}
+
+func init() {
+	operations = append(operations, []operation{
+		{"Device.SMs", func(w *world) error { _, err := w.x.Device().SMs(); return err }},
+		{"Device.Split", func(w *world) error { _, _, err := w.x.Device().Split(safe.SplitOptions{}); return err }},
+		{"SMs.Split", func(w *world) error { _, _, err := w.sms.Split(safe.SplitOptions{Groups: 2}); return err }},
+		{"SMs.SplitGroups", func(w *world) error { _, _, err := w.sms.SplitGroups(safe.SMGroup{Count: 8}); return err }},
+		{"NewGreenContext", func(w *world) error {
+			c, err := safe.NewGreenContext(w.x, w.part...)
+			_, err = also(w, c, err)
+			return err
+		}},
+		{"GreenContext.ID", func(w *world) error { _, err := w.green.ID(); return err }},
+		{"GreenContext.SMs", func(w *world) error { _, err := w.green.SMs(); return err }},
+		{"GreenContext.NewStream", func(w *world) error {
+			c, err := w.green.NewStream(safe.StreamOptions{NonBlocking: true})
+			_, err = also(w, c, err)
+			return err
+		}},
+		{"GreenContext.Record", func(w *world) error { return w.green.Record(w.e) }},
+		{"GreenContext.WaitEvent", func(w *world) error { return w.green.WaitEvent(w.e) }},
+		{"GreenContext.Wait", func(w *world) error { return w.green.Synchronize() }},
+		{"Stream.GreenContext", func(w *world) error { _, err := w.on.GreenContext(); return err }},
+		{"Stream.SMs", func(w *world) error { _, err := w.on.SMs(); return err }},
+		{"Stream.SMs", func(w *world) error { _, err := w.s.SMs(); return err }},
+		{"BorrowStream", func(w *world) error {
+			if driver.Find("cuStreamGetCtx_v2") != nil {
+				return nil // it would be refused
+			}
+			c, err := safe.BorrowStream(w.on.Raw(), w.x, w.on)
+			_, err = also(w, c, err)
+			return err
+		}},
+	}...)
+}
