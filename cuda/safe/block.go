@@ -26,8 +26,29 @@ type block struct {
 	graph   bool               // allocated by the launches of a graph
 	pending []point            // the work that a release waits for, once marked
 	marked  bool
+	window  *window // of virtual memory: what of it the block is
 
 	uses
+}
+
+// known are the uses of the memory, which all windows of an address range share.
+func (b *block) known() *uses {
+	if b.window != nil {
+		return &b.window.space.uses
+	}
+	return &b.uses
+}
+
+func (b *block) note(s *streamCore) { b.known().note(s) }
+
+func (b *block) points() ([]point, error) { return b.known().points() }
+
+// reachedBy tells whether kernels of c may use the memory.
+func (b *block) reachedBy(c *contextCore) bool {
+	if b.window != nil {
+		return b.window.reachedBy(c.device)
+	}
+	return b.host != nil || c.reaches(b.ctx)
 }
 
 // use notes that work on s, whose mu is held until that work is enqueued, uses
@@ -40,22 +61,27 @@ func (b *block) use(s *streamCore) bool {
 }
 
 // allocate makes a block live by calling do with the context current. c is
-// marked. Where the memory is out, what was dropped without Close is collected
-// and do is called again.
+// marked.
 func (b *block) allocate(c *contextCore, do func() error) error {
 	b.ctx = c
-	err := c.in(do)
-	for tries := 0; errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && tries < 3; tries++ {
-		collect()
-		err = c.in(do)
-	}
-	if err != nil {
+	if err := c.allocating(do); err != nil {
 		return err
 	}
 	if err := b.open(b, &c.handle); err != nil {
 		return errors.Join(err, b.giveBack())
 	}
 	return nil
+}
+
+// allocating is in for what may find the memory out: then what was dropped
+// without Close is collected, and do is called again.
+func (c *contextCore) allocating(do func() error) error {
+	err := c.in(do)
+	for tries := 0; errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && tries < 3; tries++ {
+		collect()
+		err = c.in(do)
+	}
+	return err
 }
 
 // collect has dropped objects found and destroyed, as far as that takes less
@@ -77,6 +103,7 @@ func (b *block) kind() string { return "block of memory" }
 func (b *block) destroy(wait bool) error {
 	if b.free == nil {
 		b.owner = nil
+		b.window.close()
 		return nil
 	}
 	if b.home != nil && b.only(b.home) {

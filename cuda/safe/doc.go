@@ -26,6 +26,9 @@
 // wait for the streams that use the buffer, and return when all is done: no
 // program has to synchronize before [Buffer.CopyToHost].
 //
+// [ReserveAddress] is for memory that grows where it is, [NewLinker] for code in
+// several pieces.
+//
 // [Stream.Wait] and [Event.Wait] take a [context.Context], and block a goroutine
 // but no thread. A wait that is given up leaves the work running, and what it
 // uses alive. [Enqueue] and [Stream.Completion] make a [Future]; [Stream.Scope] lends

@@ -116,7 +116,11 @@ func (h *handle) finish(wait bool) error {
 		return err
 	}
 	if p := h.parent; p != nil && p.state.Add(-1) == closedBit {
-		err = errors.Join(err, p.finish(wait))
+		if of := p.finish(wait); of == errLater {
+			reaper.add(p.reap)
+		} else {
+			err = errors.Join(err, of)
+		}
 	}
 	return err
 }

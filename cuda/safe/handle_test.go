@@ -80,6 +80,16 @@ func TestHandleLater(t *testing.T) {
 	assert.Eventually(t, func() bool { return o.gone() && parent.gone() }, 5*time.Second, time.Millisecond)
 }
 
+// TestHandleParentLater: a parent that cannot be destroyed yet is left to the reaper.
+func TestHandleParentLater(t *testing.T) {
+	parent := live(t, nil)
+	o := live(t, &parent.handle)
+	parent.later.Store(3)
+	require.NoError(t, parent.close())
+	require.NoError(t, o.close())
+	assert.Eventually(t, parent.gone, 5*time.Second, time.Millisecond)
+}
+
 // owner is what a user would hold.
 type owner struct{ o *object }
 

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"strings"
+	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -29,9 +29,14 @@ type moduleCore struct {
 //
 // Source: cuLibraryLoadData and cuLibraryGetModule, before CUDA 12.0
 // cuModuleLoadDataEx.
-func Load(x *Context, image []byte) (*Module, error) { return load("Load", x, image) }
+func Load(x *Context, image []byte) (*Module, error) { return load("Load", x, image, LoadOptions{}) }
 
-func load(op string, x *Context, image []byte) (*Module, error) {
+// LoadWith is [Load] with options for the compiler.
+func LoadWith(x *Context, image []byte, o LoadOptions) (*Module, error) {
+	return load("LoadWith", x, image, o)
+}
+
+func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	c, err := x.acquire(op)
 	if err != nil {
 		return nil, err
@@ -41,11 +46,16 @@ func load(op string, x *Context, image []byte) (*Module, error) {
 	if err != nil {
 		return nil, wrap(op, err)
 	}
+	compiler, err := o.compiler(op)
+	if err != nil {
+		return nil, err
+	}
+	defer compiler.end()
 	m := &moduleCore{ctx: c}
-	var log jitLog
-	defer log.pin.Unpin()
-	if err := c.in(func() error { return m.load(image, &log) }); err != nil {
-		return nil, log.explain(wrap(op, err))
+	err = c.in(func() error { return m.load(image, compiler) })
+	compiler.tell()
+	if err != nil {
+		return nil, compiler.explain(wrap(op, err))
 	}
 	if err := m.open(m, &c.handle); err != nil {
 		return nil, wrap(op, errors.Join(err, m.destroy(true)))
@@ -61,7 +71,7 @@ func LoadFile(x *Context, file string) (*Module, error) {
 	if err != nil {
 		return nil, wrap("LoadFile", err)
 	}
-	return load("LoadFile", x, image)
+	return load("LoadFile", x, image, LoadOptions{})
 }
 
 // LoadFS is [Load] of a file of a file system, such as an embed.FS.
@@ -70,16 +80,15 @@ func LoadFS(x *Context, files fs.FS, name string) (*Module, error) {
 	if err != nil {
 		return nil, wrap("LoadFS", err)
 	}
-	return load("LoadFS", x, image)
+	return load("LoadFS", x, image, LoadOptions{})
 }
 
-func (m *moduleCore) load(image []byte, log *jitLog) error {
+func (m *moduleCore) load(image []byte, j *compiler) error {
 	data := unsafe.Pointer(&image[0])
-	options, values := log.options()
-	err := driver.CuLibraryLoadData(&m.library, data, &options[0], &values[0], uint32(len(options)), nil, nil, 0)
+	n, again := uint32(len(j.options)), slices.Clone(j.values) // which the driver writes to
+	err := driver.CuLibraryLoadData(&m.library, data, &j.options[0], &j.values[0], n, nil, nil, 0)
 	if errors.Is(err, ErrNotSupported) {
-		options, values = log.options() // the driver writes to the values
-		return driver.CuModuleLoadDataEx(&m.module, data, uint32(len(options)), &options[0], &values[0])
+		return driver.CuModuleLoadDataEx(&m.module, data, n, &j.options[0], &again[0])
 	}
 	if err != nil {
 		return err
@@ -90,27 +99,6 @@ func (m *moduleCore) load(image []byte, log *jitLog) error {
 		return errors.Join(err, driver.CuLibraryUnload(m.library))
 	}
 	return nil
-}
-
-// jitLog is what the driver's compiler writes when something is wrong.
-type jitLog struct {
-	text [16 << 10]byte
-	pin  runtime.Pinner // the driver gets the address as a number
-}
-
-func (l *jitLog) options() ([]driver.CUjit_option, []uintptr) {
-	l.pin.Pin(l)
-	return []driver.CUjit_option{driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES},
-		[]uintptr{uintptr(unsafe.Pointer(&l.text[0])), uintptr(len(l.text) - 1)}
-}
-
-// explain adds the log to the error.
-func (l *jitLog) explain(err error) error {
-	var e *Error
-	if text := strings.TrimSpace(cString(l.text[:])); text != "" && errors.As(err, &e) {
-		e.Detail = text
-	}
-	return err
 }
 
 func (m *moduleCore) kind() string { return "Module" }

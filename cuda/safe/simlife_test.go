@@ -108,6 +108,29 @@ func TestSimContextOutlivesOurs(t *testing.T) {
 	simulated.Reset()
 }
 
+// TestSimStreamLast: a stream that is closed after its context, with work under
+// way, leaves the context to go when the work is done.
+func TestSimStreamLast(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	y, err := safe.Open(1)
+	require.NoError(t, err)
+	h := host[int32](t, x, 4)
+	s, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	b, err := safe.NewBufferAsync[int32](s, 4)
+	require.NoError(t, err)
+	simulated.Hold(true)
+	defer simulated.Reset()
+	require.NoError(t, b.CopyToHostAsync(s, h))
+	require.NoError(t, b.Close())
+	require.NoError(t, y.Close())
+	assert.NoError(t, s.Close())
+	simulated.Hold(false)
+	assert.Eventually(t, func() bool { return simulated.Live("primary") == 1 }, 10*time.Second, time.Millisecond)
+}
+
 // TestSimBorrowedUser: memory is kept for all of its users.
 func TestSimBorrowedUser(t *testing.T) {
 	needsSimulated(t)

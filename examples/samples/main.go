@@ -38,8 +38,10 @@ var samples = []sample{
 	{"greenContexts", greenContexts},
 	{"simpleCallback", simpleCallback},
 	{"simpleCudaGraphs", simpleCudaGraphs},
+	{"simpleOccupancy", simpleOccupancy},
 	{"simpleStreams", simpleStreams},
 	{"streamOrderedAllocation", streamOrderedAllocation},
+	{"vectorAddMMAP", vectorAddMMAP},
 }
 
 func main() {

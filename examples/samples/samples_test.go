@@ -71,11 +71,14 @@ concurrentKernels: 8 kernels of 10ms on a stream each left a sum of 36
 greenContexts: 20 short kernels beside a long one
 simpleCallback: 8 items went through the device and a goroutine each, the last with a total of 160000
 simpleCudaGraphs: 5 replays of a graph of 8 nodes are right
+simpleOccupancy: blocks of one warp are right
+simpleOccupancy: blocks of the suggested size are right
 simpleStreams: 4194304 values doubled, streams used: 1
 simpleStreams: 4194304 values doubled, streams used: 2
 simpleStreams: 4194304 values doubled, streams used: 4
 streamOrderedAllocation: 10000 sums are right
 streamOrderedAllocation: 100 buffers in the order of one stream
+vectorAddMMAP: 4194304 sums are right
 `
 
 var times = regexp.MustCompile(`, took .*`)

@@ -301,6 +301,14 @@ CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t 
 	return r;
 }
 
+/* rt_import_memory is called with the context current. The file's number goes as a pointer. */
+CUresult rt_import_memory(unsigned char *memory, uintptr_t fd)
+{
+	enum { POSIX_FILE = 1 };
+
+	return rt_cu.cuMemImportFromShareableHandle((CUmemGenericAllocationHandle *)memory, (void *)fd, POSIX_FILE);
+}
+
 /* rt_thread is the number of this thread. */
 int rt_thread(void)
 {

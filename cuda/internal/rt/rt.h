@@ -76,6 +76,8 @@ CUresult rt_copy(unsigned char *copy, unsigned char *host);
 CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream);
 CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream);
 
+CUresult rt_import_memory(unsigned char *memory, uintptr_t fd);
+
 /* A kernel node to add to a graph, or to change in a graph or in an executable. */
 enum { RT_ADD, RT_SET, RT_SET_EXEC };
 struct rt_node {

@@ -31,6 +31,8 @@ package rt
 #cgo nocallback rt_copy
 #cgo noescape rt_alloc_async
 #cgo nocallback rt_alloc_async
+#cgo noescape rt_import_memory
+#cgo nocallback rt_import_memory
 #cgo noescape rt_in_callback
 #cgo nocallback rt_in_callback
 #cgo noescape rt_thread
@@ -135,6 +137,12 @@ func AllocAsync(context driver.CUcontext, address *driver.CUdeviceptr, size uint
 // FreeAsync is cuMemFreeAsync.
 func FreeAsync(context driver.CUcontext, address driver.CUdeviceptr, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_free_async(C.uintptr_t(context), C.ulonglong(address), C.uintptr_t(stream)))
+}
+
+// ImportMemory is cuMemImportFromShareableHandle of a file's number, which must
+// never be a pointer in Go.
+func ImportMemory(memory *driver.CUmemGenericAllocationHandle, fd uintptr) driver.CUresult {
+	return driver.CUresult(C.rt_import_memory((*C.uchar)(unsafe.Pointer(memory)), C.uintptr_t(fd)))
 }
 
 // Poll asks the events of entries until some are done or Wake was called since

@@ -26,6 +26,7 @@
 	F(cuMemsetD32Async) \
 	F(cuMemAllocAsync) \
 	F(cuMemFreeAsync) \
+	F(cuMemImportFromShareableHandle) \
 	F(cuLaunchHostFunc) \
 	F(cuStreamAddCallback) \
 	F(cuGraphLaunch) \

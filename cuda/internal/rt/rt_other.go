@@ -43,6 +43,8 @@ func AllocAsync(driver.CUcontext, *driver.CUdeviceptr, uint64, driver.CUstream) 
 
 func FreeAsync(driver.CUcontext, driver.CUdeviceptr, driver.CUstream) driver.CUresult { return none }
 
+func ImportMemory(*driver.CUmemGenericAllocationHandle, uintptr) driver.CUresult { return none }
+
 func Poll([]Entry, *Alarm, uint32) int { return 0 }
 
 func (*Alarm) Wake() {}

@@ -157,7 +157,7 @@ func TestEndlessLoop(t *testing.T) {
 
 func TestConditionsRefused(t *testing.T) {
 	primary(t, 0)
-	g, other, p, c := newGraph(t), newGraph(t), memory(t, 4), newCounter(t)
+	g, other, p := newGraph(t), newGraph(t), memory(t, 4)
 	h, unused := condition(t, g, 0, 0), condition(t, other, 0, 0)
 	const (
 		ifs      = driver.CU_GRAPH_COND_TYPE_IF
@@ -180,24 +180,19 @@ func TestConditionsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = conditionNode(g, h, ifs, 1)
 	assert.ErrorIs(t, err, invalid, "a second node")
+	var now driver.CUgraphNodeParams
+	require.NoError(t, driver.CuGraphNodeGetParams(n, &now))
+	assert.Equal(t, h, now.Conditional().Handle)
+	assert.Equal(t, bodies, unsafe.Slice(now.Conditional().PhGraph_out, now.Conditional().Size))
 
-	body := bodies[0]
-	var node driver.CUgraphNode
-	hosts := driver.CUDA_HOST_NODE_PARAMS{Fn: c.fn, UserData: c.data()}
-	assert.ErrorIs(t, driver.CuGraphAddHostNode(&node, body, nil, 0, &hosts), unsupported)
-	assert.ErrorIs(t, driver.CuGraphAddEventRecordNode(&node, body, nil, 0, event(t)), unsupported)
-	alloc := allocation(4)
-	assert.ErrorIs(t, driver.CuGraphAddMemAllocNode(&node, body, nil, 0, &alloc), unsupported)
-	calls := newGraph(t)
-	host(t, calls, c)
-	assert.ErrorIs(t, driver.CuGraphAddChildGraphNode(&node, body, nil, 0, calls), unsupported)
-	assert.ErrorIs(t, driver.CuGraphDestroy(body), invalid)
-	memset(t, body, p, 1)
+	assert.ErrorIs(t, driver.CuGraphDestroy(bodies[0]), invalid)
+	memset(t, bodies[0], p, 1)
 
 	var clone driver.CUgraph
 	var e driver.CUgraphExec
 	assert.ErrorIs(t, driver.CuGraphClone(&clone, g), unsupported)
-	assert.ErrorIs(t, driver.CuGraphAddChildGraphNode(&node, calls, nil, 0, g), unsupported)
+	var node driver.CUgraphNode
+	assert.ErrorIs(t, driver.CuGraphAddChildGraphNode(&node, newGraph(t), nil, 0, g), unsupported)
 	x := instantiate(t, g)
 	assert.ErrorIs(t, driver.CuGraphInstantiate(&e, g, 0), unsupported, "twice")
 	params := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
@@ -211,6 +206,42 @@ func TestConditionsRefused(t *testing.T) {
 	assert.ErrorIs(t, driver.CuGraphConditionalHandleCreate(&h, 0, 0, 0, 0), invalid)
 	assert.ErrorIs(t, driver.CuGraphConditionalHandleCreate(&h, g, 0, 0, 2), invalid)
 	violated(t, "")
+}
+
+// TestBodies: what may not be in the body of a condition is found when the graph
+// is instantiated.
+func TestBodies(t *testing.T) {
+	primary(t, 0)
+	c, recorded, calls := newCounter(t), event(t), newGraph(t)
+	host(t, calls, c)
+	for name, wrong := range map[string]func(body driver.CUgraph) (driver.CUgraphNode, error){
+		"a host function": func(body driver.CUgraph) (driver.CUgraphNode, error) { return host(t, body, c), nil },
+		"a record": func(body driver.CUgraph) (n driver.CUgraphNode, err error) {
+			return n, driver.CuGraphAddEventRecordNode(&n, body, nil, 0, recorded)
+		},
+		"an allocation": func(body driver.CUgraph) (driver.CUgraphNode, error) {
+			_, n := allocNode(t, body, 4)
+			return n, nil
+		},
+		"a child with a host function": func(body driver.CUgraph) (n driver.CUgraphNode, err error) {
+			return n, driver.CuGraphAddChildGraphNode(&n, body, nil, 0, calls)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			primary(t, 0)
+			g := newGraph(t)
+			h := condition(t, g, 0, 0)
+			_, bodies, err := conditionNode(g, h, driver.CU_GRAPH_COND_TYPE_IF, 1)
+			require.NoError(t, err)
+			_, err = wrong(bodies[0])
+			require.NoError(t, err)
+			var e driver.CUgraphExec
+			result := driver.CUDA_GRAPH_INSTANTIATE_PARAMS{}
+			assert.ErrorIs(t, driver.CuGraphInstantiateWithParams(&e, g, &result), invalid)
+			assert.Equal(t, driver.CUDA_GRAPH_INSTANTIATE_ERROR, result.Result_out)
+			assert.NotZero(t, result.HErrNode_out)
+		})
+	}
 }
 
 // TestUpdateConditions: an executable takes the conditions of another graph, with
@@ -266,9 +297,8 @@ func TestCaptureIntoBody(t *testing.T) {
 	launched(t, g)
 	assert.Equal(t, []uint32{8}, words(t, p, 1))
 
-	c := newCounter(t)
 	require.NoError(t, capture())
 	assert.ErrorIs(t, driver.CuGraphDestroy(g), driver.CUDA_ERROR_ILLEGAL_STATE)
-	assert.ErrorIs(t, driver.CuLaunchHostFunc(s, c.fn, c.data()), driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+	assert.ErrorIs(t, driver.CuStreamSynchronize(s), driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 	assert.ErrorIs(t, driver.CuStreamEndCapture(s, &captured), driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
 }

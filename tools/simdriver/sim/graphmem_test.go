@@ -126,6 +126,17 @@ func TestGraphMemAttributes(t *testing.T) {
 	assert.Equal(t, reserved, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT))
 	assert.Equal(t, reserved+1<<20, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
 
+	access := driver.CUmemAccessDesc{Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}
+	access.Location.Type = driver.CU_MEM_LOCATION_TYPE_DEVICE
+	far, kept := allocation(8), driver.CUDA_MEM_ALLOC_NODE_PARAMS{}
+	*far.PoolProps.Location.Id() = 1
+	far.AccessDescs, far.AccessDescCount = &access, 1
+	var n driver.CUgraphNode
+	require.NoError(t, driver.CuGraphAddMemAllocNode(&n, g, nil, 0, &far))
+	require.NoError(t, driver.CuGraphMemAllocNodeGetParams(n, &kept))
+	assert.Equal(t, access, *kept.AccessDescs)
+	assert.NotSame(t, &access, kept.AccessDescs)
+
 	one := uint64(1)
 	assert.ErrorIs(t, driver.CuDeviceSetGraphMemAttribute(0, driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, unsafe.Pointer(&one)), invalid)
 	assert.ErrorIs(t, driver.CuDeviceSetGraphMemAttribute(0, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, unsafe.Pointer(&zero)), invalid)

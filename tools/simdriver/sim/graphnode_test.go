@@ -359,6 +359,7 @@ func TestSetParams(t *testing.T) {
 	older := driver.CUDA_KERNEL_NODE_PARAMS_v1{}
 	require.NoError(t, driver.CuGraphKernelNodeGetParams_v1(k, &older))
 	require.NoError(t, driver.CuGraphKernelNodeSetParams_v1(k, &older))
+	require.NoError(t, driver.CuGraphKernelNodeGetParams_v1(k, &older), "the pointers were the node's, and are gone")
 	var n driver.CUgraphNode
 	require.NoError(t, driver.CuGraphAddKernelNode_v1(&n, g, nil, 0, &older))
 
@@ -456,4 +457,69 @@ func TestNodeIds(t *testing.T) {
 	control.Reset()
 	require.NoError(t, driver.CuGraphNodeGetType(a, &kind))
 	assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_EMPTY, kind)
+}
+
+// TestParamsOfCaptured: nodes that a stream captured have parameters, too.
+func TestParamsOfCaptured(t *testing.T) {
+	primary(t, 0)
+	p, s, c := memory(t, 8), stream(t), newCounter(t)
+	require.NoError(t, driver.CuStreamBeginCapture(s, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
+	require.NoError(t, driver.CuMemsetD32Async(p, 3, 1, s))
+	require.NoError(t, driver.CuMemcpyDtoDAsync(p+4, p, 4, s))
+	require.NoError(t, driver.CuStreamWriteValue32(s, p, 5, 0))
+	require.NoError(t, driver.CuLaunchHostFunc(s, c.fn, c.data()))
+	var temporary driver.CUdeviceptr
+	require.NoError(t, driver.CuMemAllocAsync(&temporary, 32, s))
+	require.NoError(t, driver.CuMemFreeAsync(temporary, s))
+	assert.ErrorIs(t, driver.CuMemFreeAsync(temporary, s), invalid, "twice")
+	var g driver.CUgraph
+	require.NoError(t, driver.CuStreamEndCapture(s, &g))
+	defer func() { assert.NoError(t, driver.CuGraphDestroy(g)) }()
+	nodes := nodesOf(t, g)
+	require.Len(t, nodes, 6)
+
+	var box driver.CUDA_MEMCPY3D
+	require.NoError(t, driver.CuGraphMemcpyNodeGetParams(nodes[1], &box))
+	assert.Equal(t, driver.CU_MEMORYTYPE_UNIFIED, box.DstMemoryType)
+	assert.Equal(t, p+4, box.DstDevice)
+	box.DstDevice = p
+	require.NoError(t, driver.CuGraphMemcpyNodeSetParams(nodes[1], &box))
+	var batch driver.CUDA_BATCH_MEM_OP_NODE_PARAMS
+	require.NoError(t, driver.CuGraphBatchMemOpNodeGetParams(nodes[2], &batch))
+	assert.EqualValues(t, 1, batch.Count)
+	assert.Equal(t, p, batch.ParamArray.WriteValue().Address)
+	require.NoError(t, driver.CuGraphBatchMemOpNodeSetParams(nodes[2], &batch))
+	batch.Ctx = 0
+	assert.ErrorIs(t, driver.CuGraphBatchMemOpNodeSetParams(nodes[2], &batch), invalid)
+	var alloc driver.CUDA_MEM_ALLOC_NODE_PARAMS
+	require.NoError(t, driver.CuGraphMemAllocNodeGetParams(nodes[4], &alloc))
+	assert.Equal(t, temporary, alloc.Dptr)
+	assert.EqualValues(t, 32, alloc.Bytesize)
+	launched(t, g)
+	assert.Equal(t, []uint32{5}, words(t, p, 1))
+}
+
+// TestKernelOfLibrary: a node tells by which handle its kernel was given.
+func TestKernelOfLibrary(t *testing.T) {
+	c := primary(t, 0)
+	image, err := os.ReadFile("../../../cuda/safe/testdata/kernels.ptx")
+	require.NoError(t, err)
+	image = append(image, 0)
+	var l driver.CUlibrary
+	var k driver.CUkernel
+	require.NoError(t, driver.CuLibraryLoadData(&l, unsafe.Pointer(&image[0]), nil, nil, 0, nil, nil, 0))
+	defer func() { assert.NoError(t, driver.CuLibraryUnload(l)) }()
+	require.NoError(t, driver.CuLibraryGetKernel(&k, l, unsafe.StringData("spin\x00")))
+	g, argument := newGraph(t), uint64(1)
+	arguments := [...]unsafe.Pointer{unsafe.Pointer(&argument)}
+	p := kernelParams(0, &arguments[0])
+	p.Kern = k
+	var n driver.CUgraphNode
+	require.NoError(t, driver.CuGraphAddKernelNode(&n, g, nil, 0, &p))
+	var now driver.CUDA_KERNEL_NODE_PARAMS
+	require.NoError(t, driver.CuGraphKernelNodeGetParams(n, &now))
+	assert.Zero(t, now.Func)
+	assert.Equal(t, k, now.Kern)
+	assert.Equal(t, c, now.Ctx)
+	launched(t, g)
 }

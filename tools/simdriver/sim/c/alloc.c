@@ -181,12 +181,18 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 {
 	ENTER(0);
 	struct block *b = block_at(address);
+	CUdeviceptr from;
+	size_t whole;
 
-	if (!b || b->freed || address - b->address >= b->size)
+	if (b && !b->freed && address - b->address < b->size) {
+		from = b->address;
+		whole = b->size;
+	} else if (!virtual_part(address, &from, &whole)) {
 		return INVALID_VALUE;
+	}
 	if (base)
-		*base = b->address;
+		*base = from;
 	if (size)
-		*size = b->size;
+		*size = whole;
 	return OK;
 }

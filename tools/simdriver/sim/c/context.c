@@ -37,6 +37,7 @@ void context_end(struct context *c)
 		stream_end(s);
 	}
 	c->legacy = 0;
+	links_end(c);
 	modules_end(c);
 	memory_end(c);
 	events_end(c);

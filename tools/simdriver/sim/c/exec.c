@@ -51,6 +51,8 @@ static unsigned unfit(struct graph *g, unsigned long long flags, struct node **n
 		return g->n ? NODE_NOT_SUPPORTED : FAILED;
 	if (conditions_unused(g))
 		return HANDLE_UNUSED;
+	if ((*node = graph_misfit(g, false)))
+		return FAILED;
 	return endless(g, node) ? INVALID_STRUCTURE : INSTANTIATED;
 }
 

@@ -238,4 +238,29 @@
 	F(cuGreenCtxWaitEvent) \
 	F(cuStreamGetGreenCtx) \
 	F(cuStreamGetCtx_v2) \
-	F(cuStreamGetDevResource)
+	F(cuStreamGetDevResource) \
+	F(cuMemAddressReserve) \
+	F(cuMemAddressFree) \
+	F(cuMemCreate) \
+	F(cuMemRelease) \
+	F(cuMemMap) \
+	F(cuMemUnmap) \
+	F(cuMemSetAccess) \
+	F(cuMemGetAccess) \
+	F(cuMemExportToShareableHandle) \
+	F(cuMemImportFromShareableHandle) \
+	F(cuMemGetAllocationGranularity) \
+	F(cuMemGetAllocationPropertiesFromHandle) \
+	F(cuLinkCreate_v2) \
+	F(cuLinkAddData_v2) \
+	F(cuLinkComplete) \
+	F(cuLinkDestroy) \
+	F(cuModuleGetLoadingMode) \
+	F(cuLibraryGetKernelCount) \
+	F(cuLibraryEnumerateKernels) \
+	F(cuKernelGetName) \
+	F(cuFuncIsLoaded) \
+	F(cuFuncLoad) \
+	F(cuOccupancyAvailableDynamicSMemPerBlock) \
+	F(cuOccupancyMaxPotentialClusterSize) \
+	F(cuOccupancyMaxActiveClusters)

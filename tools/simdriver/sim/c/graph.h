@@ -114,6 +114,8 @@ bool graph_allocates(const struct graph *g);
 bool graph_decides(const struct graph *g);
 /* graph_takes tells whether a graph may have such a node. */
 CUresult graph_takes(const struct graph *g, const struct item *i);
+/* graph_misfit finds a node in the body of a condition that may not be there, or 0. */
+struct node *graph_misfit(const struct graph *g, bool in_body);
 /* graph_within tells whether a graph is another, or in it at any depth. */
 bool graph_within(const struct graph *g, const struct graph *outer);
 /* graph_flat adds the nodes of a graph to a list of n, in an order they can run in, with those of children in their place. */

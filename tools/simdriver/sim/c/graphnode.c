@@ -100,17 +100,18 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode *handle, CUgraph graph, const CUgr
 	ADD(make_ops, p);
 }
 
-CUresult cuGraphAddNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
-{
-	ADD(make, p, graph_get(graph));
-}
-
 static CUresult add_any(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
 {
 	struct item *i = 0;
 	CUresult r = make(p, graph_get(graph), &i);
 
 	return add(handle, graph, deps, data, n, r, i);
+}
+
+CUresult cuGraphAddNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
+{
+	ENTER(0);
+	return add_any(handle, graph, deps, 0, n, p);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)

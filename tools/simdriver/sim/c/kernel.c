@@ -14,6 +14,11 @@ static void *at(struct item *i, CUdeviceptr address, size_t size)
 {
 	struct block *b = block_at(address);
 
+	if (virtual_known(address) && !virtual_usable(address, size, i->context->device)) {
+		violation("%s uses virtual memory that is not mapped, or not accessible to device %d", i->kernel->name, i->context->device);
+		sim.faulted = ILLEGAL_ADDRESS;
+		return 0;
+	}
 	if (b && b->place != HOST_MEMORY && b->place != MANAGED_MEMORY && !(i->context->peers & 1u << b->device)) {
 		sim.faulted = ILLEGAL_ADDRESS;
 		return 0;

@@ -63,11 +63,18 @@ CUresult cuFuncGetParamInfo(CUfunction handle, size_t n, size_t *offset, size_t 
 	return OK;
 }
 
-static int blocks_at_once(struct function *f, int threads)
-{
-	int blocks = threads > 0 && threads <= f->max_threads ? 2048 / threads : 0;
+enum { COOPERATIVE = 2, CLUSTER = 4 }; /* attributes of a launch */
 
-	return blocks > 32 ? 32 : blocks;
+enum { THREADS = 2048, BLOCKS = 32, SHARED = 233472, RESERVED = 1024 }; /* of a multiprocessor; of each block */
+
+int blocks_at_once(struct function *f, int threads, size_t shared)
+{
+	int blocks = threads > 0 && threads <= f->max_threads ? THREADS / threads : 0;
+	int room = SHARED / (shared + RESERVED);
+
+	if (blocks > room)
+		blocks = room;
+	return blocks > BLOCKS ? BLOCKS : blocks;
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int threads, size_t shared)
@@ -80,7 +87,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction han
 		return r;
 	if (!blocks || threads <= 0 || shared > OPTIN)
 		return INVALID_VALUE;
-	*blocks = blocks_at_once(f, threads);
+	*blocks = blocks_at_once(f, threads, shared);
 	return OK;
 }
 
@@ -95,8 +102,76 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction ha
 		return r;
 	if (!grid || !threads || limit < 0 || shared > OPTIN)
 		return INVALID_VALUE;
-	*threads = limit && limit < f->max_threads ? limit : f->max_threads;
-	*grid = 132 * blocks_at_once(f, *threads);
+	if (!limit || limit > f->max_threads)
+		limit = f->max_threads;
+	*threads = *grid = 0;
+	for (int size = limit, best = 0; size > 0; size = (size - 1) / 32 * 32) { /* then whole warps */
+		int blocks = blocks_at_once(f, size, shared);
+
+		if (blocks * size <= best)
+			continue;
+		best = blocks * size;
+		*threads = size;
+		*grid = MULTIPROCESSORS * blocks;
+	}
+	return OK;
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *size, CUfunction handle, int blocks, int threads)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	if (r)
+		return r;
+	if (!size || blocks <= 0 || threads <= 0 || blocks > blocks_at_once(f, threads, 0))
+		return INVALID_VALUE;
+	*size = (SHARED / blocks - RESERVED) / 128 * 128;
+	if (*size > OPTIN)
+		*size = OPTIN;
+	return OK;
+}
+
+static CUresult clusters(CUfunction handle, const CUlaunchConfig *c, struct function **f)
+{
+	CUresult r = function_get(handle, f);
+
+	if (r)
+		return r;
+	return c && c->block[0] && c->block[1] && c->block[2] ? OK : INVALID_VALUE;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction handle, const CUlaunchConfig *c)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = clusters(handle, c, &f);
+
+	if (r)
+		return r;
+	if (!size)
+		return INVALID_VALUE;
+	*size = 8;
+	return OK;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *n, CUfunction handle, const CUlaunchConfig *c)
+{
+	ENTER(0);
+	struct function *f;
+	int threads, blocks = 0;
+	CUresult r = clusters(handle, c, &f);
+
+	if (r)
+		return r;
+	for (unsigned i = 0; i < c->n; i++)
+		if (c->attributes[i].id == CLUSTER)
+			blocks = c->attributes[i].value.dim[0] * c->attributes[i].value.dim[1] * c->attributes[i].value.dim[2];
+	if (!n || blocks < 1 || blocks > 8)
+		return INVALID_VALUE;
+	threads = c->block[0] * c->block[1] * c->block[2];
+	*n = MULTIPROCESSORS * blocks_at_once(f, threads, c->shared) / blocks;
 	return OK;
 }
 
@@ -135,8 +210,6 @@ bool kernel_loaded(const struct item *i)
 	return handle_find(FUNCTION, i->called) || handle_find(KERNEL, i->called);
 }
 
-enum { COOPERATIVE = 2, CLUSTER = 4 };
-
 static CUresult check(struct function *f, const CUlaunchConfig *c, bool cooperative)
 {
 	size_t threads = (size_t)c->block[0] * c->block[1] * c->block[2], blocks = (size_t)c->grid[0] * c->grid[1] * c->grid[2];
@@ -150,7 +223,7 @@ static CUresult check(struct function *f, const CUlaunchConfig *c, bool cooperat
 		return OUT_OF_RESOURCES;
 	if (c->shared > (unsigned)f->attributes[MAX_DYNAMIC])
 		return INVALID_VALUE;
-	if (cooperative && blocks > 132 * (size_t)blocks_at_once(f, threads))
+	if (cooperative && blocks > MULTIPROCESSORS * (size_t)blocks_at_once(f, threads, c->shared))
 		return COOPERATIVE_TOO_LARGE;
 	return OK;
 }
@@ -181,6 +254,7 @@ CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, 
 	if ((f->nparams && !params) || (r = check(f, c, cooperative)))
 		return r ? r : INVALID_VALUE;
 	*item = i = item_new(RUN);
+	f->loaded = true;
 	i->kernel = f->kernel;
 	i->function = f;
 	i->called = handle;

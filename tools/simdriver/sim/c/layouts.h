@@ -140,6 +140,19 @@ struct z_CU_DEV_SM_RESOURCE_GROUP_PARAMS {
 	unsigned count, together, preferred, flags, domain, reserved[11];
 };
 
+struct z_CUmemAllocationProp {
+	int type;
+	unsigned handles;
+	CUmemLocation location;
+	void *win32;
+	struct { unsigned char compression, rdma; unsigned short usage; unsigned char reserved[4]; } flags;
+};
+
+struct z_CUmemAccessDesc {
+	CUmemLocation location;
+	unsigned flags;
+};
+
 #define SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
 SIZE(CUgraphEdgeData, 8);
 SIZE(CUlaunchConfig, 56);
@@ -158,4 +171,6 @@ SIZE(CUstreamAttrValue, 64);
 SIZE(CUstreamBatchMemOpParams, 48);
 SIZE(CUdevResource, 144);
 SIZE(CU_DEV_SM_RESOURCE_GROUP_PARAMS, 64);
+SIZE(CUmemAllocationProp, 32);
+SIZE(CUmemAccessDesc, 12);
 #undef SIZE

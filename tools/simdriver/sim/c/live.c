@@ -7,7 +7,7 @@ static struct {
 } kinds[] = {
 	[CONTEXT] = {"context", 0}, [STREAM] = {"stream", 0}, [EVENT] = {"event", 0}, [MODULE] = {"module", 0},
 	[LIBRARY] = {"module", 0}, [GRAPH] = {"graph", 0}, [EXEC] = {"exec", 0},
-	[USER] = {"userobject", 0}, [GREEN] = {"green", 0},
+	[USER] = {"userobject", 0}, [GREEN] = {"green", 0}, [LINKER] = {"linker", 0},
 };
 static int lost;
 
@@ -47,6 +47,10 @@ static int live(const char *kind)
 			n += blocks_alive(places[i].place);
 	if (!kind || !strcmp(kind, "registered"))
 		n += registered_alive();
+	if (!kind || !strcmp(kind, "physical"))
+		n += physical_alive();
+	if (!kind || !strcmp(kind, "reserved"))
+		n += reserved_alive();
 	if (!kind || !strcmp(kind, "primary"))
 		n += retained();
 	return n;
@@ -71,7 +75,7 @@ int simLost(void)
 
 void simList(char *text, unsigned long size)
 {
-	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "green", "memory", "async", "host", "registered"};
+	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "physical", "reserved", "linker", "green", "memory", "async", "host", "registered"};
 	unsigned long at = 0;
 
 	pthread_mutex_lock(&sim.lock);
@@ -89,6 +93,7 @@ void simPurge(void)
 	contexts_end();
 	graphs_end();
 	registered_end();
+	virtual_end();
 	pthread_mutex_unlock(&sim.lock);
 	users_finish();
 }

@@ -175,6 +175,8 @@ bool usable(CUdeviceptr address, size_t size, const char *who)
 {
 	struct block *b = block_at(address);
 
+	if (virtual_known(address))
+		return virtual_usable(address, size, -1);
 	if (!b)
 		return pinned((void *)(uintptr_t)address, size);
 	if (b->freed)
@@ -230,11 +232,16 @@ void *reachable(CUdeviceptr address, size_t size, const char *who)
 
 	if (b && !b->absent && !b->gone && inside(b, address, size))
 		return (void *)(uintptr_t)address;
-	if (b)
+	if (virtual_known(address)) {
+		if (virtual_usable(address, size, -1))
+			return (void *)(uintptr_t)address;
+		violation("%s %zu bytes of virtual memory that is not mapped or not accessible", who, size);
+	} else if (b) {
 		violation("%s %zu bytes, %s of a block of %zu", who, size,
 			b->absent ? "while it is not allocated" : b->gone ? "after the release" : "outside", b->size);
-	else if (pinned((void *)(uintptr_t)address, size) || !strncmp(who, "a copy", 6))
+	} else if (pinned((void *)(uintptr_t)address, size) || !strncmp(who, "a copy", 6)) {
 		return (void *)(uintptr_t)address;
+	}
 	sim.faulted = ILLEGAL_ADDRESS;
 	return 0;
 }

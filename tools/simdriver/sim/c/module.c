@@ -2,22 +2,32 @@
 
 static struct module *modules[4096]; /* alive */
 
-/* Where the compiler is to write what is wrong. */
-struct log { char *text; size_t size; };
+enum { INFO_LOG = 3, INFO_LOG_SIZE = 4, ERROR_LOG = 5, ERROR_LOG_SIZE = 6, OPTIMIZATION = 7, OPTIONS = 36 };
 
-enum { ERROR_LOG = 5, ERROR_LOG_SIZE = 6 };
-
-static struct log log_of(unsigned n, CUjit_option *options, void **values)
+CUresult jit_options(unsigned n, CUjit_option *options, void **values, struct log *l)
 {
-	struct log l = {0};
+	struct log said = {0};
 
+	*l = said;
+	if (n && (!options || !values))
+		return INVALID_VALUE;
 	for (unsigned i = 0; i < n; i++) {
+		uintptr_t value = (uintptr_t)values[i];
+
+		if (options[i] >= OPTIONS || (options[i] == OPTIMIZATION && (unsigned)value > 4))
+			return INVALID_VALUE;
 		if (options[i] == ERROR_LOG)
-			l.text = values[i];
+			l->text = values[i];
 		if (options[i] == ERROR_LOG_SIZE)
-			l.size = (uintptr_t)values[i];
+			l->size = value;
+		if (options[i] == INFO_LOG)
+			said.text = values[i];
+		if (options[i] == INFO_LOG_SIZE)
+			said.size = value;
 	}
-	return l;
+	if (said.text && said.size)
+		snprintf(said.text, said.size, "simulated driver: nothing is compiled here");
+	return OK;
 }
 
 static CUresult place(struct module *m)
@@ -125,7 +135,10 @@ CUresult cuModuleLoadData(CUmodule *handle, const void *image)
 CUresult cuModuleLoadDataEx(CUmodule *handle, const void *image, unsigned n, CUjit_option *options, void **values)
 {
 	ENTER(CURRENT);
-	return load(handle, image, log_of(n, options, values));
+	struct log l;
+	CUresult r = jit_options(n, options, values, &l);
+
+	return r ? r : load(handle, image, l);
 }
 
 /* unload waits for what runs. */
@@ -222,14 +235,15 @@ CUresult cuLibraryLoadData(CUlibrary *handle, const void *image, CUjit_option *o
 	ENTER(0);
 	struct library *l;
 	struct module *m;
-	CUresult r = handle ? read_image(image, &m) : INVALID_VALUE;
+	struct log log;
+	CUresult r = handle ? jit_options(n, options, values, &log) : INVALID_VALUE;
 
 	(void)more, (void)more_values, (void)n_more;
-	if (r)
+	if (r || (r = read_image(image, &m)))
 		return r;
 	l = calloc(1, sizeof *l);
 	l->module = m;
-	l->log = log_of(n, options, values);
+	l->log = log;
 	m->library = *handle = handle_new(LIBRARY, l);
 	return place(m);
 }
@@ -298,6 +312,35 @@ CUresult cuLibraryGetKernel(CUkernel *handle, CUlibrary library, const char *nam
 	if (!(f = named(m, name)))
 		return NOT_FOUND;
 	*handle = f->kernel_handle;
+	return OK;
+}
+
+CUresult cuLibraryGetKernelCount(unsigned *n, CUlibrary library)
+{
+	ENTER(0);
+	struct module *m;
+	CUresult r = use(library, &m);
+
+	if (r)
+		return r;
+	if (!n)
+		return INVALID_VALUE;
+	*n = m->nfunctions;
+	return OK;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned n, CUlibrary library)
+{
+	ENTER(0);
+	struct module *m;
+	CUresult r = use(library, &m);
+
+	if (r)
+		return r;
+	if (!kernels || !n)
+		return INVALID_VALUE;
+	for (unsigned i = 0; i < n && i < (unsigned)m->nfunctions; i++)
+		kernels[i] = m->functions[i].kernel_handle;
 	return OK;
 }
 

@@ -5,7 +5,7 @@
  * values; who has which is a mask in the driver's own bytes of a resource.
  */
 enum { SM = 1, SPLIT_FINE = 1, SPLIT_LARGE = 2, BACKFILL = 1 };
-enum { MULTIPROCESSORS = 16 /* the attribute */, MOST = 8 * 32 };
+enum { MOST = 8 * 32 };
 enum { FINE = 2, USUAL = 8, LARGE = 16 }; /* what groups are multiples of */
 enum { KNOWN = 0x9ee9 };
 
@@ -68,7 +68,7 @@ CUresult resource_tell(struct z_CUdevResource *to, unsigned type, const struct z
 		return OK;
 	}
 	none(to, device, USUAL, 0);
-	for (int i = 0; i < device_attribute(MULTIPROCESSORS, device); i++)
+	for (int i = 0; i < MULTIPROCESSORS; i++)
 		give(to, i);
 	return OK;
 }

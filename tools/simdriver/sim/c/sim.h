@@ -46,6 +46,7 @@ enum { /* CUresult */
 
 enum kind {
 	NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER, CONDITION_HANDLE, GREEN, DESC,
+	PHYSICAL, LINKER,
 };
 
 void *handle_new(enum kind kind, void *object);
@@ -212,6 +213,18 @@ int blocks_alive(enum place place);
 int registered_alive(void);
 void registered_end(void);
 void check_guards(void);
+
+/* -- virtual memory: virtual.c -- */
+
+/* virtual_known tells whether an address is, or was, one of a reserved range. */
+bool virtual_known(CUdeviceptr address);
+/* virtual_usable tells whether all of it is mapped, and a device may write to it; device -1 stands for any. */
+bool virtual_usable(CUdeviceptr address, size_t size, int device);
+/* virtual_part finds the mapping that an address lies in. */
+bool virtual_part(CUdeviceptr address, CUdeviceptr *from, size_t *size);
+int physical_alive(void);
+int reserved_alive(void);
+void virtual_end(void);
 
 /* -- graphs, which streams and events have to do with -- */
 
@@ -387,6 +400,7 @@ struct function {
 	struct param params[64];
 	int nparams, max_threads, max_shared;
 	int attributes[16];
+	bool loaded; /* onto the device */
 };
 
 struct global { char name[64]; struct block *block; size_t size; };
@@ -411,6 +425,14 @@ const struct kernel *kernel_find(const char *name);
 /* ptx_read fills a module from a text and returns 0, or the line that is wrong. */
 int ptx_read(struct module *m, const char *image);
 bool ptx_looks(const char *image);
+/* Where the compiler is to write what is wrong. */
+struct log { char *text; size_t size; };
+/* jit_options reads the options of the compiler, and finds the log. */
+CUresult jit_options(unsigned n, CUjit_option *options, void **values, struct log *l);
+void links_end(struct context *c);
+/* blocks_at_once is how many blocks a multiprocessor runs. */
+int blocks_at_once(struct function *f, int threads, size_t shared);
+#define MULTIPROCESSORS 132
 CUresult function_get(CUfunction handle, struct function **f);
 /* kernel_loaded tells whether the kernel's module is still there. */
 bool kernel_loaded(const struct item *i);

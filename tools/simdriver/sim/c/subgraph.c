@@ -77,29 +77,30 @@ static bool decides(const struct item *i) { return i->work == CONDITION; }
 bool graph_allocates(const struct graph *g) { return graph_has(g, allocates); }
 bool graph_decides(const struct graph *g) { return graph_has(g, decides); }
 
-/* What a body of a condition may not consist of, at any depth. */
-static bool unconditional(const struct item *i)
-{
-	return i->work != RUN && i->work != COPY && i->work != SET && i->work != NOTHING && i->work != CHILD && i->work != CONDITION;
-}
-
-static bool in_body(const struct graph *g)
-{
-	for (; g->owner; g = g->owner->graph)
-		if (g->owner->item->work == CONDITION)
-			return true;
-	return false;
-}
-
 CUresult graph_takes(const struct graph *g, const struct item *i)
 {
-	if (g->owner && i->block)
-		return NOT_SUPPORTED;
-	if (!in_body(g))
-		return OK;
-	if (unconditional(i) || (i->work == CHILD && graph_has(i->graphs[0], unconditional)))
-		return NOT_SUPPORTED;
-	return OK;
+	return g->owner && g->owner->item->work == CHILD && i->block ? NOT_SUPPORTED : OK;
+}
+
+/* conditional tells whether work may be that of a body of a condition. */
+static bool conditional(enum work w)
+{
+	return w == RUN || w == COPY || w == SET || w == NOTHING || w == CHILD || w == CONDITION;
+}
+
+struct node *graph_misfit(const struct graph *g, bool in_body)
+{
+	struct node *found = 0;
+
+	for (int i = 0; !found && i < g->n; i++) {
+		struct item *item = g->nodes[i]->item;
+
+		if (in_body && !conditional(item->work))
+			return g->nodes[i];
+		for (int k = 0; !found && k < item->ngraphs; k++)
+			found = graph_misfit(item->graphs[k], in_body || item->work == CONDITION);
+	}
+	return found;
 }
 
 bool graph_within(const struct graph *g, const struct graph *outer)

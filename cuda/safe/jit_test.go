@@ -1,0 +1,304 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const head = ".version 7.0\n.target sm_70\n.address_size 64\n"
+
+const storePTX = head + `
+.visible .entry store(.param .u64 store_to, .param .u64 store_value)
+{
+	.reg .b64 to, value;
+
+	ld.param.u64 to, [store_to];
+	ld.param.u64 value, [store_value];
+	cvta.to.global.u64 to, to;
+	st.global.u64 [to], value;
+	ret;
+}
+`
+
+const nothingPTX = head + ".visible .entry nothing()\n{\n\tret;\n}\n"
+
+func linker(t testing.TB, x *safe.Context, o safe.LoadOptions) *safe.Linker {
+	t.Helper()
+	l, err := safe.NewLinker(x, o)
+	require.NoError(t, err)
+	closing(t, l)
+	return l
+}
+
+func TestLoadWith(t *testing.T) {
+	x := open(t, 0)
+	image, err := os.ReadFile("testdata/kernels.ptx")
+	require.NoError(t, err)
+	var log string
+	for _, c := range []struct {
+		name string
+		o    safe.LoadOptions
+	}{
+		{"nothing", safe.LoadOptions{}},
+		{"registers", safe.LoadOptions{MaxRegisters: 32}},
+		{"threads", safe.LoadOptions{ThreadsPerBlock: 128}},
+		{"no optimization", safe.LoadOptions{Optimization: safe.NoOptimization}},
+		{"level", safe.LoadOptions{Optimization: 3, LineInfo: true}},
+		{"debugging", safe.LoadOptions{DebugInfo: true, Optimization: safe.NoOptimization}},
+		{"cache", safe.LoadOptions{CacheMode: driver.CU_JIT_CACHE_OPTION_CG}},
+		{"log", safe.LoadOptions{Log: &log}},
+		{"more", safe.LoadOptions{More: []safe.JITOption{{Option: driver.CU_JIT_FALLBACK_STRATEGY, Value: uintptr(driver.CU_PREFER_BINARY)}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := safe.LoadWith(x, image, c.o)
+			require.NoError(t, err)
+			closing(t, m)
+			k, err := m.Kernel("fill")
+			require.NoError(t, err)
+			s, b := stream(t, x), buffer[float32](t, x, 100)
+			require.NoError(t, k.Launch(s, perValue(100), safe.Val(uint32(100)), safe.Val(float32(2)), b.Arg()))
+			got := make([]float32, 100)
+			require.NoError(t, b.CopyToHost(got))
+			assert.EqualValues(t, 2, got[99])
+			f, err := k.Attributes()
+			require.NoError(t, err)
+			if c.o.MaxRegisters > 0 {
+				assert.LessOrEqual(t, f.Registers, c.o.MaxRegisters)
+			}
+		})
+	}
+	t.Log(log)
+	for _, c := range []struct {
+		name string
+		o    safe.LoadOptions
+		want error
+	}{
+		{"registers", safe.LoadOptions{MaxRegisters: -1}, safe.ErrRange},
+		{"threads", safe.LoadOptions{ThreadsPerBlock: 1 << 20}, safe.ErrRange},
+		{"level", safe.LoadOptions{Optimization: 5}, safe.ErrRange},
+		{"both", safe.LoadOptions{ThreadsPerBlock: 32, Target: driver.CU_TARGET_COMPUTE_75}, safe.ErrArgument},
+	} {
+		t.Run("wrong "+c.name, func(t *testing.T) {
+			_, err := safe.LoadWith(x, image, c.o)
+			assert.ErrorIs(t, err, c.want)
+			_, err = safe.NewLinker(x, c.o)
+			assert.ErrorIs(t, err, c.want)
+		})
+	}
+	var e *safe.Error
+	_, err = safe.LoadWith(x, []byte(head+"nonsense"), safe.LoadOptions{Log: &log})
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, "LoadWith", e.Op)
+	assert.NotEmpty(t, e.Detail)
+}
+
+// TestLink makes an image of two texts.
+func TestLink(t *testing.T) {
+	x := open(t, 0)
+	var log string
+	l := linker(t, x, safe.LoadOptions{Log: &log, MaxRegisters: 64})
+	assert.NotZero(t, l.Raw())
+	require.NoError(t, l.Add(driver.CU_JIT_INPUT_PTX, "store", []byte(storePTX)))
+	require.NoError(t, l.Add(driver.CU_JIT_INPUT_PTX, "nothing", []byte(nothingPTX+"\x00")))
+	image, err := l.Complete()
+	require.NoError(t, err)
+	require.NotEmpty(t, image)
+	t.Logf("%d bytes; %s", len(image), log)
+	_, err = l.Complete()
+	assert.ErrorIs(t, err, safe.ErrClosed, "once")
+	assert.ErrorIs(t, l.Add(driver.CU_JIT_INPUT_PTX, "more", []byte(nothingPTX)), safe.ErrClosed)
+	require.NoError(t, l.Close())
+	require.NoError(t, l.Close())
+
+	m, err := safe.Load(x, image)
+	require.NoError(t, err)
+	closing(t, m)
+	_, err = m.Kernel("nothing")
+	require.NoError(t, err)
+	k, err := m.Kernel("store")
+	require.NoError(t, err)
+	s, b := stream(t, x), buffer[uint64](t, x, 1)
+	require.NoError(t, k.Launch(s, one, b.Arg(), safe.Val(uint64(7))))
+	got := make([]uint64, 1)
+	require.NoError(t, b.CopyToHost(got))
+	assert.EqualValues(t, 7, got[0])
+}
+
+func TestLinkErrors(t *testing.T) {
+	x := open(t, 0)
+	for _, c := range []struct {
+		name string
+		kind driver.CUjitInputType
+		data string
+		log  bool
+	}{
+		{"PTX", driver.CU_JIT_INPUT_PTX, head + "nonsense", true},
+		{"cubin", driver.CU_JIT_INPUT_CUBIN, strings.Repeat("nonsense", 100), false},
+		{"fatbin", driver.CU_JIT_INPUT_FATBINARY, strings.Repeat("nonsense", 100), false},
+		{"object", driver.CU_JIT_INPUT_OBJECT, strings.Repeat("nonsense", 100), false},
+		{"library", driver.CU_JIT_INPUT_LIBRARY, strings.Repeat("nonsense", 100), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := linker(t, x, safe.LoadOptions{})
+			err := l.Add(c.kind, c.name, []byte(c.data))
+			if err == nil {
+				_, err = l.Complete()
+			}
+			var e *safe.Error
+			require.ErrorAs(t, err, &e)
+			assert.NotZero(t, e.Code)
+			t.Log(err)
+			if c.log {
+				assert.NotEmpty(t, e.Detail, "what the compiler said")
+			}
+			_, err = l.Complete()
+			assert.ErrorIs(t, err, safe.ErrClosed, "a failure is the end")
+		})
+	}
+	twice := linker(t, x, safe.LoadOptions{})
+	require.NoError(t, twice.Add(driver.CU_JIT_INPUT_PTX, "one", []byte(nothingPTX)))
+	err := twice.Add(driver.CU_JIT_INPUT_PTX, "two", []byte(nothingPTX))
+	if err == nil {
+		_, err = twice.Complete()
+	}
+	var e *safe.Error
+	require.ErrorAs(t, err, &e)
+	assert.NotEmpty(t, e.Detail)
+	assert.ErrorIs(t, linker(t, x, safe.LoadOptions{}).Add(driver.CU_JIT_INPUT_CUBIN, "empty", nil), safe.ErrArgument)
+}
+
+func TestLinkerClosed(t *testing.T) {
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	l, err := safe.NewLinker(x, safe.LoadOptions{})
+	require.NoError(t, err)
+	require.NoError(t, x.Close(), "before the linker")
+	require.NoError(t, l.Add(driver.CU_JIT_INPUT_PTX, "nothing", []byte(nothingPTX)))
+	require.NoError(t, l.Close())
+	calls := func(x *safe.Context, l *safe.Linker) map[string]func() error {
+		return map[string]func() error{
+			"NewLinker":       func() error { _, err := safe.NewLinker(x, safe.LoadOptions{}); return err },
+			"LoadWith":        func() error { _, err := safe.LoadWith(x, []byte(nothingPTX), safe.LoadOptions{}); return err },
+			"Linker.Add":      func() error { return l.Add(driver.CU_JIT_INPUT_PTX, "", []byte(nothingPTX)) },
+			"Linker.Complete": func() error { _, err := l.Complete(); return err },
+		}
+	}
+	refusedAll(t, calls(x, l))
+	refusedAll(t, calls(nil, nil))
+	refusedAll(t, calls(&safe.Context{}, &safe.Linker{}))
+	for _, v := range []*safe.Linker{nil, {}} {
+		assert.NoError(t, v.Close())
+		assert.Zero(t, v.Raw())
+	}
+	y := open(t, 0)
+	_, err = safe.NewLinker(y, safe.LoadOptions{}) // dropped
+	require.NoError(t, err)
+	drop()
+}
+
+func TestLoading(t *testing.T) {
+	x := open(t, 0)
+	mode, err := safe.ModuleLoadingMode()
+	require.NoError(t, err)
+	t.Log(mode)
+	assert.Contains(t, []driver.CUmoduleLoadingMode{driver.CU_MODULE_LAZY_LOADING, driver.CU_MODULE_EAGER_LOADING}, mode)
+	k := kernel(t, x, "nothing")
+	before, err := k.Loaded()
+	if driver.Find("cuFuncIsLoaded") != nil {
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		assert.ErrorIs(t, k.Load(), safe.ErrNotSupported)
+		return
+	}
+	require.NoError(t, err)
+	t.Log("loaded before:", before)
+	require.NoError(t, k.Load())
+	loaded, err := k.Loaded()
+	require.NoError(t, err)
+	assert.True(t, loaded)
+}
+
+func TestModuleKernels(t *testing.T) {
+	x := open(t, 0)
+	m, err := safe.Load(x, []byte(storePTX+strings.TrimPrefix(nothingPTX, head)))
+	require.NoError(t, err)
+	closing(t, m)
+	kernels, err := m.Kernels()
+	if driver.Find("cuLibraryEnumerateKernels") != nil {
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		return
+	}
+	require.NoError(t, err)
+	var names []string
+	for _, k := range kernels {
+		names = append(names, k.Name())
+		if k.Name() == "store" {
+			sizes, err := k.Parameters()
+			require.NoError(t, err)
+			assert.Equal(t, []int{8, 8}, sizes)
+		}
+		if k.Name() == "nothing" {
+			s := stream(t, x)
+			require.NoError(t, k.Launch(s, one))
+			require.NoError(t, s.Synchronize())
+		}
+	}
+	slices.Sort(names)
+	assert.Equal(t, []string{"nothing", "store"}, names)
+}
+
+// TestModuleClosedInUse: a module is unloaded behind its kernels, and when no
+// graph has them any more.
+func TestModuleClosedInUse(t *testing.T) {
+	x := open(t, 0)
+	g := newGate(t, x)
+	s, b := stream(t, x), buffer[uint64](t, x, 1)
+	load := func() (*safe.Module, *safe.Kernel) {
+		m, err := safe.Load(x, []byte(storePTX))
+		require.NoError(t, err)
+		k, err := m.Kernel("store")
+		require.NoError(t, err)
+		return m, k
+	}
+	value := func() uint64 {
+		got := make([]uint64, 1)
+		require.NoError(t, b.CopyToHost(got))
+		return got[0]
+	}
+	m, k := load()
+	require.NoError(t, k.Launch(s, one, b.Arg(), safe.Val(uint64(1))))
+	require.NoError(t, s.Synchronize())
+	captured, ck := load()
+	g.shut(t, s)
+	require.NoError(t, k.Launch(s, one, b.Arg(), safe.Val(uint64(2))))
+	closed := make(chan error)
+	go func() { closed <- m.Close() }()
+	time.Sleep(20 * time.Millisecond)
+	g.open()
+	require.NoError(t, <-closed)
+	assert.EqualValues(t, 2, value())
+
+	graph, err := s.Capture(localMode, func() error { return ck.Launch(s, one, b.Arg(), safe.Val(uint64(3))) })
+	require.NoError(t, err)
+	require.NoError(t, captured.Close())
+	assert.ErrorIs(t, ck.Launch(s, one, b.Arg(), safe.Val(uint64(4))), safe.ErrClosed)
+	exec, err := graph.Instantiate(0)
+	require.NoError(t, err)
+	require.NoError(t, graph.Close())
+	g.flag.Data()[0] = 0
+	g.shut(t, s)
+	require.NoError(t, exec.Launch(s))
+	require.NoError(t, exec.Close())
+	drop()
+	g.open()
+	assert.EqualValues(t, 3, value())
+}

@@ -1,0 +1,266 @@
+package safe
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Physical is memory without an address: [AddressRange.Map] gives it one, or
+// several. Any number of goroutines may use it at once.
+type Physical struct {
+	core    *physicalCore
+	cleanup runtime.Cleanup
+}
+
+type physicalCore struct {
+	handle
+	ctx      *contextCore
+	raw      driver.CUmemGenericAllocationHandle
+	size     uint64
+	granule  uint64
+	location driver.CUmemLocation
+	exported bool // may be
+}
+
+// PhysicalOptions are the choices at [NewPhysical]. The zero value is memory of
+// the context's device for this process alone.
+type PhysicalOptions struct {
+	// Location is where the memory is to be: on a device or, from CUDA 12.2 on,
+	// on a node of the host. Zero is the context's device.
+	Location driver.CUmemLocation
+	// Shareable memory can be sent to other processes, see [Physical.Export].
+	Shareable bool
+	// Compressible memory is compressed if the device can.
+	Compressible bool
+	// GPUDirectRDMA: other PCI devices may reach the memory.
+	GPUDirectRDMA bool
+}
+
+// properties are o as CUDA wants them.
+func (o PhysicalOptions) properties(c *contextCore) driver.CUmemAllocationProp {
+	p := driver.CUmemAllocationProp{Type: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: o.Location}
+	if p.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID {
+		p.Location = deviceLocation(c.device)
+	}
+	if o.Shareable {
+		p.RequestedHandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	}
+	if o.Compressible {
+		p.AllocFlags.CompressionType = uint8(driver.CU_MEM_ALLOCATION_COMP_GENERIC)
+	}
+	if o.GPUDirectRDMA {
+		p.AllocFlags.GpuDirectRDMACapable = 1
+	}
+	return p
+}
+
+// Granularity is what sizes and offsets of such memory are multiples of, in
+// bytes: at least, and for the best performance.
+// Source: cuMemGetAllocationGranularity.
+func (x *Context) Granularity(o PhysicalOptions) (minimum, recommended uint64, err error) {
+	const op = "Context.Granularity"
+	c, err := x.acquire(op)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.unmark()
+	p := o.properties(c)
+	err = c.in(func() error {
+		if err := driver.CuMemGetAllocationGranularity(&minimum, &p, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM); err != nil {
+			return err
+		}
+		return driver.CuMemGetAllocationGranularity(&recommended, &p, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+	})
+	return minimum, recommended, wrap(op, err)
+}
+
+// roundUp makes a size a multiple of the granule, which is not 0.
+func roundUp(op string, size, granule uint64) (uint64, error) {
+	if size == 0 || size > 1<<62 {
+		return 0, refuse(op, ErrRange, "%d bytes", size)
+	}
+	return (size + granule - 1) / granule * granule, nil
+}
+
+// NewPhysical makes memory of at least size bytes; it is rounded up to the
+// granularity that [Context.Granularity] tells, see [Physical.Size]. It is not cleared.
+// A device without virtual memory, or one that cannot share it where
+// that is asked for, is [ErrNotSupported].
+// Source: cuMemCreate, cuMemGetAllocationGranularity, and cuMemRelease when closed.
+func NewPhysical(x *Context, size uint64, o PhysicalOptions) (*Physical, error) {
+	const op = "NewPhysical"
+	c, err := x.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	if _, err := c.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED); err != nil {
+		return nil, err
+	}
+	if o.Shareable {
+		if _, err := c.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED); err != nil {
+			return nil, err
+		}
+	}
+	p := &physicalCore{ctx: c, exported: o.Shareable}
+	properties := o.properties(c)
+	err = c.allocating(func() error {
+		if err := p.measure(op, size, &properties); err != nil {
+			return err
+		}
+		return driver.CuMemCreate(&p.raw, p.size, &properties, 0)
+	})
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	return p.adopt(op)
+}
+
+// measure finds the granularity for memory of such properties, and the size by it.
+func (p *physicalCore) measure(op string, size uint64, properties *driver.CUmemAllocationProp) error {
+	p.location = properties.Location
+	err := driver.CuMemGetAllocationGranularity(&p.granule, properties, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+	if err == nil {
+		p.size, err = roundUp(op, size, p.granule)
+	}
+	return err
+}
+
+// adopt makes a Physical of a core.
+func (p *physicalCore) adopt(op string) (*Physical, error) {
+	if err := p.open(p, &p.ctx.handle); err != nil {
+		return nil, wrap(op, errors.Join(err, p.destroy(true)))
+	}
+	u := &Physical{core: p}
+	u.cleanup = cleanup(u, &p.handle)
+	return u, nil
+}
+
+// Export makes a file that another process, which it is sent to over a Unix
+// socket, opens the memory by: see [ImportPhysical]. The memory must have been
+// made Shareable. It lives until the file and everything opened by it is closed.
+// Source: cuMemExportToShareableHandle.
+func (p *Physical) Export() (*os.File, error) {
+	const op = "Physical.Export"
+	c, err := p.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	if !c.exported {
+		return nil, refuse(op, ErrArgument, "the memory was not made Shareable, or is another process's")
+	}
+	var fd int32
+	err = c.ctx.in(func() error {
+		return driver.CuMemExportToShareableHandle(unsafe.Pointer(&fd), c.raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	})
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	return os.NewFile(uintptr(fd), "memory of "+c.ctx.device.String()), nil
+}
+
+// ImportPhysical opens memory that [Physical.Export] has made a file of, in
+// another process or here. size is that of the memory, which the file does not
+// tell. The file may be closed afterwards.
+// Source: cuMemImportFromShareableHandle, cuMemGetAllocationPropertiesFromHandle.
+func ImportPhysical(x *Context, f *os.File, size uint64) (*Physical, error) {
+	const op = "ImportPhysical"
+	c, err := x.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.unmark()
+	file, err := f.SyscallConn()
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	p := &physicalCore{ctx: c}
+	err = c.in(func() error {
+		code := driver.CUDA_SUCCESS
+		if err := file.Control(func(fd uintptr) { code = rt.ImportMemory(&p.raw, fd) }); err != nil {
+			return err
+		}
+		if code != 0 {
+			return code
+		}
+		var properties driver.CUmemAllocationProp
+		err := driver.CuMemGetAllocationPropertiesFromHandle(&properties, p.raw)
+		if err == nil {
+			err = p.measure(op, size, &properties)
+		}
+		if err != nil {
+			return errors.Join(err, driver.CuMemRelease(p.raw))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	return p.adopt(op)
+}
+
+func (p *physicalCore) kind() string { return "Physical" }
+
+func (p *physicalCore) destroy(bool) error {
+	return p.ctx.releasing("Physical.Close", func() error { return driver.CuMemRelease(p.raw) })
+}
+
+// releasing is in for the release of what is the process's: a reset of the
+// context leaves it.
+func (c *contextCore) releasing(op string, f func() error) error {
+	err := c.in(f)
+	if err == rt.CodeReset {
+		err = f()
+	}
+	return wrap(op, err)
+}
+
+// acquire marks the memory for a call.
+func (p *Physical) acquire(op string) (*physicalCore, error) {
+	if p == nil || p.core == nil || !p.core.mark() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return p.core, nil
+}
+
+// Close gives the memory back, once it is mapped nowhere. It may be closed as
+// soon as it is mapped. Closing again does nothing. Source: cuMemRelease.
+func (p *Physical) Close() error {
+	if p == nil || p.core == nil {
+		return nil
+	}
+	p.cleanup.Stop()
+	return p.core.close()
+}
+
+// Size is the size in bytes, a multiple of the granularity.
+func (p *Physical) Size() uint64 {
+	if p == nil || p.core == nil {
+		return 0
+	}
+	return p.core.size
+}
+
+// Location is where the memory is, also that of another process.
+// Source: cuMemGetAllocationPropertiesFromHandle for the latter.
+func (p *Physical) Location() driver.CUmemLocation {
+	if p == nil || p.core == nil {
+		return driver.CUmemLocation{}
+	}
+	return p.core.location
+}
+
+// Raw is the memory for calls of package driver. It is good until p is closed;
+// keep p reachable meanwhile.
+func (p *Physical) Raw() driver.CUmemGenericAllocationHandle {
+	if p == nil || p.core == nil {
+		return 0
+	}
+	return p.core.raw
+}

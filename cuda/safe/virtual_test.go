@@ -1,0 +1,555 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const readWrite = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+
+// virtual skips where the device has no virtual memory, and tells the granularity.
+func virtual(t testing.TB, x *safe.Context) uint64 {
+	t.Helper()
+	n, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+	require.NoError(t, err)
+	if n == 0 {
+		t.Skip("the device has no virtual memory")
+	}
+	minimum, recommended, err := x.Granularity(safe.PhysicalOptions{})
+	require.NoError(t, err)
+	require.NotZero(t, minimum)
+	require.Zero(t, recommended%minimum)
+	return minimum
+}
+
+func reserve(t testing.TB, x *safe.Context, size uint64) *safe.AddressRange {
+	t.Helper()
+	r, err := safe.ReserveAddress(x, size, safe.ReserveOptions{})
+	require.NoError(t, err)
+	closing(t, r)
+	return r
+}
+
+func physical(t testing.TB, x *safe.Context, size uint64, o safe.PhysicalOptions) *safe.Physical {
+	t.Helper()
+	p, err := safe.NewPhysical(x, size, o)
+	require.NoError(t, err)
+	closing(t, p)
+	return p
+}
+
+// mapped maps new memory, which x's device may use.
+func mapped(t testing.TB, x *safe.Context, r *safe.AddressRange, offset, size uint64) {
+	t.Helper()
+	require.NoError(t, r.Map(offset, physical(t, x, size, safe.PhysicalOptions{})))
+	require.NoError(t, r.SetAccess(offset, size, readWrite))
+}
+
+func window[T any](t testing.TB, r *safe.AddressRange, offset uint64, n int) *safe.Buffer[T] {
+	t.Helper()
+	b, err := safe.MappedBuffer[T](r, offset, n)
+	require.NoError(t, err)
+	closing(t, b)
+	return b
+}
+
+// TestVirtualMemory: copies, fills and launches use mapped memory, also across
+// pieces of it, and the same memory at two addresses.
+func TestVirtualMemory(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	s, fill := stream(t, x), kernel(t, x, "fill")
+	r := reserve(t, x, 3*granule+1)
+	assert.EqualValues(t, 4*granule, r.Size(), "rounded up")
+	assert.NotZero(t, r.Raw())
+	p := physical(t, x, 1, safe.PhysicalOptions{})
+	assert.EqualValues(t, granule, p.Size())
+	assert.NotZero(t, p.Raw())
+	require.NoError(t, r.Map(0, p))
+	mapped(t, x, r, granule, granule)
+	require.NoError(t, r.Map(3*granule, p), "once more")
+	require.NoError(t, p.Close(), "mapped memory stays")
+	for _, at := range []uint64{0, 3 * granule} {
+		require.NoError(t, r.SetAccess(at, granule, readWrite))
+	}
+	n := int(granule / 2) // of two pieces
+	all := window[float32](t, r, 0, n)
+	assert.EqualValues(t, 2*granule, all.Size())
+	assert.Equal(t, r.Raw(), all.Raw())
+	require.NoError(t, all.CopyFromHost(count(n)))
+	again := window[float32](t, r, 3*granule, n/2)
+	got := make([]float32, n)
+	require.NoError(t, again.CopyToHost(got[:n/2]))
+	assert.Equal(t, count(n/2), got[:n/2], "the same memory")
+	require.NoError(t, fill.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(7)), all.Arg()))
+	require.NoError(t, again.CopyToHost(got[:n/2]), "behind the work on the other addresses")
+	assert.EqualValues(t, 7, got[n/2-1])
+	require.NoError(t, all.FillAsync(s, 8))
+	part, err := all.Slice(n/2-1, n/2+1)
+	require.NoError(t, err)
+	require.NoError(t, part.Zero())
+	plain := buffer[float32](t, x, n)
+	require.NoError(t, plain.CopyFromAsync(s, all))
+	require.NoError(t, plain.CopyToHost(got))
+	assert.Equal(t, []float32{8, 0, 0, 8}, got[n/2-2:n/2+2])
+
+	borrowed, err := safe.BorrowBuffer[float32](x, r.Raw(), 10, r)
+	require.NoError(t, err)
+	require.NoError(t, borrowed.Close())
+	access, err := r.Access(0, x.Device())
+	require.NoError(t, err)
+	assert.Equal(t, readWrite, access)
+	_, err = r.Access(2*granule, x.Device())
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+}
+
+// TestVirtualGrows: what is there keeps its addresses when there is more.
+func TestVirtualGrows(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	r := reserve(t, x, 64*granule)
+	mapped(t, x, r, 0, granule)
+	n := int(granule / 4)
+	first := window[float32](t, r, 0, n)
+	require.NoError(t, first.CopyFromHost(count(n)))
+	_, err := safe.MappedBuffer[float32](r, 0, 2*n)
+	assert.ErrorIs(t, err, safe.ErrRange)
+	mapped(t, x, r, granule, 2*granule)
+	all := window[float32](t, r, 0, 3*n)
+	assert.Equal(t, first.Raw(), all.Raw())
+	rest, err := all.Slice(n, 3*n)
+	require.NoError(t, err)
+	require.NoError(t, rest.Fill(-1))
+	got := make([]float32, 3*n)
+	require.NoError(t, all.CopyToHost(got))
+	assert.Equal(t, count(n), got[:n])
+	assert.EqualValues(t, -1, got[n])
+}
+
+func TestVirtualRefusals(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	r := reserve(t, x, 8*granule)
+	p, two := physical(t, x, granule, safe.PhysicalOptions{}), physical(t, x, 2*granule, safe.PhysicalOptions{})
+	require.NoError(t, r.Map(granule, two))
+	require.NoError(t, r.Map(4*granule, p))
+	require.NoError(t, r.SetAccess(granule, 2*granule, readWrite))
+	closed, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{})
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	require.NoError(t, closed.Close())
+	open := window[byte](t, r, granule, 100)
+	made := func(b *safe.Buffer[uint64], err error) error { return err }
+	for _, c := range []struct {
+		name string
+		err  error
+		want error
+		says string
+	}{
+		{"offset in between", r.Map(granule/2, p), safe.ErrArgument, "multiple of the granularity"},
+		{"behind the end", r.Map(8*granule, p), safe.ErrRange, ""},
+		{"over the end", r.Map(7*granule, two), safe.ErrRange, ""},
+		{"far behind", r.Map(0-granule, p), safe.ErrRange, ""},
+		{"mapped already", r.Map(granule, p), safe.ErrRange, "mapped already"},
+		{"half mapped already", r.Map(0, two), safe.ErrRange, "mapped already"},
+		{"closed memory", r.Map(0, closed), safe.ErrClosed, ""},
+		{"unmap nothing", r.Unmap(5*granule, granule), safe.ErrRange, "nothing is mapped"},
+		{"unmap a part", r.Unmap(granule, granule), safe.ErrRange, "only a part"},
+		{"unmap behind the end", r.Unmap(granule, 8*granule), safe.ErrRange, ""},
+		{"access to nothing", r.SetAccess(0, granule, readWrite), safe.ErrRange, "only 0"},
+		{"access to a part", r.SetAccess(2*granule, granule, readWrite), safe.ErrRange, "only a part"},
+		{"access over a hole", r.SetAccess(granule, 4*granule, readWrite), safe.ErrRange, ""},
+		{"access taken from a buffer", r.SetAccess(granule, 2*granule, 0), safe.ErrArgument, "open"},
+		{"buffer of nothing", made(safe.MappedBuffer[uint64](r, 0, 1)), safe.ErrRange, "only 0 are mapped"},
+		{"buffer of too much", made(safe.MappedBuffer[uint64](r, granule, int(granule))), safe.ErrRange, ""},
+		{"buffer behind the end", made(safe.MappedBuffer[uint64](r, 8*granule, 1)), safe.ErrRange, ""},
+		{"buffer without access", made(safe.MappedBuffer[uint64](r, 4*granule, 1)), safe.ErrArgument, "SetAccess"},
+		{"buffer not aligned", made(safe.MappedBuffer[uint64](r, granule+4, 1)), safe.ErrArgument, "aligned"},
+		{"buffer of no values", made(safe.MappedBuffer[uint64](r, granule, 0)), safe.ErrRange, ""},
+		{"alignment", func() error {
+			_, err := safe.ReserveAddress(x, 1, safe.ReserveOptions{Alignment: 3})
+			return err
+		}(), safe.ErrArgument, "power of two"},
+		{"no addresses", func() error { _, err := safe.ReserveAddress(x, 0, safe.ReserveOptions{}); return err }(), safe.ErrRange, ""},
+		{"too many addresses", func() error { _, err := safe.ReserveAddress(x, 1<<63, safe.ReserveOptions{}); return err }(), safe.ErrRange, ""},
+		{"no memory", func() error { _, err := safe.NewPhysical(x, 0, safe.PhysicalOptions{}); return err }(), safe.ErrRange, ""},
+		{"too much memory", func() error { _, err := safe.NewPhysical(x, 1<<50, safe.PhysicalOptions{}); return err }(), driver.CUDA_ERROR_OUT_OF_MEMORY, ""},
+		{"not shareable", func() error { _, err := p.Export(); return err }(), safe.ErrArgument, "Shareable"},
+		{"no file", func() error { _, err := safe.ImportPhysical(x, nil, granule); return err }(), os.ErrInvalid, ""},
+		{"offset of Access", func() error { _, err := r.Access(r.Size(), x.Device()); return err }(), safe.ErrRange, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.ErrorIs(t, c.err, c.want)
+			assert.ErrorContains(t, c.err, c.says)
+		})
+	}
+	require.NoError(t, open.Zero())
+	require.NoError(t, open.Close())
+	require.NoError(t, r.SetAccess(granule, 2*granule, 0), "after the buffer")
+	access, err := r.Access(granule, x.Device())
+	require.NoError(t, err)
+	assert.Zero(t, access)
+}
+
+// TestVirtualUnmap: memory is unmapped behind the work that uses it, and behind
+// the last buffer and graph.
+func TestVirtualUnmap(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	g := newGate(t, x)
+	s, copies := stream(t, x), kernel(t, x, "copy")
+	const n = 1000
+	r, out := reserve(t, x, 2*granule), buffer[float32](t, x, n)
+	mapped(t, x, r, 0, granule)
+	b := window[float32](t, r, 0, n)
+	require.NoError(t, b.CopyFromHost(count(n)))
+	use := func() error { return copies.Launch(s, perValue(n), out.Arg(), b.Arg(), safe.Val(uint32(n))) }
+	got := make([]float32, n)
+
+	graph, err := s.Capture(localMode, use)
+	require.NoError(t, err)
+	exec, err := graph.Instantiate(0)
+	require.NoError(t, err)
+	g.shut(t, s)
+	require.NoError(t, use())
+	require.NoError(t, r.Unmap(0, granule), "a buffer shows it")
+	assert.ErrorIs(t, r.Map(0, physical(t, x, 1, safe.PhysicalOptions{})), safe.ErrRange)
+	_, err = safe.MappedBuffer[byte](r, 0, 1)
+	assert.ErrorIs(t, err, safe.ErrRange, "it was unmapped")
+	require.NoError(t, b.Close(), "a graph uses it")
+	require.NoError(t, graph.Close())
+	g.open()
+	require.NoError(t, out.CopyToHost(got))
+	assert.Equal(t, count(n), got)
+	require.NoError(t, out.Zero())
+	require.NoError(t, exec.Launch(s))
+	require.NoError(t, exec.Close())
+	require.NoError(t, out.CopyToHost(got))
+	assert.Equal(t, count(n), got)
+	assert.ErrorIs(t, use(), safe.ErrClosed)
+	require.Eventually(t, func() bool { return isUnmapped(t, x, r) }, 20*time.Second, 10*time.Millisecond)
+
+	mapped(t, x, r, 0, granule)
+	b = window[float32](t, r, 0, n)
+	require.NoError(t, b.CopyFromHost(count(n)))
+	g.flag.Data()[0] = 0
+	g.shut(t, s)
+	require.NoError(t, use())
+	require.NoError(t, b.Close())
+	over := make(chan error)
+	go func() { over <- r.Unmap(0, granule) }()
+	g.open()
+	require.NoError(t, <-over)
+	assert.True(t, isUnmapped(t, x, r), "at once")
+	require.NoError(t, out.CopyToHost(got))
+	assert.Equal(t, count(n), got)
+}
+
+func isUnmapped(t *testing.T, x *safe.Context, r *safe.AddressRange) bool {
+	_, err := r.Access(0, x.Device())
+	if err != nil {
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+	}
+	return err != nil
+}
+
+// TestVirtualCapturing: nothing is taken away while a capture uses it.
+func TestVirtualCapturing(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	r, s := reserve(t, x, 2*granule), stream(t, x)
+	mapped(t, x, r, 0, granule)
+	mapped(t, x, r, granule, granule)
+	b := window[float32](t, r, 0, 10)
+	graph, err := s.Capture(localMode, func() error {
+		require.NoError(t, b.ZeroAsync(s))
+		assert.ErrorIs(t, b.Zero(), safe.ErrCapturing)
+		assert.ErrorIs(t, r.SetAccess(granule, granule, 0), safe.ErrCapturing)
+		assert.NoError(t, r.SetAccess(granule, granule, readWrite))
+		require.NoError(t, b.Close())
+		return r.Unmap(0, granule)
+	})
+	require.NoError(t, err, "the capture lives on")
+	exec := executable(t, graph)
+	require.NoError(t, exec.Launch(s))
+	require.NoError(t, s.Synchronize())
+	require.NoError(t, graph.Close())
+	require.NoError(t, r.SetAccess(granule, granule, 0))
+	assert.False(t, isUnmapped(t, x, r), "the executable needs it")
+}
+
+// TestVirtualNodes: graphs built by hand use mapped memory, which stays for them.
+func TestVirtualNodes(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	r, s, out := reserve(t, x, granule), stream(t, x), buffer[float32](t, x, 100)
+	mapped(t, x, r, 0, granule)
+	b := window[float32](t, r, 0, 100)
+	graph, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	closing(t, graph)
+	zero := addNode(t, graph, safe.ZeroWork(b))
+	k := addNode(t, graph, safe.KernelWork(kernel(t, x, "fill"), perValue(100), safe.Val(uint32(50)), safe.Val(float32(4)), b.Arg()), zero)
+	addNode(t, graph, safe.CopyWork[float32](out, b), k)
+	exec := executable(t, graph)
+	require.NoError(t, b.Close())
+	require.NoError(t, r.Unmap(0, granule))
+	require.NoError(t, exec.Launch(s))
+	got := make([]float32, 100)
+	require.NoError(t, out.CopyToHost(got))
+	assert.Equal(t, []float32{4, 0}, got[49:51])
+	_, err = graph.Add(safe.ZeroWork(b))
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	_, err = graph.Add(safe.FreeWork(b))
+	assert.Error(t, err)
+}
+
+// TestVirtualAnyOrder closes things in orders that CUDA would not have.
+func TestVirtualAnyOrder(t *testing.T) {
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	granule := virtual(t, x)
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	p, err := safe.NewPhysical(x, granule, safe.PhysicalOptions{})
+	require.NoError(t, err)
+	r, err := safe.ReserveAddress(x, granule, safe.ReserveOptions{})
+	require.NoError(t, err)
+	require.NoError(t, r.Map(0, p))
+	require.NoError(t, r.SetAccess(0, granule, readWrite, x.Device()))
+	b, err := safe.MappedBuffer[float32](r, 0, 100)
+	require.NoError(t, err)
+	require.NoError(t, x.Close())
+	for range 2 {
+		require.NoError(t, p.Close())
+		require.NoError(t, r.Close())
+	}
+	assert.ErrorIs(t, r.Map(0, p), safe.ErrClosed)
+	require.NoError(t, b.FillAsync(s, 3))
+	require.NoError(t, s.Close())
+	got := make([]float32, 100)
+	require.NoError(t, b.CopyToHost(got))
+	assert.EqualValues(t, 3, got[99])
+	require.NoError(t, b.Close())
+	require.NoError(t, b.Close())
+	assert.Eventually(t, func() bool {
+		_, active, err := safe.Device{}.PrimaryState()
+		return err == nil && !active
+	}, 20*time.Second, 10*time.Millisecond, "the last object is closed")
+}
+
+// TestVirtualDropped: what is dropped without Close is given back.
+func TestVirtualDropped(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	free := func() uint64 {
+		n, _, err := x.MemoryInfo()
+		require.NoError(t, err)
+		return n
+	}
+	size := 256 << 20 / granule * granule
+	before := free()
+	func() {
+		r, err := safe.ReserveAddress(x, size, safe.ReserveOptions{})
+		require.NoError(t, err)
+		p, err := safe.NewPhysical(x, size, safe.PhysicalOptions{})
+		require.NoError(t, err)
+		require.NoError(t, r.Map(0, p))
+		require.NoError(t, r.SetAccess(0, size, readWrite))
+		b, err := safe.MappedBuffer[byte](r, 0, int(size))
+		require.NoError(t, err)
+		require.NoError(t, b.ZeroAsync(stream(t, x)))
+		assert.LessOrEqual(t, free(), before-size)
+	}()
+	assert.Eventually(t, func() bool {
+		drop()
+		return free() > before-size/2
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// TestVirtualShared: memory goes by a file, here to the same process.
+func TestVirtualShared(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	n, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+	require.NoError(t, err)
+	if n == 0 {
+		_, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{Shareable: true})
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		t.Skip("the device shares no memory")
+	}
+	p := physical(t, x, granule, safe.PhysicalOptions{Shareable: true})
+	f, err := p.Export()
+	require.NoError(t, err)
+	q, err := safe.ImportPhysical(x, f, p.Size())
+	require.NoError(t, err)
+	closing(t, q)
+	require.NoError(t, f.Close())
+	_, err = safe.ImportPhysical(x, f, p.Size())
+	assert.Error(t, err, "the file is closed")
+	assert.Equal(t, p.Size(), q.Size())
+	assert.Equal(t, p.Location(), q.Location())
+	r := reserve(t, x, 2*granule)
+	require.NoError(t, r.Map(0, p))
+	require.NoError(t, r.Map(granule, q))
+	require.NoError(t, r.SetAccess(0, 2*granule, readWrite))
+	a, b := window[float32](t, r, 0, 100), window[float32](t, r, granule, 100)
+	require.NoError(t, a.CopyFromHost(count(100)))
+	got := make([]float32, 100)
+	require.NoError(t, b.CopyToHost(got))
+	assert.Equal(t, count(100), got)
+	_, err = q.Export()
+	assert.ErrorIs(t, err, safe.ErrArgument)
+
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	_, err = safe.ImportPhysical(x, null, granule)
+	var e *safe.Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, "ImportPhysical", e.Op)
+}
+
+// TestVirtualProcesses: another process, which is this program again, sees what
+// is in the memory, and changes it.
+func TestVirtualProcesses(t *testing.T) {
+	const child = "CUDABIND_TEST_MEMORY"
+	x := open(t, 0)
+	granule := virtual(t, x)
+	show := func(p *safe.Physical) *safe.Buffer[float32] {
+		r := reserve(t, x, granule)
+		require.NoError(t, r.Map(0, p))
+		require.NoError(t, r.SetAccess(0, granule, readWrite))
+		return window[float32](t, r, 0, 100)
+	}
+	got := make([]float32, 100)
+	if os.Getenv(child) != "" {
+		f := os.NewFile(3, "memory") // the first of ExtraFiles
+		defer f.Close()
+		p, err := safe.ImportPhysical(x, f, granule)
+		require.NoError(t, err)
+		closing(t, p)
+		b := show(p)
+		require.NoError(t, b.CopyToHost(got))
+		require.Equal(t, count(100), got)
+		require.NoError(t, b.Fill(-1))
+		return
+	}
+	if n, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED); err != nil || n == 0 {
+		t.Skip("the device shares no memory")
+	}
+	p := physical(t, x, granule, safe.PhysicalOptions{Shareable: true})
+	b := show(p)
+	require.NoError(t, b.CopyFromHost(count(100)))
+	f, err := p.Export()
+	require.NoError(t, err)
+	defer f.Close()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "-test.run=^TestVirtualProcesses$", "-test.timeout=1m")
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), child+"=1"), []*os.File{f}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NoError(t, b.CopyToHost(got))
+	assert.EqualValues(t, -1, got[99])
+}
+
+// TestVirtualDevices: a range has memory of several devices, and kernels of
+// several devices use it.
+func TestVirtualDevices(t *testing.T) {
+	x := open(t, 0)
+	y := second(t)
+	granule := virtual(t, x)
+	virtual(t, y)
+	can, err := x.Device().CanAccessPeer(y.Device())
+	require.NoError(t, err)
+	if !can {
+		t.Skip("the devices cannot reach each other's memory")
+	}
+	r := reserve(t, x, 2*granule)
+	mapped(t, x, r, 0, granule)
+	require.NoError(t, r.Map(granule, physical(t, y, granule, safe.PhysicalOptions{})))
+	require.NoError(t, r.SetAccess(granule, granule, readWrite))
+	n := int(granule / 2)
+	b := window[float32](t, r, 0, n)
+	require.NoError(t, b.CopyFromHost(count(n)))
+	fill, s := kernel(t, y, "fill"), stream(t, y)
+	args := []safe.Arg{safe.Val(uint32(n)), safe.Val(float32(3)), b.Arg()}
+	assert.ErrorIs(t, fill.Launch(s, perValue(n), args...), safe.ErrContext)
+	require.NoError(t, r.SetAccess(0, 2*granule, readWrite, y.Device()))
+	require.NoError(t, fill.Launch(s, perValue(n), args...))
+	got := make([]float32, n)
+	require.NoError(t, b.CopyToHost(got), "behind the kernel of the other device")
+	assert.EqualValues(t, 3, got[0])
+	assert.EqualValues(t, 3, got[n-1])
+}
+
+// TestVirtualHost: memory of the host, which kernels use by the same addresses.
+func TestVirtualHost(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	o := safe.PhysicalOptions{Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA}}
+	p, err := safe.NewPhysical(x, granule, o)
+	if err != nil {
+		t.Skip("no memory of the host: ", err)
+	}
+	closing(t, p)
+	r := reserve(t, x, p.Size())
+	require.NoError(t, r.Map(0, p))
+	require.NoError(t, r.SetAccess(0, p.Size(), readWrite))
+	b := window[float32](t, r, 0, 100)
+	require.NoError(t, b.CopyFromHost(count(100)))
+	got := make([]float32, 100)
+	require.NoError(t, b.CopyToHost(got))
+	assert.Equal(t, count(100), got)
+}
+
+// TestVirtualClosed: nil, zero values and closed objects say so.
+func TestVirtualClosed(t *testing.T) {
+	x := open(t, 0)
+	granule := virtual(t, x)
+	r := reserve(t, x, granule)
+	p := physical(t, x, granule, safe.PhysicalOptions{})
+	calls := func(x *safe.Context, r *safe.AddressRange, p *safe.Physical) map[string]func() error {
+		return map[string]func() error{
+			"Context.Granularity":    func() error { _, _, err := x.Granularity(safe.PhysicalOptions{}); return err },
+			"NewPhysical":            func() error { _, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{}); return err },
+			"ImportPhysical":         func() error { _, err := safe.ImportPhysical(x, os.Stdin, 1); return err },
+			"Physical.Export":        func() error { _, err := p.Export(); return err },
+			"ReserveAddress":         func() error { _, err := safe.ReserveAddress(x, 1, safe.ReserveOptions{}); return err },
+			"AddressRange.Map":       func() error { return r.Map(0, p) },
+			"AddressRange.Unmap":     func() error { return r.Unmap(0, 1) },
+			"AddressRange.SetAccess": func() error { return r.SetAccess(0, 1, readWrite) },
+			"AddressRange.Access":    func() error { _, err := r.Access(0, safe.Device{}); return err },
+			"MappedBuffer":           func() error { _, err := safe.MappedBuffer[byte](r, 0, 1); return err },
+		}
+	}
+	require.NoError(t, r.Close())
+	require.NoError(t, p.Close())
+	shut, err := safe.Open(0)
+	require.NoError(t, err)
+	require.NoError(t, shut.Close())
+	refusedAll(t, calls(shut, r, p))
+	refusedAll(t, calls(&safe.Context{}, &safe.AddressRange{}, &safe.Physical{}))
+	refusedAll(t, calls(nil, nil, nil))
+	for _, v := range []*safe.AddressRange{nil, {}} {
+		assert.NoError(t, v.Close())
+		assert.Zero(t, v.Size())
+		assert.Zero(t, v.Raw())
+	}
+	for _, v := range []*safe.Physical{nil, {}} {
+		assert.NoError(t, v.Close())
+		assert.Zero(t, v.Size())
+		assert.Zero(t, v.Raw())
+		assert.Zero(t, v.Location())
+	}
+}

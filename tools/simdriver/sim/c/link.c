@@ -1,0 +1,141 @@
+#include "sim.h"
+
+/*
+ * What is linked is PTX, and the image that comes out is the pieces one after
+ * the other. Everything else counts as broken.
+ */
+struct link {
+	CUlinkState handle;
+	struct link *next;
+	struct context *context;
+	struct log log;
+	char *text;
+	size_t size; /* of the text without its last zero byte */
+	bool complete;
+	struct module all; /* what the pieces have */
+};
+
+static struct link *links;
+
+CUresult cuLinkCreate_v2(unsigned n, CUjit_option *options, void **values, CUlinkState *handle)
+{
+	ENTER(CURRENT);
+	struct log log;
+	struct link *l;
+	CUresult r = handle ? jit_options(n, options, values, &log) : INVALID_VALUE;
+
+	if (r)
+		return r;
+	l = calloc(1, sizeof *l);
+	l->context = current();
+	l->log = log;
+	l->text = calloc(1, 1);
+	l->next = links;
+	links = l;
+	*handle = l->handle = handle_new(LINKER, l);
+	return OK;
+}
+
+static CUresult failed(struct link *l, CUresult code, const char *what, const char *name)
+{
+	if (l->log.text && l->log.size)
+		snprintf(l->log.text, l->log.size, "simulated driver: %s: %s", name ? name : "a piece without a name", what);
+	return code;
+}
+
+static bool defined(struct module *m, const char *name)
+{
+	for (int i = 0; i < m->nfunctions; i++)
+		if (!strcmp(m->functions[i].name, name))
+			return true;
+	return false;
+}
+
+enum { PTX = 1, TYPES = 6 };
+
+CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t size, const char *name,
+	unsigned n, CUjit_option *options, void **values)
+{
+	ENTER(0);
+	struct link *l = handle_get(LINKER, handle);
+	struct module *m;
+	bool twice = false;
+	int wrong;
+
+	(void)n, (void)options, (void)values;
+	if (!l)
+		return INVALID_HANDLE;
+	if (!data || !size || type >= TYPES || l->complete)
+		return INVALID_VALUE;
+	if (type != PTX)
+		return failed(l, INVALID_IMAGE, "not PTX", name);
+	if (((char *)data)[size - 1] || !ptx_looks(data))
+		return failed(l, INVALID_PTX, "not PTX", name);
+	m = calloc(1, sizeof *m);
+	wrong = ptx_read(m, data);
+	for (int i = 0; i < m->nfunctions && !wrong; i++) {
+		twice |= defined(&l->all, m->functions[i].name);
+		if (l->all.nfunctions < 64)
+			l->all.functions[l->all.nfunctions++] = m->functions[i];
+	}
+	free(m);
+	if (wrong)
+		return failed(l, INVALID_PTX, "not understood", name);
+	if (twice)
+		return failed(l, INVALID_IMAGE, "defines what is defined already", name);
+	size = strlen(data);
+	l->text = realloc(l->text, l->size + size + 1);
+	memcpy(l->text + l->size, data, size + 1);
+	l->size += size;
+	return OK;
+}
+
+CUresult cuLinkComplete(CUlinkState handle, void **image, size_t *size)
+{
+	ENTER(0);
+	struct link *l = handle_get(LINKER, handle);
+
+	if (!l)
+		return INVALID_HANDLE;
+	if (!image || l->complete || !l->size)
+		return INVALID_VALUE;
+	l->complete = true;
+	*image = l->text;
+	if (size)
+		*size = l->size + 1;
+	return OK;
+}
+
+static void end(struct link *l)
+{
+	struct link **at = &links;
+
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	handle_end(l->handle);
+	free(l->text);
+	free(l);
+}
+
+CUresult cuLinkDestroy(CUlinkState handle)
+{
+	ENTER(DEAD);
+	struct link *l = handle_get(LINKER, handle);
+
+	if (!l)
+		return INVALID_HANDLE;
+	end(l);
+	return sim.dead;
+}
+
+void links_end(struct context *c)
+{
+	for (struct link *l = links, *next; l; l = next) {
+		next = l->next;
+		if (l->context == c) {
+			live_lost(1);
+			end(l);
+		}
+	}
+}
