@@ -21,6 +21,7 @@ type block struct {
 	size    uint64
 	free    func(*block) error // nil where it is somebody else's; the context is current
 	home    *streamCore        // whose order the block was allocated in, nil for none
+	pool    *poolCore          // that the memory is of, nil where nobody has said
 	pinner  *runtime.Pinner    // of registered memory of Go's
 	owner   any                // of somebody else's memory: kept alive
 	graph   bool               // allocated by the launches of a graph
@@ -43,14 +44,6 @@ func (b *block) note(s *streamCore) { b.known().note(s) }
 
 func (b *block) points() ([]point, error) { return b.known().points() }
 
-// reachedBy tells whether kernels of c may use the memory.
-func (b *block) reachedBy(c *contextCore) bool {
-	if b.window != nil {
-		return b.window.reachedBy(c.device)
-	}
-	return b.host != nil || c.reaches(b.ctx)
-}
-
 // use notes that work on s, whose mu is held until that work is enqueued, uses
 // the block, and tells whether the block is open. Whoever closes the block locks
 // the mu of every user afterwards: either it finds s among them, or use finds
@@ -67,7 +60,7 @@ func (b *block) allocate(c *contextCore, do func() error) error {
 	if err := c.allocating(do); err != nil {
 		return err
 	}
-	if err := b.open(b, &c.handle); err != nil {
+	if err := b.open(b, b.keeper()); err != nil {
 		return errors.Join(err, b.giveBack())
 	}
 	return nil
@@ -82,6 +75,30 @@ func (c *contextCore) allocating(do func() error) error {
 		err = c.in(do)
 	}
 	return err
+}
+
+// allocateOn is allocate in the order of a stream, which is marked.
+func (b *block) allocateOn(s *streamCore, c *contextCore, do func() error) error {
+	b.home = s
+	b.users[0].Store(s)
+	return b.allocate(c, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.capturing() {
+			return rt.CodeCapturing
+		}
+		s.used = true
+		return do()
+	})
+}
+
+// keeper is what must stay as long as the block: the context, or the pool, which
+// has the context.
+func (b *block) keeper() *handle {
+	if b.pool != nil {
+		return &b.pool.handle
+	}
+	return &b.ctx.handle
 }
 
 // collect has dropped objects found and destroyed, as far as that takes less

@@ -88,15 +88,8 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 		return nil, err
 	}
 	defer c.unmark()
-	b := &block{size: size, home: c, free: (*block).memFree}
-	b.users[0].Store(c)
-	err = b.allocate(c.ctx, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.capturing() {
-			return rt.CodeCapturing
-		}
-		c.used = true
+	b := &block{size: size, free: (*block).memFree}
+	err = b.allocateOn(c, c.ctx, func() error {
 		if code := rt.AllocAsync(c.set, &b.address, size, c.raw); code != 0 {
 			return code
 		}

@@ -116,10 +116,10 @@ func (h *handle) finish(wait bool) error {
 		return err
 	}
 	if p := h.parent; p != nil && p.state.Add(-1) == closedBit {
-		if of := p.finish(wait); of == errLater {
-			reaper.add(p.reap)
+		if up := p.finish(wait); up == errLater {
+			reaper.add(p.reap) // h itself is gone
 		} else {
-			err = errors.Join(err, of)
+			err = errors.Join(err, up)
 		}
 	}
 	return err

@@ -80,13 +80,16 @@ func TestHandleLater(t *testing.T) {
 	assert.Eventually(t, func() bool { return o.gone() && parent.gone() }, 5*time.Second, time.Millisecond)
 }
 
-// TestHandleParentLater: a parent that cannot be destroyed yet is left to the reaper.
+// TestHandleParentLater: what a parent puts off is not the child's error.
 func TestHandleParentLater(t *testing.T) {
 	parent := live(t, nil)
-	o := live(t, &parent.handle)
+	child := live(t, &parent.handle)
+	grandchild := live(t, &child.handle)
 	parent.later.Store(3)
-	require.NoError(t, parent.close())
-	require.NoError(t, o.close())
+	for _, o := range []*object{parent, child, grandchild} {
+		require.NoError(t, o.close())
+	}
+	assert.True(t, child.gone())
 	assert.Eventually(t, parent.gone, 5*time.Second, time.Millisecond)
 }
 

@@ -119,7 +119,7 @@ func (s *streamCore) launch(l *rt.Launch, m *moduleCore, args []Arg) (code drive
 			continue
 		}
 		b := (*block)(a.Pointer)
-		if !b.use(s) || !capture.keeps(&b.handle) || !b.ctx.same(s.ctx) && !b.reachedBy(s.ctx) {
+		if !b.use(s) || !capture.keeps(&b.handle) || !s.ctx.mayUse(b) {
 			return 0, i
 		}
 	}

@@ -35,19 +35,20 @@ func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	return newBuffer[T](b, n), nil
 }
 
-// managed tells that a Buffer's block is managed memory: the host reaches no other.
-func (b *block) managed() bool { return b.host != nil }
+// managed tells that a Buffer's block is managed memory. The host reaches no other
+// of a Buffer, but that of a pool of host memory.
+func (b *block) managed() bool { return b.host != nil && (b.pool == nil || b.pool.managed) }
 
-// Data is the memory of [NewManagedBuffer] as a Go slice; nil for other buffers,
-// and once the buffer is closed. It is not the garbage collector's: keep b
-// reachable as long as the slice is used.
+// Data is the memory of [NewManagedBuffer], or of a [Pool] of memory that the host
+// reaches, as a Go slice; nil for other buffers, and once the buffer is closed. It is
+// not the garbage collector's: keep b reachable as long as the slice is used.
 //
 // The host sees what a kernel has written once it has waited for the stream.
 // Where driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS of the device is 0,
 // the process crashes if the host touches managed memory while the device works,
 // unless [Buffer.AttachAsync] has said which work that may be.
 func (b *Buffer[T]) Data() []T {
-	if b == nil || b.memory == nil || b.memory.closed() || !b.memory.managed() {
+	if b == nil || b.memory == nil || b.memory.closed() || b.memory.host == nil {
 		return nil
 	}
 	return unsafe.Slice((*T)(unsafe.Add(b.memory.host, b.address-b.memory.address)), b.n)

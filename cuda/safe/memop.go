@@ -227,7 +227,7 @@ func (o *MemOp) keptBy(op string, c *contextCore, k *keepsake) error {
 
 // within refuses memory that work in c cannot reach.
 func (o *MemOp) within(op string, c *contextCore) error {
-	if b := o.memory.block; !b.ctx.same(c) && !b.reachedBy(c) {
+	if b := o.memory.block; !c.mayUse(b) {
 		return refuse(op, ErrContext, "memory of %v, to which %v, where the operation is done, was not given access", b.ctx.device, c.device)
 	}
 	return nil

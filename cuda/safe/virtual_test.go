@@ -14,8 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const readWrite = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-
 // virtual skips where the device has no virtual memory, and tells the granularity.
 func virtual(t testing.TB, x *safe.Context) uint64 {
 	t.Helper()

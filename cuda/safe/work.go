@@ -54,7 +54,7 @@ func (w *kernelWork) take(op string, k *keepsake, _ *graphCore) error {
 	for i := 0; i < len(w.args) && bad < 0; i++ {
 		if a := &w.args[i].raw; a.Kind() == rt.NearOfBlock {
 			b := (*block)(a.Pointer)
-			if !k.keep(&b.handle, b.mark) || !b.ctx.same(m.ctx) && !b.reachedBy(m.ctx) {
+			if !k.keep(&b.handle, b.mark) || !m.ctx.mayUse(b) {
 				bad = i
 			}
 		}

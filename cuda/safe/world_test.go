@@ -19,6 +19,8 @@ type world struct {
 	a, b    *safe.Buffer[int32]
 	async   *safe.Buffer[int32]
 	managed *safe.Buffer[int32]
+	pool    *safe.Pool
+	pooled  *safe.Buffer[int32]
 	h       *safe.HostBuffer[int32]
 	r       *safe.HostBuffer[int32]
 	m       *safe.Module
@@ -73,6 +75,12 @@ func newWorld() (*world, error) {
 		func() (err error) {
 			w.managed, err = safe.NewManagedBuffer[int32](w.x, 64)
 			_, err = also(w, w.managed, err)
+			return
+		},
+		func() (err error) { w.pool, err = safe.NewPool(w.x, shared); _, err = also(w, w.pool, err); return },
+		func() (err error) {
+			w.pooled, err = safe.NewBufferFrom[int32](w.pool, w.s, 64)
+			_, err = also(w, w.pooled, err)
 			return
 		},
 		func() (err error) {

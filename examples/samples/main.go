@@ -38,6 +38,7 @@ var samples = []sample{
 	{"greenContexts", greenContexts},
 	{"simpleCallback", simpleCallback},
 	{"simpleCudaGraphs", simpleCudaGraphs},
+	{"simpleIPC", simpleIPC},
 	{"simpleOccupancy", simpleOccupancy},
 	{"simpleStreams", simpleStreams},
 	{"streamOrderedAllocation", streamOrderedAllocation},
@@ -45,7 +46,12 @@ var samples = []sample{
 }
 
 func main() {
-	err := run(os.Stdout, os.Args[1:])
+	var err error
+	if os.Getenv(otherProcess) != "" {
+		err = runOther(os.Stdin, os.NewFile(3, "pool"))
+	} else {
+		err = run(os.Stdout, os.Args[1:])
+	}
 	switch {
 	case err == nil:
 	case errors.As(err, new(*driver.LibraryError)), errors.Is(err, driver.CUDA_ERROR_NO_DEVICE):

@@ -309,6 +309,17 @@ CUresult rt_import_memory(unsigned char *memory, uintptr_t fd)
 	return rt_cu.cuMemImportFromShareableHandle((CUmemGenericAllocationHandle *)memory, (void *)fd, POSIX_FILE);
 }
 
+/*
+ * rt_import_pool imports a memory pool by its file descriptor, which the driver
+ * takes in place of a pointer. Go must not have such a small number for a pointer.
+ */
+CUresult rt_import_pool(unsigned char *pool, uintptr_t fd)
+{
+	const CUmemAllocationHandleType file_descriptor = 1;
+
+	return rt_cu.cuMemPoolImportFromShareableHandle((CUmemoryPool *)pool, (void *)fd, file_descriptor, 0);
+}
+
 /* rt_thread is the number of this thread. */
 int rt_thread(void)
 {

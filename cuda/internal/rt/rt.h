@@ -77,6 +77,7 @@ CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long
 CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream);
 
 CUresult rt_import_memory(unsigned char *memory, uintptr_t fd);
+CUresult rt_import_pool(unsigned char *pool, uintptr_t fd);
 
 /* A kernel node to add to a graph, or to change in a graph or in an executable. */
 enum { RT_ADD, RT_SET, RT_SET_EXEC };

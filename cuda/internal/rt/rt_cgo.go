@@ -47,6 +47,8 @@ package rt
 #cgo nocallback rt_wake
 #cgo noescape rt_free_async
 #cgo nocallback rt_free_async
+#cgo noescape rt_import_pool
+#cgo nocallback rt_import_pool
 
 #include <stdlib.h>
 #include "rt.h"
@@ -143,6 +145,11 @@ func FreeAsync(context driver.CUcontext, address driver.CUdeviceptr, stream driv
 // never be a pointer in Go.
 func ImportMemory(memory *driver.CUmemGenericAllocationHandle, fd uintptr) driver.CUresult {
 	return driver.CUresult(C.rt_import_memory((*C.uchar)(unsafe.Pointer(memory)), C.uintptr_t(fd)))
+}
+
+// ImportPool is cuMemPoolImportFromShareableHandle for a file descriptor.
+func ImportPool(pool *driver.CUmemoryPool, fd uintptr) driver.CUresult {
+	return driver.CUresult(C.rt_import_pool((*C.uchar)(unsafe.Pointer(pool)), C.uintptr_t(fd)))
 }
 
 // Poll asks the events of entries until some are done or Wake was called since

@@ -30,7 +30,8 @@
 	F(cuLaunchHostFunc) \
 	F(cuStreamAddCallback) \
 	F(cuGraphLaunch) \
-	F(cuGraphUpload)
+	F(cuGraphUpload) \
+	F(cuMemPoolImportFromShareableHandle)
 
 struct rt_cu {
 #define MEMBER(name) fn_##name name;

@@ -45,6 +45,8 @@ func FreeAsync(driver.CUcontext, driver.CUdeviceptr, driver.CUstream) driver.CUr
 
 func ImportMemory(*driver.CUmemGenericAllocationHandle, uintptr) driver.CUresult { return none }
 
+func ImportPool(*driver.CUmemoryPool, uintptr) driver.CUresult { return none }
+
 func Poll([]Entry, *Alarm, uint32) int { return 0 }
 
 func (*Alarm) Wake() {}

@@ -155,7 +155,7 @@ func (Control) Reset() { C.reset() }
 
 // Live is how many objects of a kind are alive: primary (retains), context,
 // stream, event, memory, async, host, registered, module, graph, exec,
-// userobject, green, or "" for all.
+// userobject, green, physical, reserved, linker, pool, ipc, or "" for all.
 func (Control) Live(kind string) (n int) {
 	named(kind, func(name *C.char) { n = int(C.live(name)) })
 	return n

@@ -51,14 +51,18 @@ static CUresult release(struct block *b)
 {
 	CUresult r;
 
-	if (!b || (b->place == GRAPH_MEMORY && !b->given))
+	if (!b || b->place == IPC_MEMORY || (b->place == GRAPH_MEMORY && !b->given))
 		return INVALID_VALUE;
-	if (!sim.dead && ((r = owner(b->context)) || (r = unsafe_call())))
+	if (!sim.dead && ((r = b->imports ? OK : owner(b->context)) || (r = unsafe_call())))
 		return r;
 	if (b->place != ASYNC_MEMORY)
 		context_wait(b->context);
 	if (b->freed)
 		return INVALID_VALUE;
+	if (b->imports) {
+		b->imports--;
+		return sim.dead;
+	}
 	if (b->place == GRAPH_MEMORY) {
 		b->given = false;
 		block_present(b, false);
@@ -88,13 +92,13 @@ CUresult cuMemFreeHost(void *host)
 }
 
 /* appear allocates memory in the order of a stream. What is captured is there while a launch of the graph runs. */
-static CUresult appear(CUdeviceptr *address, size_t size, struct stream *s)
+static CUresult appear(CUdeviceptr *address, size_t size, struct stream *s, struct pool *p)
 {
 	struct item *i = item_new(APPEAR);
 	struct block *b = s->capture ? recapture_block(s->capture, size) : 0;
 
 	if (!b) {
-		b = block_new(s->capture ? GRAPH_MEMORY : ASYNC_MEMORY, s->context->device, s->context, size);
+		b = s->capture ? block_new(GRAPH_MEMORY, s->context->device, s->context, size) : pool_block(p, s, size);
 		if (!b) {
 			item_free(i);
 			return OUT_OF_MEMORY;
@@ -106,9 +110,9 @@ static CUresult appear(CUdeviceptr *address, size_t size, struct stream *s)
 	return enqueue(s, i);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
+/* ordered allocates from a pool, 0 for the current one of the stream's device. */
+static CUresult ordered(CUdeviceptr *address, size_t size, CUstream stream, struct pool *p)
 {
-	ENTER(0);
 	struct stream *s;
 	CUresult r = stream_get(stream, &s);
 
@@ -119,7 +123,21 @@ CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
 	if (!address)
 		return INVALID_VALUE;
 	*address = 0;
-	return size ? appear(address, size, s) : OK;
+	return size ? appear(address, size, s, p ? p : pool_current(s->context->device)) : OK;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
+{
+	ENTER(0);
+	return ordered(address, size, stream, 0);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	ENTER(0);
+	struct pool *p = pool_get(pool);
+
+	return p && !p->imported ? ordered(address, size, stream, p) : INVALID_VALUE;
 }
 
 static CUresult vanish(struct block *b, struct stream *s)
@@ -128,6 +146,10 @@ static CUresult vanish(struct block *b, struct stream *s)
 
 	if (b->place == GRAPH_MEMORY ? !s->capture && !b->given : !!s->capture)
 		return INVALID_VALUE; /* a graph frees what a graph allocates, others what is there */
+	if (b->imports && !s->capture) {
+		b->imports--;
+		return OK;
+	}
 	if (b->ender && s->capture && !s->capture->again)
 		return INVALID_VALUE;
 	if (!s->capture) {

@@ -148,13 +148,16 @@ static const struct { int attribute, value; } attributes[] = {
 	{106, 32}, /* blocks a multiprocessor */
 	{108, 39321600}, {109, 134213632}, /* persisting L2, access policy window */
 	{111, 1024}, /* reserved shared memory a block */
-	{115, 1}, /* memory pools */
+	{115, 1}, {119, 1}, /* memory pools, also shared by file descriptors */
 	{120, 1}, /* clusters */
 	{122, 1}, {123, 1}, /* 64-bit operations on memory, and waits for NOR */
 	{125, 1}, /* interprocess events */
 	{126, 4}, /* memory sync domains */
 	{127, 1}, /* tensor maps */
 	{134, -1}, /* no node of the host */
+#if SIM_VERSION >= 13000
+	{144, 1}, /* memory pools of the host */
+#endif
 };
 
 int device_attribute(int attribute, int device)

@@ -72,6 +72,9 @@
 	F(cuEventElapsedTime_v2) \
 	F(cuIpcGetEventHandle) \
 	F(cuIpcOpenEventHandle) \
+	F(cuIpcGetMemHandle) \
+	F(cuIpcOpenMemHandle_v2) \
+	F(cuIpcCloseMemHandle) \
 	F(cuMemAlloc_v2) \
 	F(cuMemFree_v2) \
 	F(cuMemAllocManaged) \
@@ -86,6 +89,22 @@
 	F(cuMemGetAddressRange_v2) \
 	F(cuPointerGetAttribute) \
 	F(cuPointerGetAttributes) \
+	F(cuPointerSetAttribute) \
+	F(cuDeviceGetDefaultMemPool) \
+	F(cuDeviceGetMemPool) \
+	F(cuDeviceSetMemPool) \
+	F(cuMemAllocFromPoolAsync) \
+	F(cuMemPoolCreate) \
+	F(cuMemPoolDestroy) \
+	F(cuMemPoolTrimTo) \
+	F(cuMemPoolGetAttribute) \
+	F(cuMemPoolSetAttribute) \
+	F(cuMemPoolGetAccess) \
+	F(cuMemPoolSetAccess) \
+	F(cuMemPoolExportToShareableHandle) \
+	F(cuMemPoolImportFromShareableHandle) \
+	F(cuMemPoolExportPointer) \
+	F(cuMemPoolImportPointer) \
 	F(cuMemcpyHtoD_v2) \
 	F(cuMemcpyDtoH_v2) \
 	F(cuMemcpyDtoD_v2) \

@@ -148,9 +148,22 @@ struct z_CUmemAllocationProp {
 	struct { unsigned char compression, rdma; unsigned short usage; unsigned char reserved[4]; } flags;
 };
 
+struct z_CUmemPoolProps {
+	unsigned type, shareable;
+	CUmemLocation location;
+	void *security;
+	size_t max;
+	unsigned short usage;
+	unsigned char rdma, reserved[53];
+};
+
 struct z_CUmemAccessDesc {
 	CUmemLocation location;
 	unsigned flags;
+};
+
+struct z_CUmemPoolPtrExportData {
+	unsigned char reserved[64];
 };
 
 #define SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
@@ -172,5 +185,7 @@ SIZE(CUstreamBatchMemOpParams, 48);
 SIZE(CUdevResource, 144);
 SIZE(CU_DEV_SM_RESOURCE_GROUP_PARAMS, 64);
 SIZE(CUmemAllocationProp, 32);
+SIZE(CUmemPoolProps, 88);
 SIZE(CUmemAccessDesc, 12);
+SIZE(CUmemPoolPtrExportData, 64);
 #undef SIZE

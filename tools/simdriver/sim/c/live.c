@@ -7,7 +7,7 @@ static struct {
 } kinds[] = {
 	[CONTEXT] = {"context", 0}, [STREAM] = {"stream", 0}, [EVENT] = {"event", 0}, [MODULE] = {"module", 0},
 	[LIBRARY] = {"module", 0}, [GRAPH] = {"graph", 0}, [EXEC] = {"exec", 0},
-	[USER] = {"userobject", 0}, [GREEN] = {"green", 0}, [LINKER] = {"linker", 0},
+	[USER] = {"userobject", 0}, [GREEN] = {"green", 0}, [LINKER] = {"linker", 0}, [POOL] = {"pool", 0},
 };
 static int lost;
 
@@ -33,7 +33,7 @@ static int retained(void)
 static const struct {
 	const char *name;
 	enum place place;
-} places[] = {{"memory", DEVICE_MEMORY}, {"memory", MANAGED_MEMORY}, {"async", ASYNC_MEMORY}, {"host", HOST_MEMORY}};
+} places[] = {{"memory", DEVICE_MEMORY}, {"memory", MANAGED_MEMORY}, {"async", ASYNC_MEMORY}, {"host", HOST_MEMORY}, {"ipc", IPC_MEMORY}};
 
 static int live(const char *kind)
 {
@@ -75,7 +75,7 @@ int simLost(void)
 
 void simList(char *text, unsigned long size)
 {
-	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "physical", "reserved", "linker", "green", "memory", "async", "host", "registered"};
+	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "physical", "reserved", "linker", "green", "ipc", "pool", "memory", "async", "host", "registered"};
 	unsigned long at = 0;
 
 	pthread_mutex_lock(&sim.lock);
@@ -92,6 +92,7 @@ void simPurge(void)
 	pthread_mutex_lock(&sim.lock);
 	contexts_end();
 	graphs_end();
+	pools_end();
 	registered_end();
 	virtual_end();
 	pthread_mutex_unlock(&sim.lock);

@@ -23,6 +23,7 @@ struct arena {
 static struct arena arenas[MAX_DEVICES + 1]; /* the last is the host's */
 static struct block *blocks;
 static int alive[PLACES];
+static unsigned long long made;
 
 #define HOST_ARENA MAX_DEVICES
 
@@ -88,6 +89,7 @@ struct block *block_new(enum place place, int device, struct context *c, size_t 
 	b->place = place;
 	b->device = device;
 	b->context = c;
+	b->id = ++made;
 	for (size_t i = 0; i < units; i++)
 		a->of[at + i] = b;
 	memset(bytes(b) - UNIT, GUARD, UNIT);
@@ -139,6 +141,8 @@ void block_free(struct block *b)
 		b->next->before = b->before;
 	*(b->before ? &b->before->next : &blocks) = b->next;
 	alive[b->place]--;
+	if (b->pool)
+		pool_return(b);
 }
 
 void block_drop(struct block *b)

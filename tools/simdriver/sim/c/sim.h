@@ -46,7 +46,7 @@ enum { /* CUresult */
 
 enum kind {
 	NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER, CONDITION_HANDLE, GREEN, DESC,
-	PHYSICAL, LINKER,
+	PHYSICAL, LINKER, POOL,
 };
 
 void *handle_new(enum kind kind, void *object);
@@ -172,8 +172,9 @@ int thread_id(void);
 
 /* -- memory: memory.c -- */
 
-enum place { DEVICE_MEMORY, ASYNC_MEMORY, GLOBAL_MEMORY, HOST_MEMORY, MANAGED_MEMORY, GRAPH_MEMORY, PLACES };
+enum place { DEVICE_MEMORY, ASYNC_MEMORY, GLOBAL_MEMORY, HOST_MEMORY, MANAGED_MEMORY, GRAPH_MEMORY, IPC_MEMORY, PLACES };
 
+struct pool;
 struct block {
 	CUdeviceptr address;
 	size_t size;
@@ -181,6 +182,10 @@ struct block {
 	int device;
 	unsigned flags;
 	struct context *context;
+	struct pool *pool;    /* of stream-ordered memory */
+	unsigned long long id;
+	int imports;          /* by other processes, which free them first */
+	bool synchronous;     /* synchronous operations wait */
 	bool freed;           /* by the program */
 	bool absent, gone;    /* in the order of the stream: not yet allocated, freed */
 	/* of a graph */
@@ -225,6 +230,30 @@ bool virtual_part(CUdeviceptr address, CUdeviceptr *from, size_t *size);
 int physical_alive(void);
 int reserved_alive(void);
 void virtual_end(void);
+
+/* -- memory pools: pool.c -- */
+
+struct pool {
+	CUmemoryPool handle, exporter; /* the latter of an imported pool */
+	int device;
+	unsigned location, type, shareable;
+	unsigned access; /* bits of devices */
+	int reuse[3];
+	size_t max, threshold, reserved, reserved_high, used, used_high;
+	int blocks;
+	bool initial, imported, destroyed;
+};
+enum { POOL_FILE = 1 }; /* how pools can be shared */
+struct pool *pool_new(int device);
+struct pool *pool_get(CUmemoryPool handle);
+/* pool_current is the one that stream-ordered memory of a device comes from. */
+struct pool *pool_current(int device);
+bool pool_on_host(const struct pool *p);
+bool pool_managed(const struct pool *p);
+/* pool_block takes memory out of a pool, for a stream. */
+struct block *pool_block(struct pool *p, struct stream *s, size_t size);
+void pool_return(struct block *b);
+void pools_end(void);
 
 /* -- graphs, which streams and events have to do with -- */
 

@@ -1,0 +1,435 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"math"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	fileDescriptor = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	readWrite      = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	noAccess       = driver.CU_MEM_ACCESS_FLAGS_PROT_NONE
+)
+
+// shared is for a pool that other processes can import.
+var shared = safe.PoolOptions{HandleTypes: fileDescriptor}
+
+func init() {
+	within["ImportPool"] = []string{"Pool.Export"}
+	within["ImportBuffer"] = []string{"Pool.Export", "ImportPool", "Buffer.ExportPointer"}
+	operations = append(operations, []operation{
+		{"NewPool", func(w *world) error {
+			c, err := safe.NewPool(w.x, safe.PoolOptions{})
+			_, err = also(w, c, err)
+			return err
+		}},
+		{"NewPool", func(w *world) error {
+			c, err := safe.NewPool(w.x, safe.PoolOptions{Location: hostLocation}) // which is opened to the device
+			_, err = also(w, c, err)
+			return err
+		}},
+		{"DefaultPool", func(w *world) error { c, err := safe.DefaultPool(w.x); _, err = also(w, c, err); return err }},
+		{"CurrentPool", func(w *world) error { c, err := safe.CurrentPool(w.x); _, err = also(w, c, err); return err }},
+		{"NewBufferFrom", func(w *world) error {
+			c, err := safe.NewBufferFrom[byte](w.pool, w.t, 9)
+			_, err = also(w, c, err)
+			return err
+		}},
+		{"Pool.MakeCurrent", func(w *world) error { return w.pool.MakeCurrent() }},
+		{"Pool.Trim", func(w *world) error { return w.pool.Trim(0) }},
+		{"Pool.Attribute", func(w *world) error {
+			_, err := w.pool.Attribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+			return err
+		}},
+		{"Pool.SetAttribute", func(w *world) error {
+			return w.pool.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 1)
+		}},
+		{"Pool.ReleaseThreshold", func(w *world) error { _, err := w.pool.ReleaseThreshold(); return err }},
+		{"Pool.SetReleaseThreshold", func(w *world) error { return w.pool.SetReleaseThreshold(1) }},
+		{"Pool.ReusePolicy", func(w *world) error { _, err := w.pool.ReusePolicy(); return err }},
+		{"Pool.SetReusePolicy", func(w *world) error { return w.pool.SetReusePolicy(safe.ReusePolicy{}) }},
+		{"Pool.Usage", func(w *world) error { _, err := w.pool.Usage(); return err }},
+		{"Pool.ResetHighs", func(w *world) error { return w.pool.ResetHighs() }},
+		{"Pool.Properties", func(w *world) error { _, err := w.pool.Properties(); return err }},
+		{"Pool.Access", func(w *world) error { _, err := w.pool.Access(w.y.Device()); return err }},
+		{"Pool.SetAccess", func(w *world) error { return w.pool.SetAccess(w.y.Device(), readWrite) }},
+		{"Pool.Export", func(w *world) error {
+			f, err := w.pool.Export()
+			return errors.Join(err, f.Close())
+		}},
+		{"ImportPool", func(w *world) error { _, err := w.imported(); return err }},
+		{"Buffer.ExportPointer", func(w *world) error { _, err := w.pooled.ExportPointer(); return err }},
+		{"ImportBuffer", func(w *world) error {
+			p, err := w.imported()
+			if err != nil {
+				return err
+			}
+			data, err := w.pooled.ExportPointer()
+			if err != nil {
+				return err
+			}
+			c, err := safe.ImportBuffer[int32](p, data, 64)
+			_, err = also(w, c, err)
+			return err
+		}},
+	}...)
+}
+
+// imported is the pool, imported by the process itself, which the simulated driver allows.
+func (w *world) imported() (*safe.Pool, error) {
+	f, err := w.pool.Export()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := safe.ImportPool(w.x, f)
+	return also(w, p, err)
+}
+
+func pool(t testing.TB, x *safe.Context, o safe.PoolOptions) *safe.Pool {
+	t.Helper()
+	p, err := safe.NewPool(x, o)
+	if errors.Is(err, safe.ErrNotSupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	closing(t, p)
+	return p
+}
+
+func bufferFrom[T any](t testing.TB, p *safe.Pool, s *safe.Stream, n int) *safe.Buffer[T] {
+	t.Helper()
+	b, err := safe.NewBufferFrom[T](p, s, n)
+	require.NoError(t, err)
+	closing(t, b)
+	return b
+}
+
+func driverOf(t testing.TB) (version int32) {
+	t.Helper()
+	require.NoError(t, driver.CuDriverGetVersion(&version))
+	return version
+}
+
+func TestPool(t *testing.T) {
+	const n = 1 << 20
+	x := open(t, 0)
+	p, s, fill := pool(t, x, safe.PoolOptions{}), stream(t, x), kernel(t, x, "fill")
+	require.NoError(t, p.SetReleaseThreshold(math.MaxUint64))
+	threshold, err := p.ReleaseThreshold()
+	require.NoError(t, err)
+	assert.Equal(t, uint64(math.MaxUint64), threshold)
+
+	b := bufferFrom[float32](t, p, s, n)
+	require.NoError(t, fill.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(3)), b.Arg()))
+	got := make([]float32, n)
+	require.NoError(t, b.CopyToHost(got))
+	assert.EqualValues(t, 3, got[n-1])
+	assert.Nil(t, b.Data(), "memory of the device")
+	u, err := p.Usage()
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, u.Used, uint64(4*n))
+	assert.GreaterOrEqual(t, u.Reserved, u.Used)
+	assert.GreaterOrEqual(t, u.UsedHigh, u.Used)
+	assert.GreaterOrEqual(t, u.ReservedHigh, u.Reserved)
+
+	require.NoError(t, b.Close())
+	require.NoError(t, s.SynchronizeBlocking())
+	u, err = p.Usage()
+	require.NoError(t, err)
+	assert.Zero(t, u.Used)
+	assert.NotZero(t, u.UsedHigh)
+	assert.GreaterOrEqual(t, u.Reserved, uint64(4*n), "kept for the next one")
+	require.NoError(t, p.Trim(0))
+	require.NoError(t, p.ResetHighs())
+	u, err = p.Usage()
+	require.NoError(t, err)
+	assert.Zero(t, u)
+}
+
+func TestPoolAttributes(t *testing.T) {
+	x := open(t, 0)
+	p := pool(t, x, shared)
+	r, err := p.ReusePolicy()
+	require.NoError(t, err)
+	assert.Equal(t, safe.ReusePolicy{FollowEventDependencies: true, Opportunistic: true, InternalDependencies: true}, r)
+	want := safe.ReusePolicy{Opportunistic: true}
+	require.NoError(t, p.SetReusePolicy(want))
+	r, err = p.ReusePolicy()
+	require.NoError(t, err)
+	assert.Equal(t, want, r)
+
+	require.NoError(t, p.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 1<<40))
+	v, err := p.Attribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1<<40, v)
+	_, err = p.Attribute(1000)
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+	assert.ErrorIs(t, p.SetAttribute(driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 1), driver.CUDA_ERROR_INVALID_VALUE, "0 alone")
+
+	o, err := p.Properties()
+	if driverOf(t) < 13020 {
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		assert.ErrorContains(t, err, "CUDA 13.2")
+		return
+	}
+	require.NoError(t, err)
+	assert.Equal(t, driver.CU_MEM_LOCATION_TYPE_DEVICE, o.Location.Type)
+	assert.Zero(t, *o.Location.Id())
+	assert.Equal(t, fileDescriptor, o.HandleTypes)
+	assert.False(t, o.Managed)
+	assert.Equal(t, -1, o.LocalityDomain)
+}
+
+func TestPoolLimit(t *testing.T) {
+	x := open(t, 0)
+	o := safe.PoolOptions{MaxSize: 64 << 20}
+	if driverOf(t) < 12020 {
+		_, err := safe.NewPool(x, o)
+		assert.ErrorIs(t, err, safe.ErrNotSupported)
+		return
+	}
+	p, s := pool(t, x, o), stream(t, x)
+	bufferFrom[byte](t, p, s, 1<<20)
+	_, err := safe.NewBufferFrom[byte](p, s, 512<<20)
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY)
+}
+
+// TestPoolCloses: a pool goes with its last buffer, and a context with its last pool.
+func TestPoolCloses(t *testing.T) {
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	p, err := safe.NewPool(x, safe.PoolOptions{})
+	require.NoError(t, err)
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	b, err := safe.NewBufferFrom[float32](p, s, 100)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, x.Close())
+		require.NoError(t, p.Close())
+	}
+	_, err = safe.NewBufferFrom[float32](p, s, 100)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	require.NoError(t, b.FillAsync(s, 2))
+	require.NoError(t, s.Close())
+	got := make([]float32, 100)
+	require.NoError(t, b.CopyToHost(got))
+	assert.EqualValues(t, 2, got[99])
+	_, active, err := x.Device().PrimaryState()
+	require.NoError(t, err)
+	assert.True(t, active)
+	require.NoError(t, b.Close())
+	assert.Eventually(t, func() bool {
+		_, active, err := x.Device().PrimaryState()
+		return err == nil && !active
+	}, hang, time.Millisecond, "tests before this one may have left something to the reaper")
+}
+
+// TestPoolDropped: what is dropped without Close is given back.
+func TestPoolDropped(t *testing.T) {
+	x := open(t, 0)
+	made := make(chan driver.CUmemoryPool, 1)
+	func() {
+		p, err := safe.NewPool(x, safe.PoolOptions{})
+		require.NoError(t, err)
+		require.NoError(t, p.MakeCurrent())
+		b, err := safe.NewBufferFrom[float32](p, stream(t, x), 100)
+		require.NoError(t, err)
+		made <- p.Raw()
+		runtime.KeepAlive(b)
+	}()
+	raw := <-made
+	current := func() driver.CUmemoryPool {
+		p, err := safe.CurrentPool(x)
+		require.NoError(t, err)
+		defer p.Close()
+		return p.Raw()
+	}
+	for range 1000 {
+		if drop(); current() != raw {
+			break
+		}
+	}
+	assert.NotEqual(t, raw, current(), "the default one again")
+}
+
+func TestCurrentPool(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	byDefault, err := safe.DefaultPool(x)
+	require.NoError(t, err)
+	closing(t, byDefault)
+	current := func() *safe.Pool {
+		p, err := safe.CurrentPool(x)
+		require.NoError(t, err)
+		closing(t, p)
+		return p
+	}
+	assert.Equal(t, byDefault.Raw(), current().Raw())
+	p, err := safe.NewPool(x, safe.PoolOptions{})
+	require.NoError(t, err)
+	require.NoError(t, p.MakeCurrent())
+	b, err := safe.NewBufferAsync[float32](s, 10)
+	require.NoError(t, err)
+	info, err := x.PointerInfo(b.Raw())
+	require.NoError(t, err)
+	assert.Equal(t, p.Raw(), info.Pool)
+	require.NoError(t, b.Close())
+
+	borrowed := current()
+	require.NoError(t, p.Close())
+	assert.Equal(t, p.Raw(), borrowed.Raw())
+	bufferFrom[int8](t, borrowed, s, 3)
+	require.NoError(t, borrowed.SetReleaseThreshold(0), "it is there as long as it is borrowed")
+	require.NoError(t, byDefault.MakeCurrent())
+	assert.Equal(t, byDefault.Raw(), current().Raw())
+}
+
+// TestPoolBesideCaptures: nothing that pools do costs others their captures.
+func TestPoolBesideCaptures(t *testing.T) {
+	x := open(t, 0)
+	s, side := stream(t, x), stream(t, x)
+	before, plain := pool(t, x, shared), buffer[int32](t, x, 1<<20)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, x.Do(func() error { return driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_GLOBAL) }))
+	everything := func() {
+		p, err := safe.NewPool(x, shared)
+		require.NoError(t, err)
+		b, err := safe.NewBufferFrom[int32](p, side, 100)
+		require.NoError(t, err)
+		_, err = p.Usage()
+		assert.NoError(t, err)
+		_, err = x.PointerInfo(b.Raw())
+		assert.NoError(t, err)
+		_, err = b.ExportPointer()
+		assert.NoError(t, err)
+		_, err = plain.IPCHandle()
+		assert.NoError(t, err)
+		assert.NoError(t, b.Close())
+		assert.NoError(t, p.SetReleaseThreshold(1))
+		assert.NoError(t, p.SetReusePolicy(safe.ReusePolicy{}))
+		assert.NoError(t, p.SetAccess(x.Device(), readWrite))
+		assert.NoError(t, p.ResetHighs())
+		assert.NoError(t, p.Trim(0))
+		f, err := p.Export()
+		require.NoError(t, err)
+		assert.NoError(t, f.Close())
+		assert.NoError(t, p.Close())
+		_, err = safe.NewBufferFrom[int32](before, s, 1)
+		assert.ErrorIs(t, err, safe.ErrCapturing)
+	}
+	everything()
+	done := make(chan struct{})
+	go func() { defer close(done); everything() }()
+	<-done
+	var g driver.CUgraph
+	require.NoError(t, x.Do(func() error { return driver.CuStreamEndCapture(s.Raw(), &g) }))
+	require.NoError(t, driver.CuGraphDestroy(g))
+}
+
+// TestPoolRaces: pools are made current, borrowed, used and closed by many goroutines.
+func TestPoolRaces(t *testing.T) {
+	x := open(t, 0)
+	pool(t, x, safe.PoolOptions{}) // if there are any
+	var all sync.WaitGroup
+	for g := range 8 {
+		s := stream(t, x)
+		all.Go(func() {
+			for range 25 {
+				var p *safe.Pool
+				var err error
+				if g%2 == 0 {
+					p, err = safe.NewPool(x, safe.PoolOptions{})
+					if assert.NoError(t, err) {
+						assert.NoError(t, p.MakeCurrent())
+					}
+				} else {
+					p, err = safe.CurrentPool(x)
+				}
+				if !assert.NoError(t, err) {
+					return
+				}
+				b, err := safe.NewBufferFrom[int32](p, s, 100)
+				assert.NoError(t, err)
+				assert.NoError(t, p.Close())
+				assert.NoError(t, b.ZeroAsync(s))
+				assert.NoError(t, b.Close())
+			}
+		})
+	}
+	all.Wait()
+	if !onGPU {
+		assert.Empty(t, simulated.Violation())
+	}
+}
+
+// poolUses are calls that must fail in the same way on a nil pointer, a zero value and
+// a closed object.
+func poolUses(x *safe.Context, s *safe.Stream, p *safe.Pool, b *safe.Buffer[int32]) map[string]func() error {
+	return map[string]func() error{
+		"NewPool":                  func() error { _, err := safe.NewPool(x, safe.PoolOptions{}); return err },
+		"DefaultPool":              func() error { _, err := safe.DefaultPool(x); return err },
+		"CurrentPool":              func() error { _, err := safe.CurrentPool(x); return err },
+		"ImportPool":               func() error { _, err := safe.ImportPool(x, os.Stdin); return err },
+		"NewBufferFrom":            func() error { _, err := safe.NewBufferFrom[int32](p, s, 1); return err },
+		"Pool.MakeCurrent":         p.MakeCurrent,
+		"Pool.Trim":                func() error { return p.Trim(0) },
+		"Pool.Attribute":           func() error { _, err := p.Attribute(1); return err },
+		"Pool.SetAttribute":        func() error { return p.SetAttribute(1, 1) },
+		"Pool.ReleaseThreshold":    func() error { _, err := p.ReleaseThreshold(); return err },
+		"Pool.SetReleaseThreshold": func() error { return p.SetReleaseThreshold(1) },
+		"Pool.ReusePolicy":         func() error { _, err := p.ReusePolicy(); return err },
+		"Pool.SetReusePolicy":      func() error { return p.SetReusePolicy(safe.ReusePolicy{}) },
+		"Pool.Usage":               func() error { _, err := p.Usage(); return err },
+		"Pool.ResetHighs":          p.ResetHighs,
+		"Pool.Properties":          func() error { _, err := p.Properties(); return err },
+		"Pool.Access":              func() error { _, err := p.Access(x.Device()); return err },
+		"Pool.SetAccess":           func() error { return p.SetAccess(x.Device(), readWrite) },
+		"Pool.Export":              func() error { _, err := p.Export(); return err },
+		"ImportBuffer": func() error {
+			_, err := safe.ImportBuffer[int32](p, driver.CUmemPoolPtrExportData{}, 1)
+			return err
+		},
+		"Buffer.ExportPointer": func() error { _, err := b.ExportPointer(); return err },
+		"Buffer.IPCHandle":     func() error { _, err := b.IPCHandle(); return err },
+		"OpenIPCBuffer":        func() error { _, err := safe.OpenIPCBuffer[int32](x, driver.CUipcMemHandle{}, 1); return err },
+		"Context.PointerInfo":  func() error { _, err := x.PointerInfo(0); return err },
+		"Buffer.SetSyncMemops": func() error { return b.SetSyncMemops(true) },
+	}
+}
+
+func TestPoolClosed(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	p := pool(t, x, shared)
+	b := bufferFrom[int32](t, p, s, 1)
+	_, err := safe.NewBufferFrom[int32](p, nil, 1)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	for range 2 {
+		for _, c := range []closer{x, p, b, s} {
+			require.NoError(t, c.Close())
+		}
+	}
+	refusedAll(t, poolUses(x, s, p, b))
+	refusedAll(t, poolUses(nil, nil, nil, nil))
+	zero := &safe.Pool{}
+	refusedAll(t, poolUses(&safe.Context{}, &safe.Stream{}, zero, &safe.Buffer[int32]{}))
+	assert.NoError(t, zero.Close())
+	assert.Zero(t, zero.Raw())
+	assert.NoError(t, (*safe.Pool)(nil).Close())
+	assert.Zero(t, (*safe.Pool)(nil).Raw())
+}

@@ -1,0 +1,153 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sharedVariable tells a test that it is the other process, and which memory is meant.
+const sharedVariable = "CUDABIND_TEST_SHARED"
+
+// fromOther is what another process has sent; this is the first one if there is nothing.
+func fromOther(t *testing.T, to []byte) bool {
+	t.Helper()
+	text := os.Getenv(sharedVariable)
+	if text == "" {
+		return false
+	}
+	raw, err := hex.DecodeString(text)
+	require.NoError(t, err)
+	require.Equal(t, len(to), copy(to, raw))
+	return true
+}
+
+// toOther runs the test in another process, until that is over.
+func toOther(t *testing.T, what []byte, files ...*os.File) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	other := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
+	other.Env = append(os.Environ(), sharedVariable+"="+hex.EncodeToString(what))
+	other.ExtraFiles = files
+	out, err := other.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+const sharedValues = 1 << 20 // 4 MiB
+
+// exchange doubles in the other process what this one has written.
+func exchange(t *testing.T, b *safe.Buffer[float32]) {
+	t.Helper()
+	got := make([]float32, sharedValues)
+	require.NoError(t, b.CopyToHost(got))
+	require.Equal(t, count(sharedValues), got, "as written by the process that allocated it")
+	for i := range got {
+		got[i] *= 2
+	}
+	require.NoError(t, b.CopyFromHost(got))
+}
+
+func exchanged(t *testing.T, b *safe.Buffer[float32]) {
+	t.Helper()
+	got := make([]float32, sharedValues)
+	require.NoError(t, b.CopyToHost(got))
+	for i, v := range got {
+		require.Equal(t, float32(2*i), v)
+	}
+}
+
+// TestSharedPool has another process use memory of a pool of this one.
+func TestSharedPool(t *testing.T) {
+	if !onGPU {
+		t.Skip("other processes are not simulated")
+	}
+	x := open(t, 0)
+	var data driver.CUmemPoolPtrExportData
+	if fromOther(t, data.Reserved[:]) {
+		p, err := safe.ImportPool(x, os.NewFile(3, "pool"))
+		require.NoError(t, err)
+		closing(t, p)
+		b, err := safe.ImportBuffer[float32](p, data, sharedValues)
+		require.NoError(t, err)
+		closing(t, b)
+		exchange(t, b)
+		_, err = safe.NewBufferFrom[float32](p, stream(t, x), 1)
+		assert.ErrorIs(t, err, safe.ErrArgument)
+		_, err = safe.ImportBuffer[float32](p, data, 100*sharedValues)
+		assert.ErrorIs(t, err, safe.ErrRange)
+		return
+	}
+	p, s := pool(t, x, shared), stream(t, x)
+	b := bufferFrom[float32](t, p, s, sharedValues)
+	require.NoError(t, b.CopyFromHost(count(sharedValues)))
+	data, err := b.ExportPointer()
+	require.NoError(t, err)
+	f, err := p.Export()
+	require.NoError(t, err)
+	toOther(t, data.Reserved[:], f)
+	require.NoError(t, f.Close())
+	exchanged(t, b)
+}
+
+// TestSimSharedPool: the simulated driver lets a process import its own pool.
+func TestSimSharedPool(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	y := second(t)
+	p, s := pool(t, x, shared), stream(t, x)
+	b := bufferFrom[float32](t, p, s, sharedValues)
+	require.NoError(t, b.CopyFromHost(count(sharedValues)))
+	data, err := b.ExportPointer()
+	require.NoError(t, err)
+	f, err := p.Export()
+	require.NoError(t, err)
+	imported, err := safe.ImportPool(y, f)
+	require.NoError(t, err)
+	closing(t, imported)
+	require.NoError(t, f.Close())
+	_, err = safe.ImportPool(x, f)
+	assert.ErrorContains(t, err, "closed file")
+	access, err := imported.Access(y.Device())
+	require.NoError(t, err)
+	assert.Equal(t, readWrite, access)
+
+	_, err = safe.ImportBuffer[float32](imported, data, sharedValues+1)
+	assert.ErrorIs(t, err, safe.ErrRange)
+	_, err = safe.ImportBuffer[float32](imported, driver.CUmemPoolPtrExportData{}, 1)
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+	_, err = safe.ImportBuffer[*int](imported, data, 1)
+	assert.ErrorIs(t, err, safe.ErrArgument)
+	_, err = safe.NewBufferFrom[float32](imported, stream(t, y), 1)
+	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, imported.MakeCurrent(), safe.ErrArgument)
+	_, err = imported.Export()
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+
+	i, err := safe.ImportBuffer[float32](imported, data, sharedValues)
+	require.NoError(t, err)
+	require.NoError(t, imported.Close(), "before its buffer")
+	exchange(t, i)
+	other := stream(t, y)
+	require.NoError(t, i.FillAsync(other, 1))
+	_, err = i.ExportPointer()
+	assert.ErrorIs(t, err, safe.ErrArgument)
+	require.NoError(t, i.Close(), "behind the work that uses it")
+	got := make([]float32, sharedValues)
+	require.NoError(t, b.CopyToHost(got), "which is there still")
+	assert.EqualValues(t, 1, got[sharedValues-1])
+
+	wrong, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer wrong.Close()
+	_, err = safe.ImportPool(x, wrong)
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+}

@@ -1,0 +1,337 @@
+#include "sim.h"
+
+enum { PINNED = 1, MANAGED = 2 };
+enum { NOWHERE, ON_DEVICE, ON_HOST, ON_NODE };
+enum { NONE, READ_WRITE = 3 };
+
+enum pool_attribute {
+	FOLLOW = 1, INTERNAL = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH,
+	TYPE, SHAREABLE, LOCATION_ID, LOCATION, MAX, DECOMPRESS, DOMAIN,
+};
+
+#define GRAIN (32ul << 20) /* what a pool has of the system is a multiple of this */
+
+static struct pool initial[MAX_DEVICES], *chosen[MAX_DEVICES];
+
+struct pool *pool_get(CUmemoryPool handle)
+{
+	return handle_get(POOL, handle);
+}
+
+bool pool_on_host(const struct pool *p) { return p && (p->location == ON_HOST || p->location == ON_NODE) && p->type == PINNED; }
+
+bool pool_managed(const struct pool *p) { return p && p->type == MANAGED; }
+
+static struct pool *begin(struct pool *p, int device)
+{
+	p->device = device;
+	p->access = 1u << device;
+	p->location = ON_DEVICE;
+	p->type = PINNED;
+	for (int i = 0; i < 3; i++)
+		p->reuse[i] = 1;
+	p->handle = handle_new(POOL, p);
+	return p;
+}
+
+struct pool *pool_new(int device)
+{
+	return begin(calloc(1, sizeof(struct pool)), device);
+}
+
+static struct pool *default_of(int device)
+{
+	struct pool *p = &initial[device];
+
+	if (!p->handle) {
+		p->initial = true;
+		begin(p, device);
+		live_count(POOL, -1);
+	}
+	return p;
+}
+
+struct pool *pool_current(int device)
+{
+	return chosen[device] ? chosen[device] : default_of(device);
+}
+
+static size_t grains(size_t size)
+{
+	return (size + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+static void raise(size_t *high, size_t now)
+{
+	if (*high < now)
+		*high = now;
+}
+
+/* shrink gives back what is not used, but for what is to be kept. */
+static void shrink(struct pool *p, size_t keep)
+{
+	size_t least = grains(p->used);
+
+	if (keep < p->reserved && least < p->reserved)
+		p->reserved = grains(keep) > least ? grains(keep) : least;
+}
+
+struct block *pool_block(struct pool *p, struct stream *s, size_t size)
+{
+	struct block *b;
+
+	if (p->max && (size > p->max || p->used > p->max - size))
+		return 0;
+	if (!(b = block_new(ASYNC_MEMORY, p->device, s->context, size)))
+		return 0;
+	b->pool = p;
+	p->blocks++;
+	p->used += size;
+	raise(&p->used_high, p->used);
+	raise(&p->reserved, grains(p->used));
+	raise(&p->reserved_high, p->reserved);
+	return b;
+}
+
+static void collect(struct pool *p)
+{
+	if (p->destroyed && !p->blocks)
+		free(p);
+}
+
+/* A real pool gives back what is above its threshold when the program waits for something. */
+void pool_return(struct block *b)
+{
+	struct pool *p = b->pool;
+
+	b->pool = 0;
+	p->blocks--;
+	p->used -= b->size;
+	shrink(p, p->threshold);
+	collect(p);
+}
+
+static void end(struct pool *p)
+{
+	if (chosen[p->device] == p)
+		chosen[p->device] = 0;
+	handle_end(p->handle);
+	p->destroyed = true;
+	collect(p);
+}
+
+static void end_one(enum kind kind, void *handle, void *object)
+{
+	struct pool *p = object;
+
+	(void)handle;
+	if (kind == POOL && !p->initial)
+		end(p);
+}
+
+void pools_end(void) { handles_each(end_one); }
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice d)
+{
+	ENTER(0);
+	if (!pool)
+		return INVALID_VALUE;
+	if (!device_get(d))
+		return INVALID_DEVICE;
+	*pool = default_of(d)->handle;
+	return OK;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice d)
+{
+	ENTER(0);
+	if (!pool)
+		return INVALID_VALUE;
+	if (!device_get(d))
+		return INVALID_DEVICE;
+	*pool = pool_current(d)->handle;
+	return OK;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice d, CUmemoryPool pool)
+{
+	ENTER(0);
+	struct pool *p = pool_get(pool);
+
+	if (!device_get(d))
+		return INVALID_DEVICE;
+	if (!p || p->imported || p->location != ON_DEVICE || p->type != PINNED || p->device != d)
+		return INVALID_VALUE;
+	chosen[d] = p;
+	return OK;
+}
+
+/* wrong tells what a pool cannot have. */
+static bool wrong(const CUmemPoolProps *w)
+{
+	bool host = w->location.type == ON_HOST;
+
+	if (w->shareable & ~POOL_FILE || (SIM_VERSION < 12020 && w->max))
+		return true;
+	if (w->type == MANAGED)
+		return SIM_VERSION < 13000 || w->shareable || w->max || w->location.type > ON_NODE;
+	if (w->type != PINNED)
+		return true;
+	if (host)
+		return SIM_VERSION < 13000 || w->shareable;
+	return w->location.type != ON_DEVICE || !device_get(w->location.id);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *w)
+{
+	ENTER(0);
+	bool device;
+	struct pool *p;
+	CUresult r = unsafe_call();
+
+	if (r)
+		return r;
+	if (!pool || !w || wrong(w))
+		return INVALID_VALUE;
+	device = w->location.type == ON_DEVICE;
+	p = pool_new(device ? w->location.id : 0);
+	if (!device)
+		p->access = 0;
+	p->location = w->location.type;
+	p->type = w->type;
+	p->shareable = w->shareable;
+	p->max = w->max;
+	*pool = p->handle;
+	return OK;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	ENTER(DEAD);
+	struct pool *p = pool_get(pool);
+
+	if (!p || p->initial)
+		return INVALID_VALUE;
+	end(p);
+	return sim.dead;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+	ENTER(0);
+	struct pool *p = pool_get(pool);
+	CUresult r = unsafe_call();
+
+	if (r)
+		return r;
+	if (!p)
+		return INVALID_VALUE;
+	shrink(p, keep);
+	return OK;
+}
+
+/* narrow tells which attributes have 4 bytes. */
+static bool narrow(enum pool_attribute a)
+{
+	return a < THRESHOLD || (a > USED_HIGH && a != MAX);
+}
+
+static bool unknown(enum pool_attribute a)
+{
+	return a < FOLLOW || a > (SIM_VERSION >= 13040 ? DOMAIN : SIM_VERSION >= 13020 ? DECOMPRESS : USED_HIGH);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	ENTER(0);
+	struct pool *p = pool_get(pool);
+	uint64_t v = 0;
+
+	if (!p || !value || unknown(attribute))
+		return INVALID_VALUE;
+	switch ((enum pool_attribute)attribute) {
+	case THRESHOLD: v = p->threshold; break;
+	case RESERVED: v = p->reserved; break;
+	case RESERVED_HIGH: v = p->reserved_high; break;
+	case USED: v = p->used; break;
+	case USED_HIGH: v = p->used_high; break;
+	case TYPE: v = p->type; break;
+	case SHAREABLE: v = p->shareable; break;
+	case LOCATION_ID: v = p->device; break;
+	case LOCATION: v = p->location; break;
+	case MAX: v = p->max; break;
+	case DECOMPRESS: break;
+	case DOMAIN: v = -1; break;
+	default: v = p->reuse[attribute - FOLLOW];
+	}
+	memcpy(value, &v, narrow(attribute) ? 4 : 8);
+	return OK;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	ENTER(0);
+	struct pool *p = pool_get(pool);
+	uint64_t v = 0;
+	CUresult r = unsafe_call();
+
+	if (r)
+		return r;
+	if (!p || !value || unknown(attribute))
+		return INVALID_VALUE;
+	memcpy(&v, value, narrow(attribute) ? 4 : 8);
+	if (attribute <= INTERNAL)
+		p->reuse[attribute - FOLLOW] = v;
+	else if (attribute == THRESHOLD)
+		p->threshold = v;
+	else if (attribute == RESERVED_HIGH && !v)
+		p->reserved_high = p->reserved;
+	else if (attribute == USED_HIGH && !v)
+		p->used_high = p->used;
+	else
+		return INVALID_VALUE;
+	return OK;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *list, size_t n)
+{
+	ENTER(0);
+	struct pool *p = pool_get(pool);
+
+	if (!p || !list || !n)
+		return INVALID_VALUE;
+	for (size_t i = 0; i < n; i++) {
+		bool own = p->location == ON_DEVICE && list[i].location.id == p->device;
+
+		if (list[i].location.type != ON_DEVICE || (list[i].flags != NONE && list[i].flags != READ_WRITE))
+			return INVALID_VALUE;
+		if (!device_get(list[i].location.id))
+			return INVALID_DEVICE;
+		if (own && list[i].flags == NONE)
+			return INVALID_VALUE;
+	}
+	for (size_t i = 0; i < n; i++) {
+		unsigned bit = 1u << list[i].location.id;
+
+		p->access = list[i].flags ? p->access | bit : p->access & ~bit;
+	}
+	return OK;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *where)
+{
+	ENTER(0);
+	struct pool *p = pool_get(pool);
+	bool may;
+
+	if (!p || !flags || !where)
+		return INVALID_VALUE;
+	if (where->type == ON_HOST)
+		may = p->location != ON_DEVICE;
+	else if (where->type == ON_DEVICE && device_get(where->id))
+		may = pool_managed(p) || p->access >> where->id & 1;
+	else
+		return INVALID_VALUE;
+	*flags = may ? READ_WRITE : NONE;
+	return OK;
+}
