@@ -1,5 +1,5 @@
-// Command samples shows what streams are for, by programs that check their own
-// results:
+// Command samples shows what streams and graphs are for, by programs that check
+// their own results:
 //
 //	go run github.com/cudabind/cudabind/examples/samples            # all of them
 //	go run github.com/cudabind/cudabind/examples/samples asyncAPI
@@ -27,6 +27,12 @@ import (
 //go:embed kernels.ptx
 var kernels []byte
 
+// conditions is conditions.cu as PTX, which drivers before CUDA 12.3 cannot load.
+//
+//go:generate nvcc -ptx -rdc=true -arch=compute_75 -o conditions.ptx conditions.cu
+//go:embed conditions.ptx
+var conditions []byte
+
 type sample struct {
 	name string
 	run  func(*safe.Context, *safe.Module, io.Writer) error
@@ -35,11 +41,14 @@ type sample struct {
 var samples = []sample{
 	{"asyncAPI", asyncAPI},
 	{"concurrentKernels", concurrentKernels},
+	{"graphConditionalNodes", graphConditionalNodes},
 	{"greenContexts", greenContexts},
+	{"jacobiCudaGraphs", jacobiCudaGraphs},
 	{"simpleCallback", simpleCallback},
 	{"simpleCudaGraphs", simpleCudaGraphs},
 	{"simpleIPC", simpleIPC},
 	{"simpleOccupancy", simpleOccupancy},
+	{"simpleP2P", simpleP2P},
 	{"simpleStreams", simpleStreams},
 	{"streamOrderedAllocation", streamOrderedAllocation},
 	{"vectorAddMMAP", vectorAddMMAP},

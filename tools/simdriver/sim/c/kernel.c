@@ -107,6 +107,34 @@ static bool scale(struct item *i)
 	return true;
 }
 
+/* jacobi is a step from x to y of solving linear equations, a times x is b. */
+static bool jacobi(struct item *i)
+{
+	size_t n = u32(i, 4), rows = threads(i, n);
+	float *y = floats(i, u64(i, 0), rows), *x = floats(i, u64(i, 1), n), *a = floats(i, u64(i, 2), rows * n), *b = floats(i, u64(i, 3), rows);
+
+	for (size_t k = 0; y && x && a && b && k < rows; k++) {
+		float rest = b[k];
+
+		for (size_t j = 0; j < n; j++)
+			rest -= a[k * n + j] * x[j];
+		y[k] = x[k] + rest / a[k * n + k];
+	}
+	return true;
+}
+
+static bool distance(struct item *i)
+{
+	size_t n = u32(i, 3);
+	float *out = floats(i, u64(i, 0), 1), *a = floats(i, u64(i, 1), n), *b = floats(i, u64(i, 2), n), total = 0;
+
+	for (size_t k = 0; a && b && k < n; k++)
+		total += a[k] < b[k] ? b[k] - a[k] : a[k] - b[k];
+	if (out)
+		*out = total;
+	return true;
+}
+
 static bool spin(struct item *i)
 {
 	long now = now_ns();
@@ -220,7 +248,7 @@ static const struct kernel kernels[] = {
 	{"nothing", nothing}, {"limited", nothing}, {"three", nothing}, {"sixteen", nothing},
 	{"fill", fill}, {"saxpy", saxpy}, {"add", add}, {"copy", copy}, {"sum", sum}, {"scale", scale}, {"spin", spin},
 	{"wait", wait}, {"store", store}, {"point", point}, {"pair", pair}, {"many", many}, {"shared", shared}, {"trap", trap},
-	{"condition", condition}, {"choose", choose},
+	{"condition", condition}, {"choose", choose}, {"jacobi", jacobi}, {"distance", distance},
 };
 
 const struct kernel *kernel_find(const char *name)

