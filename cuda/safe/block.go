@@ -22,6 +22,7 @@ type block struct {
 	free    func(*block) error // nil where it is somebody else's; the context is current
 	home    *streamCore        // whose order the block was allocated in, nil for none
 	pool    *poolCore          // that the memory is of, nil where nobody has said
+	of      *block             // the memory that a texture or a surface reads: kept, and used with it
 	pinner  *runtime.Pinner    // of registered memory of Go's
 	owner   any                // of somebody else's memory: kept alive
 	graph   bool               // allocated by the launches of a graph
@@ -40,7 +41,13 @@ func (b *block) known() *uses {
 	return &b.uses
 }
 
-func (b *block) note(s *streamCore) { b.known().note(s) }
+// note notes that work on s, whose mu is held, uses the block and what it reads.
+func (b *block) note(s *streamCore) {
+	b.known().note(s)
+	if b.of != nil {
+		b.of.note(s)
+	}
+}
 
 func (b *block) points() ([]point, error) { return b.known().points() }
 
@@ -92,11 +99,14 @@ func (b *block) allocateOn(s *streamCore, c *contextCore, do func() error) error
 	})
 }
 
-// keeper is what must stay as long as the block: the context, or the pool, which
-// has the context.
+// keeper is what must stay as long as the block: the context, or the pool or the
+// memory that it is of, which have the context.
 func (b *block) keeper() *handle {
-	if b.pool != nil {
+	switch {
+	case b.pool != nil:
 		return &b.pool.handle
+	case b.of != nil:
+		return &b.of.handle
 	}
 	return &b.ctx.handle
 }

@@ -203,14 +203,22 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 		return wrap(op, err)
 	}
 	defer x.shared.copies.put(stream)
+	if err := x.orderBehind(op, stream, blocks); err != nil {
+		return err
+	}
 	c.Context, c.Stream, c.Wait = x.bare(), stream, 1
+	return check(op, c.Do(host))
+}
+
+// orderBehind has a stream of the layer's wait for all work that uses the blocks.
+func (c *contextCore) orderBehind(op string, stream driver.CUstream, blocks []*block) error {
 	for _, b := range blocks {
 		points, err := b.points()
 		if err == rt.CodeCapturing {
 			return refuse(op, ErrCapturing, "a stream that uses the buffer captures, so that its work has no end to wait for")
 		}
 		for _, p := range points {
-			if code := p.orders(c.Context, stream); code != 0 {
+			if code := p.orders(c.bare(), stream); code != 0 {
 				err = errors.Join(err, code)
 			}
 		}
@@ -219,7 +227,7 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 			return wrap(op, err)
 		}
 	}
-	return check(op, c.Do(host))
+	return nil
 }
 
 // Zero clears the buffer, behind all work that uses it, and returns when that

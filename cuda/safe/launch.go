@@ -156,14 +156,16 @@ func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	case a.Kind() == argPointers:
 		return refuse(op, ErrArgument, "argument %d of %s: type %s holds Go pointers, or is a nil Ref", i, k.name, *(*string)(a.Pointer))
 	case a.Kind() == argClosed:
-		return refuse(op, ErrClosed, "argument %d of %s is a buffer that is nil, or that kernels cannot reach", i, k.name)
+		return refuse(op, ErrClosed, "argument %d of %s is memory or a texture that is nil, or that kernels cannot reach", i, k.name)
 	case k.known && i >= len(k.sizes):
 		return refuse(op, ErrArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
 	case k.known && a.Size() != k.sizes[i]:
 		return refuse(op, ErrArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size(), k.sizes[i])
 	}
 	if b := (*block)(a.Pointer); b.closed() {
-		return refuse(op, ErrClosed, "argument %d of %s is a buffer", i, k.name)
+		return refuse(op, ErrClosed, "argument %d of %s is a buffer or a texture", i, k.name)
+	} else if b.of != nil {
+		return refuse(op, ErrContext, "argument %d of %s is a texture of %v, the kernel is of %v", i, k.name, b.ctx.device, k.module.core.ctx.device)
 	} else {
 		return refuse(op, ErrContext, "argument %d of %s is memory of %v, to which the stream's device was not given access", i, k.name, b.ctx.device)
 	}

@@ -235,10 +235,18 @@ func (o *MemOp) within(op string, c *contextCore) error {
 
 // numbered says in an error which operation of a batch it is about.
 func numbered(err error, i, n int) error {
+	if n > 1 {
+		return numberedAs("operation", err, i)
+	}
+	return err
+}
+
+// numberedAs says in an error which thing of many it is about.
+func numberedAs(thing string, err error, i int) error {
 	var e *Error
-	if n > 1 && errors.As(err, &e) {
+	if errors.As(err, &e) {
 		at := *e
-		at.Detail = fmt.Sprintf("operation %d: %s", i, cmp.Or(e.Detail, "its buffer"))
+		at.Detail = fmt.Sprintf("%s %d: %s", thing, i, cmp.Or(e.Detail, "its buffer"))
 		return &at
 	}
 	return err

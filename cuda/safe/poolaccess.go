@@ -69,7 +69,7 @@ func (c *contextCore) mayUse(b *block) bool {
 		return true
 	case b.window != nil:
 		return b.window.reachedBy(c.device)
-	case b.graph:
+	case b.graph || b.of != nil: // a texture is of its context
 		return false
 	case b.home == nil && b.pool == nil:
 		return c.reaches(b.ctx)

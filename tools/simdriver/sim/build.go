@@ -69,7 +69,7 @@ func Build(dir, version string) (file string, err error) {
 		"-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror",
 		"-DSIM_VERSION=" + strconv.Itoa(number), "-I", source, "-I", protos,
 		"-Wl,--version-script=" + list, "-Wl,-soname=libcuda.so.1", "-o", made,
-	}, files...)...)
+	}, append(files, "-lm")...)...)
 	if out, err := cc.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the simulated driver with %s: %w\n%s", compiler(), err, out)
 	}

@@ -39,6 +39,8 @@ void context_end(struct context *c)
 	c->legacy = 0;
 	links_end(c);
 	modules_end(c);
+	textures_end(c);
+	arrays_end(c);
 	memory_end(c);
 	events_end(c);
 	c->alive = c->ending = false;

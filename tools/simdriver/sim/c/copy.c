@@ -159,3 +159,76 @@ static CUresult set(struct stream *s, CUdeviceptr dst, unsigned value, size_t wi
 SETS(D8, unsigned char, 1)
 SETS(D16, unsigned short, 2)
 SETS(D32, unsigned int, 4)
+
+static bool of_host(CUdeviceptr address)
+{
+	struct block *b = block_at(address);
+
+	return !b || b->place == HOST_MEMORY;
+}
+
+/* anywhere copies between addresses that tell where they are. */
+static CUresult anywhere(struct stream *s, CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+	return copy(s, of_host(dst) ? TO_HOST : of_host(src) ? TO_DEVICE : ON_DEVICE, dst, src, size);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+	ENTER(0);
+	struct stream *s;
+	CUresult r = stream_get(stream, &s);
+
+	return r ? r : anywhere(s, dst, src, size);
+}
+
+/* reaches tells whether a copy of a batch could be done. */
+static bool reaches(CUdeviceptr address, size_t size, const char *who)
+{
+	return size && address && (of_host(address) || usable(address, size, who));
+}
+
+/* batch does all copies or none, and tells which one is wrong. */
+static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+	size_t *from, size_t n, CUstream stream, size_t *wrong)
+{
+	struct stream *s;
+	CUresult r = stream_get(stream, &s);
+
+	*wrong = SIZE_MAX;
+	if (r)
+		return r;
+	if (s == s->context->legacy || !dsts || !srcs || !sizes || !count || !attributes || !from || !n || n > count || from[0])
+		return INVALID_VALUE;
+	if (s->capture)
+		return CAPTURE_UNSUPPORTED; /* and the capture goes on */
+	for (size_t i = 0; i < n; i++)
+		if (!attributes[i].order || attributes[i].order > 3 || attributes[i].flags > 1 || from[i] >= count || (i && from[i] <= from[i - 1]))
+			return INVALID_VALUE;
+	for (size_t i = 0; i < count; i++)
+		if (!reaches(dsts[i], sizes[i], "a copy to") || !reaches(srcs[i], sizes[i], "a copy from")) {
+			*wrong = i;
+			return INVALID_VALUE;
+		}
+	for (size_t i = 0; i < count && !r; i++)
+		r = anywhere(s, dsts[i], srcs[i], sizes[i]);
+	return r;
+}
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+	size_t *from, size_t n, size_t *wrong, CUstream stream)
+{
+	ENTER(0);
+	size_t unused;
+
+	return batch(dsts, srcs, sizes, count, attributes, from, n, stream, wrong ? wrong : &unused);
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+	size_t *from, size_t n, CUstream stream)
+{
+	ENTER(0);
+	size_t unused;
+
+	return batch(dsts, srcs, sizes, count, attributes, from, n, stream, &unused);
+}

@@ -136,6 +136,7 @@ static const struct { int attribute, value; } attributes[] = {
 	{39, 2048}, /* threads a multiprocessor */
 	{40, 3}, /* async engines */
 	{41, 1}, /* unified addressing */
+	{51, 32}, /* texture pitch alignment */
 	{75, 9}, {76, 0}, /* compute capability */
 	{78, 1}, /* stream priorities */
 	{81, 233472}, {82, 65536}, /* shared memory and registers of a multiprocessor */

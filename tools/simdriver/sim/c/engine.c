@@ -53,27 +53,32 @@ static bool ready(struct stream *s, struct item *i)
 	return true;
 }
 
-static void copies(struct item *i)
+/* each calls f for every row of a copy or a memset. */
+static void each(struct item *i, void (*f)(struct item *i, size_t dst, size_t src))
 {
-	if (i->box) {
-		box_run(i->box);
-		return;
-	}
-	void *dst = reachable(i->dst, i->size, "a copy to");
-	void *src = i->staged ? i->staged : reachable(i->src, i->size, "a copy from");
+	struct rows *r = &i->rows;
+
+	for (size_t z = 0; z == 0 || z < r->depth; z++)
+		for (size_t y = 0; (y == 0 || y < r->height) && !sim.faulted; y++)
+			f(i, z * r->dst_slice + y * r->dst_pitch, z * r->src_slice + y * r->src_pitch);
+}
+
+static void copies(struct item *i, size_t to, size_t from)
+{
+	void *dst = reachable(i->dst + to, i->size, "a copy to");
+	void *src = i->staged ? (char *)i->staged + from : reachable(i->src + from, i->size, "a copy from");
 
 	if (dst && src)
 		memmove(dst, src, i->size);
 }
 
-static void sets(struct item *i)
+static void sets(struct item *i, size_t to, size_t unused)
 {
-	size_t rows = i->rows ? i->rows : 1;
-	unsigned char *dst = reachable(i->dst, (rows - 1) * i->pitch + i->size * i->width, "a memset of");
+	unsigned char *dst = reachable(i->dst + to, i->size * i->width, "a memset of");
 
-	for (size_t y = 0; dst && y < rows; y++)
-		for (size_t n = 0; n < i->size; n++)
-			memcpy(dst + y * i->pitch + n * i->width, &i->src, i->width);
+	(void)unused;
+	for (size_t n = 0; dst && n < i->size; n++)
+		memcpy(dst + n * i->width, &i->src, i->width);
 }
 
 bool run(struct item *i)
@@ -87,10 +92,10 @@ bool run(struct item *i)
 	case RUN:
 		return i->kernel->run(i);
 	case COPY:
-		copies(i);
+		each(i, copies);
 		return true;
 	case SET:
-		sets(i);
+		each(i, sets);
 		return true;
 	case RECORD:
 		if (i->mark) { /* the event of a graph may be gone */

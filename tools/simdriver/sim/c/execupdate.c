@@ -13,8 +13,8 @@ static int device_of(CUdeviceptr address)
 static bool dimensions(const struct item *a, const struct item *b)
 {
 	if (a->work == SET)
-		return (a->rows <= 1 && b->rows <= 1) || (a->rows == b->rows && a->size == b->size && a->width == b->width && a->pitch == b->pitch);
-	return (!a->box || box_flat(a->box)) == (!b->box || box_flat(b->box));
+		return (one_row(a) && one_row(b)) || (a->size == b->size && a->width == b->width && !memcmp(&a->rows, &b->rows, sizeof a->rows));
+	return one_row(a) == one_row(b);
 }
 
 unsigned update_allowed(const struct item *from, const struct item *to)

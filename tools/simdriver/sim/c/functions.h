@@ -282,4 +282,25 @@
 	F(cuFuncLoad) \
 	F(cuOccupancyAvailableDynamicSMemPerBlock) \
 	F(cuOccupancyMaxPotentialClusterSize) \
-	F(cuOccupancyMaxActiveClusters)
+	F(cuOccupancyMaxActiveClusters) \
+	F(cuMemAllocPitch_v2) \
+	F(cuMemcpy3DAsync_v2) \
+	F(cuMemcpy3DPeerAsync) \
+	F(cuMemsetD2D8Async) \
+	F(cuMemsetD2D16Async) \
+	F(cuMemsetD2D32Async) \
+	F(cuMemcpyAsync) \
+	F(cuMemcpyBatchAsync) \
+	F(cuMemcpyBatchAsync_v2) \
+	F(cuMemPrefetchAsync) \
+	F(cuMemPrefetchAsync_v2) \
+	F(cuMemAdvise) \
+	F(cuMemAdvise_v2) \
+	F(cuMemRangeGetAttribute) \
+	F(cuArray3DCreate_v2) \
+	F(cuArrayDestroy) \
+	F(cuArray3DGetDescriptor_v2) \
+	F(cuTexObjectCreate) \
+	F(cuTexObjectDestroy) \
+	F(cuSurfObjectCreate) \
+	F(cuSurfObjectDestroy)

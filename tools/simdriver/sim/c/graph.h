@@ -95,10 +95,10 @@ void describe(const struct item *i, CUgraphNodeParams *p);
 
 CUDA_MEM_ALLOC_NODE_PARAMS *alloc_copy(const CUDA_MEM_ALLOC_NODE_PARAMS *p);
 
-CUresult box_check(const CUDA_MEMCPY3D *p, CUdeviceptr *dst, CUdeviceptr *src);
-/* box_flat tells whether it is one row. */
-bool box_flat(const CUDA_MEMCPY3D *p);
-void box_run(const CUDA_MEMCPY3D *p);
+/* box_item makes a copy, and tells which of its ends the driver would have to copy by itself. */
+CUresult box_item(const CUDA_MEMCPY3D *p, struct item **i, bool *to_pageable, bool *from_pageable);
+/* one_row tells whether a copy or a memset is of one row. */
+bool one_row(const struct item *i);
 
 void embed(struct item *i, struct graph *g);
 /* own makes a new node the owner of the graphs in it. */

@@ -44,6 +44,7 @@ void *handle_find(enum kind kind, const void *handle)
 static const char *const names[] = {
 	"nothing", "context", "stream", "event", "module", "library", "function", "kernel", "graph", "node", "executable graph", "user object",
 	"conditional handle", "green context", "description of resources", "piece of physical memory", "linker", "memory pool",
+	"CUDA array", "texture", "surface",
 };
 
 void *handle_get(enum kind kind, const void *handle)

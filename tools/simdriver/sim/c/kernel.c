@@ -244,11 +244,43 @@ static bool trap(struct item *i)
 	return true;
 }
 
+static bool sample(struct item *i)
+{
+	uint32_t width = u32(i, 2);
+	size_t n = threads(i, (size_t)width * u32(i, 3));
+	float *out = floats(i, u64(i, 0), n);
+
+	for (size_t k = 0; out && k < n && !sim.faulted; k++)
+		out[k] = texture_read(u64(i, 1), (k % width) * f32(i, 4) + f32(i, 5), (k / width) * f32(i, 4) + f32(i, 5));
+	return true;
+}
+
+static bool lookup(struct item *i)
+{
+	size_t n = threads(i, u32(i, 2));
+	float *out = floats(i, u64(i, 0), n);
+
+	for (size_t k = 0; out && k < n && !sim.faulted; k++)
+		out[k] = texture_read(u64(i, 1), k, 0);
+	return true;
+}
+
+static bool draw(struct item *i)
+{
+	uint32_t width = u32(i, 1);
+	size_t n = threads(i, (size_t)width * u32(i, 2));
+
+	for (size_t k = 0; k < n && !sim.faulted; k++)
+		surface_write(u64(i, 0), k % width, k / width, k);
+	return true;
+}
+
 static const struct kernel kernels[] = {
 	{"nothing", nothing}, {"limited", nothing}, {"three", nothing}, {"sixteen", nothing},
 	{"fill", fill}, {"saxpy", saxpy}, {"add", add}, {"copy", copy}, {"sum", sum}, {"scale", scale}, {"spin", spin},
 	{"wait", wait}, {"store", store}, {"point", point}, {"pair", pair}, {"many", many}, {"shared", shared}, {"trap", trap},
 	{"condition", condition}, {"choose", choose}, {"jacobi", jacobi}, {"distance", distance},
+	{"sample", sample}, {"lookup", lookup}, {"draw", draw},
 };
 
 const struct kernel *kernel_find(const char *name)

@@ -166,6 +166,39 @@ struct z_CUmemPoolPtrExportData {
 	unsigned char reserved[64];
 };
 
+struct z_CUDA_MEMCPY3D_PEER { /* with contexts in the reserved words */
+	struct end src, dst;
+	size_t width, height, depth;
+};
+
+struct z_CUmemcpyAttributes {
+	unsigned order;
+	CUmemLocation src, dst;
+	unsigned flags;
+};
+
+struct z_CUDA_ARRAY3D_DESCRIPTOR {
+	size_t width, height, depth;
+	unsigned format, channels, flags;
+};
+
+struct z_CUDA_RESOURCE_DESC {
+	unsigned type;
+	union {
+		CUarray array;
+		struct { CUdeviceptr at; unsigned format, channels; size_t size; } linear;
+		struct { CUdeviceptr at; unsigned format, channels; size_t width, height, pitch; } pitched;
+		int all[32];
+	};
+	unsigned flags;
+};
+
+struct z_CUDA_TEXTURE_DESC {
+	unsigned address[3], filter, flags, anisotropy, mipmap;
+	float bias, least, most, border[4];
+	int reserved[12];
+};
+
 #define SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
 SIZE(CUgraphEdgeData, 8);
 SIZE(CUlaunchConfig, 56);
@@ -188,4 +221,9 @@ SIZE(CUmemAllocationProp, 32);
 SIZE(CUmemPoolProps, 88);
 SIZE(CUmemAccessDesc, 12);
 SIZE(CUmemPoolPtrExportData, 64);
+SIZE(CUDA_MEMCPY3D_PEER, 200);
+SIZE(CUmemcpyAttributes, 24);
+SIZE(CUDA_ARRAY3D_DESCRIPTOR, 40);
+SIZE(CUDA_RESOURCE_DESC, 144);
+SIZE(CUDA_TEXTURE_DESC, 104);
 #undef SIZE

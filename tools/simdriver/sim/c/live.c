@@ -8,6 +8,7 @@ static struct {
 	[CONTEXT] = {"context", 0}, [STREAM] = {"stream", 0}, [EVENT] = {"event", 0}, [MODULE] = {"module", 0},
 	[LIBRARY] = {"module", 0}, [GRAPH] = {"graph", 0}, [EXEC] = {"exec", 0},
 	[USER] = {"userobject", 0}, [GREEN] = {"green", 0}, [LINKER] = {"linker", 0}, [POOL] = {"pool", 0},
+	[TEXTURE] = {"texture", 0}, [SURFACE] = {"surface", 0},
 };
 static int lost;
 
@@ -33,7 +34,10 @@ static int retained(void)
 static const struct {
 	const char *name;
 	enum place place;
-} places[] = {{"memory", DEVICE_MEMORY}, {"memory", MANAGED_MEMORY}, {"async", ASYNC_MEMORY}, {"host", HOST_MEMORY}, {"ipc", IPC_MEMORY}};
+} places[] = {
+	{"memory", DEVICE_MEMORY}, {"memory", MANAGED_MEMORY}, {"async", ASYNC_MEMORY}, {"host", HOST_MEMORY}, {"ipc", IPC_MEMORY},
+	{"array", ARRAY_MEMORY},
+};
 
 static int live(const char *kind)
 {
@@ -75,7 +79,10 @@ int simLost(void)
 
 void simList(char *text, unsigned long size)
 {
-	static const char *const all[] = {"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "physical", "reserved", "linker", "green", "ipc", "pool", "memory", "async", "host", "registered"};
+	static const char *const all[] = {
+		"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "physical", "reserved", "linker", "green", "ipc",
+		"pool", "memory", "async", "host", "registered", "array", "texture", "surface",
+	};
 	unsigned long at = 0;
 
 	pthread_mutex_lock(&sim.lock);

@@ -137,6 +137,8 @@ void block_free(struct block *b)
 		madvise(bytes(b), whole(b) * UNIT, MADV_DONTNEED);
 	else
 		memset(bytes(b), POISON, b->size);
+	free(b->pages);
+	b->pages = 0;
 	if (b->next)
 		b->next->before = b->before;
 	*(b->before ? &b->before->next : &blocks) = b->next;

@@ -62,28 +62,24 @@ CUresult make_set(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context, struct it
 	i->src = p->value;
 	i->width = p->element;
 	i->size = p->width;
-	i->pitch = p->pitch;
-	i->rows = p->height;
+	i->rows = (struct rows){.height = p->height, .depth = 1, .dst_pitch = p->pitch};
 	return OK;
 }
 
 CUresult make_copy(const CUDA_MEMCPY3D *p, CUcontext context, struct item **item)
 {
 	struct context *c;
-	struct item *i;
-	CUdeviceptr dst, src;
+	bool pageable;
 	CUresult r = p ? make_context(context, &c) : INVALID_VALUE;
 
+	if (!r && !(p->width && p->height && p->depth))
+		r = INVALID_VALUE;
 	if (!r)
-		r = box_check(p, &dst, &src);
+		r = box_item(p, item, &pageable, &pageable);
 	if (r)
 		return r;
-	i = *item = item_new(COPY);
-	i->context = c;
-	i->dst = dst;
-	i->src = src;
-	i->size = p->width;
-	i->box = memcpy(malloc(sizeof *p), p, sizeof *p);
+	(*item)->context = c;
+	(*item)->box = memcpy(malloc(sizeof *p), p, sizeof *p);
 	return OK;
 }
 

@@ -37,7 +37,7 @@ static void describe_copy(const struct item *i, CUDA_MEMCPY3D *p)
 
 static void describe_set(const struct item *i, CUDA_MEMSET_NODE_PARAMS *p)
 {
-	*p = (CUDA_MEMSET_NODE_PARAMS){i->dst, i->pitch, i->src, i->width, i->size, i->rows ? i->rows : 1};
+	*p = (CUDA_MEMSET_NODE_PARAMS){i->dst, i->rows.dst_pitch, i->src, i->width, i->size, i->rows.height ? i->rows.height : 1};
 }
 
 static void describe_host(const struct item *i, CUDA_HOST_NODE_PARAMS *p)

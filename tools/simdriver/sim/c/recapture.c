@@ -11,9 +11,9 @@ static bool same(const struct item *a, const struct item *b)
 			&& a->shared == b->shared && a->packed == b->packed
 			&& !memcmp(a->params + a->nparams, b->params + b->nparams, a->packed - a->nparams * sizeof *a->params);
 	case COPY:
-		return a->dst == b->dst && a->src == b->src && a->size == b->size && (!a->box || box_flat(a->box));
+		return a->dst == b->dst && a->src == b->src && a->size == b->size && !memcmp(&a->rows, &b->rows, sizeof a->rows);
 	case SET:
-		return a->dst == b->dst && a->src == b->src && a->size == b->size && a->width == b->width && a->rows <= 1;
+		return a->dst == b->dst && a->src == b->src && a->size == b->size && a->width == b->width && !memcmp(&a->rows, &b->rows, sizeof a->rows);
 	case HOST:
 		return a->host == b->host && a->data == b->data;
 	case RECORD:

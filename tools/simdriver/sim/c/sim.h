@@ -46,7 +46,7 @@ enum { /* CUresult */
 
 enum kind {
 	NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER, CONDITION_HANDLE, GREEN, DESC,
-	PHYSICAL, LINKER, POOL,
+	PHYSICAL, LINKER, POOL, ARRAY, TEXTURE, SURFACE,
 };
 
 void *handle_new(enum kind kind, void *object);
@@ -172,7 +172,10 @@ int thread_id(void);
 
 /* -- memory: memory.c -- */
 
-enum place { DEVICE_MEMORY, ASYNC_MEMORY, GLOBAL_MEMORY, HOST_MEMORY, MANAGED_MEMORY, GRAPH_MEMORY, IPC_MEMORY, PLACES };
+enum place { DEVICE_MEMORY, ASYNC_MEMORY, GLOBAL_MEMORY, HOST_MEMORY, MANAGED_MEMORY, GRAPH_MEMORY, IPC_MEMORY, ARRAY_MEMORY, PLACES };
+
+/* What was said about a page of managed memory. A location is 0 for none. */
+struct advice { bool read_mostly; CUmemLocation preferred, prefetched; unsigned accessed; /* bits: the host, devices */ };
 
 struct pool;
 struct block {
@@ -193,6 +196,7 @@ struct block {
 	bool given;           /* to the program, by a launch */
 	bool counted;         /* as what graphs use */
 	struct graph *ender;  /* the graph that has a node which frees it */
+	struct advice *pages; /* of managed memory, once there is some */
 	struct block *next;   /* of the live ones */
 	struct block *before;
 };
@@ -254,6 +258,39 @@ bool pool_managed(const struct pool *p);
 struct block *pool_block(struct pool *p, struct stream *s, size_t size);
 void pool_return(struct block *b);
 void pools_end(void);
+/* -- arrays and textures: array.c, texture.c -- */
+
+/* An array is memory, row by row. */
+struct array {
+	CUarray handle;
+	struct array *next;
+	struct context *context;
+	struct block *block;
+	size_t width, height, depth, element; /* element in bytes; 0 for no height or depth */
+	unsigned format, channels, flags;
+};
+CUresult array_get(CUarray handle, struct array **a);
+/* format_size is the size of a channel in bytes, 0 for a format that is not simulated. */
+size_t format_size(unsigned format);
+void arrays_end(struct context *c);
+
+/* A texture, or a surface, reads what is in rows. */
+struct texture {
+	unsigned long long handle;
+	struct texture *next;
+	struct context *context;
+	CUdeviceptr memory;
+	size_t width, height, pitch; /* in elements, rows and bytes */
+	unsigned format, channels;
+	int address[2];
+	bool linear, normalized;
+	float border;
+};
+/* texture_read is the value of a texture of float numbers at coordinates. The texture may be gone, which is a fault. */
+float texture_read(unsigned long long handle, float x, float y);
+/* surface_write stores a float number. Outside of the surface it is a fault. */
+void surface_write(unsigned long long handle, size_t x, size_t y, float value);
+void textures_end(struct context *c);
 
 /* -- graphs, which streams and events have to do with -- */
 
@@ -276,6 +313,12 @@ struct mark {
 };
 struct mark *mark_new(void);
 void mark_drop(struct mark *m);
+
+/* Rows of bytes, and slices of rows, at both ends of a copy, or of a memset. All 0 is one row. */
+struct rows {
+	size_t height, depth;
+	size_t dst_pitch, dst_slice, src_pitch, src_slice;
+};
 
 struct item {
 	enum work work;
@@ -300,8 +343,9 @@ struct item {
 	int nattributes;
 	/* copies and sets */
 	CUdeviceptr dst, src;
-	size_t size, width, pitch, rows; /* the last two of sets of more than one row */
-	CUDA_MEMCPY3D *box; /* what a node by hand copies */
+	size_t size, width;
+	struct rows rows; /* size is that of one */
+	CUDA_MEMCPY3D *box; /* what a node by hand was told */
 	void *staged;
 	/* host functions */
 	void (*host)(void *);

@@ -15,7 +15,7 @@ void simHold(int on);
 void simFault(unsigned code);
 /* Takes back failures, delays, a hold, odd nodes and a fault, and forgets violations. */
 void simReset(void);
-/* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc, 0 for all. */
+/* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface, 0 for all. */
 int simLive(const char *kind);
 /* What is alive, a line each. */
 void simList(char *text, unsigned long size);
