@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "cloop.h"
+#include "loops.h"
 
 void cloop_empty(void)
 {
@@ -47,15 +48,6 @@ typedef int release(unsigned long long address, uintptr_t stream);
 typedef int copy(uintptr_t dst, uintptr_t src, size_t size);
 typedef int copy_async(uintptr_t dst, uintptr_t src, size_t size, uintptr_t stream);
 typedef int host_func(uintptr_t stream, void (*f)(void *), void *data);
-
-/* REPEAT makes a call n times and returns the last code that is not 0. */
-#define REPEAT(n, call) do { \
-	int code, bad = 0; \
-	while (n-- > 0) \
-		if ((code = (call))) \
-			bad = code; \
-	return bad; \
-} while (0)
 
 static int loop_empty(const uintptr_t *a, long n)
 {
@@ -312,6 +304,11 @@ static int (*const loops[])(const uintptr_t *a, long n) = {
 	loop_record, /* of a graph and a stream */
 	loop_graph_and_wait,
 	loop_host_func,
+	loop_graph_build,
+	loop_graph_instantiate,
+	loop_graph_update,
+	loop_graph_set,
+	loop_peers,
 };
 
 int cloop_run(unsigned loop, const uintptr_t *args, long n)

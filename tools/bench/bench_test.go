@@ -123,3 +123,16 @@ func TestEveryGroup(t *testing.T) {
 		})
 	}
 }
+
+// TestOneGPU has nothing to copy to, which is no failure.
+func TestOneGPU(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler: ", err)
+	}
+	file, err := sim.Build(t.TempDir(), sim.Newest)
+	require.NoError(t, err)
+	t.Setenv("CUDABIND_SIM_DEVICES", "1")
+	stdout, stderr, code := command(t, "-lib", file, "-short", "-group", "^peers$")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "\npeers  there is but one GPU: ")
+}

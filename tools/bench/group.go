@@ -17,7 +17,7 @@ type group struct {
 }
 
 // groups are all scenarios, in this order.
-var groups = []group{waiting, saturated, waiters, hostFunctions, replays, many}
+var groups = []group{waiting, saturated, waiters, hostFunctions, replays, builds, many, peers}
 
 // effort is how much is done.
 type effort struct {
@@ -67,11 +67,19 @@ func (l *line) atMost(column string, most float64) {
 	})
 }
 
+// atLeast adds a target: what a column should reach.
+func (l *line) atLeast(column string, least float64) {
+	v, measured := l.Values[column]
+	l.Targets = append(l.Targets, verdict{
+		Target: fmt.Sprintf("%s >= %g", column, least), Met: measured && v >= least, Column: column, Least: least,
+	})
+}
+
 // limit is the target of a column, 0 where there is none.
 func (l *line) limit(column string) float64 {
 	for _, v := range l.Targets {
 		if v.Column == column {
-			return v.Most
+			return v.Most + v.Least
 		}
 	}
 	return 0

@@ -54,13 +54,19 @@ func TestLine(t *testing.T) {
 	part.atMost("share", 0.25)
 	part.atMost("ms", 0.9)
 	part.atMost("of nothing", 1)
+	part.Values["rate"] = 8
+	part.atLeast("rate", 8)
+	part.atLeast("rate", 8.1)
+	part.atLeast("of nothing", 0)
 	var met []bool
 	for _, v := range part.Targets {
 		met = append(met, v.Met)
 	}
-	assert.Equal(t, []bool{true, false, false}, met)
-	assert.Equal(t, "share <= 0.25 ok, ms <= 0.9 missed, of nothing <= 1 missed", verdicts(part.Targets))
+	assert.Equal(t, []bool{true, false, false, true, false, false}, met)
+	assert.Equal(t, "share <= 0.25 ok, ms <= 0.9 missed, of nothing <= 1 missed, rate >= 8 ok, rate >= 8.1 missed, of nothing >= 0 missed",
+		verdicts(part.Targets))
 	assert.InDelta(t, 0.9, part.limit("ms"), 0)
+	assert.InDelta(t, 8, part.limit("rate"), 0)
 	assert.Zero(t, part.limit("other"))
 	assert.Equal(t, []string{"whole", "case, part"}, []string{whole.name(), part.name()})
 }

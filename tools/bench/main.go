@@ -12,7 +12,8 @@
 // an ordinary goroutine, unless the row says otherwise.
 //
 // Behind these rows come groups, each with a table and a plot of its own: what
-// waiting costs, one goroutine's and that of thousands, host functions, and graphs.
+// waiting costs, one goroutine's and that of thousands, host functions, graphs, and
+// copies between two GPUs.
 // -run chooses rows and -group groups; with one of them there is nothing of the
 // other. CPU is the time of the whole process, and threads are those above what it
 // had when the GPU had been opened.

@@ -28,9 +28,10 @@ var (
 type verdict struct {
 	Target string `json:"target"`
 	Met    bool   `json:"met"`
-	// The limit of a group's target; rows have theirs in the text alone.
+	// The limit of a group's target, one of the two; rows have theirs in the text alone.
 	Column string  `json:"column,omitempty"`
 	Most   float64 `json:"most,omitempty"`
+	Least  float64 `json:"least,omitempty"`
 }
 
 func (v verdict) String() string {

@@ -159,7 +159,7 @@ func TestRowsAndSlices(t *testing.T) {
 	for name, wrong := range map[string]func(*driver.CUDA_MEMCPY3D){
 		"no depth":          func(p *driver.CUDA_MEMCPY3D) { p.Depth = 0 },
 		"a narrow pitch":    func(p *driver.CUDA_MEMCPY3D) { p.SrcPitch = 11 },
-		"a low slice":       func(p *driver.CUDA_MEMCPY3D) { p.DstHeight = 0 },
+		"a low slice":       func(p *driver.CUDA_MEMCPY3D) { p.Height, p.SrcHeight, p.DstHeight = 2, 2, 1 },
 		"behind the memory": func(p *driver.CUDA_MEMCPY3D) { p.DstPitch = 16 },
 		"a level of detail": func(p *driver.CUDA_MEMCPY3D) { p.SrcLOD = 1 },
 	} {
