@@ -175,7 +175,7 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	} else if !blocks[0].ctx.same(sc.ctx) {
 		return refuse(op, ErrContext, "the buffer is of %v, the stream of %v", blocks[0].ctx.device, sc.ctx.device)
 	}
-	c.Context, c.Stream = sc.set, sc.raw
+	c.Context, c.Stream = sc.ctx.forCopy(sc.set, blocks), sc.raw
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	capture := sc.lockCapture()
@@ -206,8 +206,19 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 	if err := x.orderBehind(op, stream, blocks); err != nil {
 		return err
 	}
-	c.Context, c.Stream, c.Wait = x.bare(), stream, 1
+	c.Context, c.Stream, c.Wait = x.forCopy(x.bare(), blocks), stream, 1
 	return check(op, c.Do(host))
+}
+
+// forCopy is the context to make current for a copy, where otherwise set would do:
+// copies over several mappings of virtual memory need one.
+func (c *contextCore) forCopy(set driver.CUcontext, blocks []*block) driver.CUcontext {
+	for _, b := range blocks {
+		if b.window != nil {
+			return c.raw
+		}
+	}
+	return set
 }
 
 // orderBehind has a stream of the layer's wait for all work that uses the blocks.

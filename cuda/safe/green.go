@@ -31,7 +31,7 @@ type greenCore struct {
 }
 
 // NewGreenContext makes a green context of parts of x's device: several must be of
-// one split, else the error is driver.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION. x
+// one split, else the error is [ErrArgument]. x
 // must be the primary context, as that of [Open] is, else it is [ErrContext], and so
 // are multiprocessors of another device. It is kept alive.
 //
@@ -80,6 +80,9 @@ func (d Device) resources(op string, parts []SMs) ([]driver.CUdevResource, error
 	for i, m := range parts {
 		if m.Count() == 0 {
 			return nil, refuse(op, ErrArgument, "part %d has no multiprocessors", i)
+		}
+		if m.cut != parts[0].cut {
+			return nil, refuse(op, ErrArgument, "part %d is of another split than part 0", i)
 		}
 		if m.device.raw != d.raw {
 			return nil, refuse(op, ErrContext, "%v, and the context is of %v", m, d)

@@ -180,7 +180,7 @@ func TestGreenContextRefuses(t *testing.T) {
 	}{
 		{"no parts", func() error { _, err := safe.NewGreenContext(x); return err }, safe.ErrArgument, "without multiprocessors"},
 		{"an empty part", func() error { _, err := safe.NewGreenContext(x, parts[0], safe.SMs{}); return err }, safe.ErrArgument, "part 1 has no multiprocessors"},
-		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, driver.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "NewGreenContext"},
+		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, safe.ErrArgument, "of another split"},
 		{"not the primary context", created, safe.ErrContext, "not the primary context of device 0"},
 		{"a blocking stream", func() error { _, err := g.NewStream(safe.StreamOptions{}); return err }, safe.ErrArgument, "NonBlocking"},
 		{"a priority", func() error {

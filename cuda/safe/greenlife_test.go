@@ -5,6 +5,7 @@ package safe_test
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -43,7 +44,7 @@ func TestGreenParentFirst(t *testing.T) {
 	assert.EqualValues(t, 5, got[9])
 	assert.True(t, active())
 	require.NoError(t, b.Close())
-	assert.False(t, active(), "the last object is closed")
+	assert.Eventually(t, func() bool { return !active() }, hang, time.Millisecond, "the last object is closed")
 }
 
 // TestGreenClosedBusy: what is on the streams of a closed green context runs to its end.

@@ -68,7 +68,7 @@ func TestAvailableDynamicShared(t *testing.T) {
 	assert.Positive(t, size)
 	n, err := k.MaxBlocksPerMultiprocessor(128, size)
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, n, 8)
+	assert.GreaterOrEqual(t, n, 7, "what the driver needs for itself in each block may take one's place")
 	more, err := k.AvailableDynamicShared(4, 128)
 	require.NoError(t, err)
 	assert.Greater(t, more, size)

@@ -83,7 +83,27 @@ func (b *Buffer[T]) ExportPointer() (driver.CUmemPoolPtrExportData, error) {
 	if b.address != m.address || b.Size() != m.size {
 		return data, refuse(op, ErrRange, "%d bytes of an allocation of %d, which can be shared as a whole only", b.Size(), m.size)
 	}
-	return data, wrap(op, m.ctx.in(func() error { return driver.CuMemPoolExportPointer(&data, m.address) }))
+	err = m.ctx.in(func() error {
+		err := driver.CuMemPoolExportPointer(&data, m.address)
+		if err != driver.CUDA_ERROR_INVALID_VALUE || m.pool == nil {
+			return err
+		}
+		if err := m.pool.exportOnce(); err != nil {
+			return err
+		}
+		return driver.CuMemPoolExportPointer(&data, m.address)
+	})
+	return data, wrap(op, err)
+}
+
+// exportOnce exports the pool and forgets the file: CUDA describes memory of no pool
+// that was never exported.
+func (p *poolCore) exportOnce() error {
+	fd := int32(-1)
+	if err := p.export(&fd); err != nil {
+		return err
+	}
+	return os.NewFile(uintptr(fd), "memory pool").Close()
 }
 
 // ImportBuffer is a buffer of another process, which has sent its description by

@@ -3,6 +3,7 @@ package safe
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -15,7 +16,11 @@ import (
 type SMs struct {
 	device Device
 	raw    driver.CUdevResource
+	cut    uint64 // the split that made them, 0 for none
 }
+
+// splits counts.
+var splits atomic.Uint64
 
 // SMs are all multiprocessors of the device. It needs a driver of CUDA 12.4.
 // Source: cuDeviceGetDevResource.
@@ -118,16 +123,18 @@ func (m SMs) split(op string, o SplitOptions) (groups []SMs, rest SMs, err error
 	if err != nil {
 		return nil, SMs{}, wrap(op, err)
 	}
-	return m.parts(raw[:possible]), SMs{device: m.device, raw: left}, nil
+	groups, rest = m.parts(raw[:possible], left)
+	return groups, rest, nil
 }
 
 // parts are values of what the driver has made of m.
-func (m SMs) parts(raw []driver.CUdevResource) []SMs {
-	parts := make([]SMs, len(raw))
+func (m SMs) parts(raw []driver.CUdevResource, left driver.CUdevResource) (groups []SMs, rest SMs) {
+	split := splits.Add(1)
+	groups = make([]SMs, len(raw))
 	for i := range raw {
-		parts[i] = SMs{device: m.device, raw: raw[i]}
+		groups[i] = SMs{m.device, raw[i], split}
 	}
-	return parts
+	return groups, SMs{m.device, left, split}
 }
 
 // SMGroup is what a group of [SMs.SplitGroups] is to be like.
@@ -171,7 +178,8 @@ func (m SMs) SplitGroups(wishes ...SMGroup) (groups []SMs, rest SMs, err error) 
 	if err != nil {
 		return nil, SMs{}, wrap(op, err)
 	}
-	return m.parts(raw), SMs{device: m.device, raw: left}, nil
+	groups, rest = m.parts(raw, left)
+	return groups, rest, nil
 }
 
 // SMs are the multiprocessors that kernels on the stream may run on: those of its

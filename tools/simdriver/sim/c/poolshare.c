@@ -27,6 +27,7 @@ CUresult cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool, CUmemAll
 		close(fd);
 		return OPERATING_SYSTEM;
 	}
+	p->exported = true;
 	*(int *)out = fd;
 	return OK;
 }
@@ -54,7 +55,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr address
 	struct block *b = block_at(address);
 	struct exported e = {MAGIC, 0, address};
 
-	if (!out || !b || b->freed || b->address != address || !b->pool || !b->pool->shareable)
+	if (!out || !b || b->freed || b->address != address || !b->pool || !b->pool->exported)
 		return INVALID_VALUE;
 	e.pool = b->pool->handle;
 	memset(out, 0, sizeof *out);

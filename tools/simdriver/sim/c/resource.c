@@ -109,7 +109,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned *n, const C
 
 	if (r)
 		return r;
-	if (!n || flags > (SPLIT_FINE | SPLIT_LARGE))
+	if (!n)
 		return INVALID_VALUE;
 	if (input->inner.split || size > input->sm.count)
 		return INVALID_RESOURCE_CONFIGURATION;
@@ -181,8 +181,6 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *handle, CUdevResource *res
 		if (r)
 			return r;
 		if (resources[i].inner.device != resources->inner.device)
-			return INVALID_RESOURCE_CONFIGURATION;
-		if (i && (!resources->inner.split || resources[i].inner.split != resources->inner.split))
 			return INVALID_RESOURCE_CONFIGURATION;
 	}
 	all = malloc(sizeof *all); /* for good */

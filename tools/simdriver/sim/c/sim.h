@@ -245,7 +245,7 @@ struct pool {
 	int reuse[3];
 	size_t max, threshold, reserved, reserved_high, used, used_high;
 	int blocks;
-	bool initial, imported, destroyed;
+	bool initial, imported, exported, destroyed;
 };
 enum { POOL_FILE = 1 }; /* how pools can be shared */
 struct pool *pool_new(int device);
