@@ -251,7 +251,11 @@ func (e *GraphExec) Update(g *Graph) error {
 		}
 		before := c.kept
 		c.kept = g.kept.share()
-		c.changed(before)
+		if c.kept.same(before) {
+			before.drop()
+		} else {
+			c.changed(before)
+		}
 		return nil
 	})
 }

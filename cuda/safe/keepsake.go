@@ -2,8 +2,6 @@ package safe
 
 import (
 	"sync"
-
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
 // A keepsake is what work of graphs needs: buffers, modules, events and Go
@@ -122,7 +120,7 @@ func (k *keepsake) drop() {
 
 // sameObjects tells whether k and o keep the same objects, and nothing else.
 func (k *keepsake) sameObjects(o *keepsake) bool {
-	if len(k.objects) != len(o.objects) || len(k.tokens)+len(o.tokens)+len(k.release)+len(o.release) > 0 || k.inner != nil || o.inner != nil {
+	if !k.plain() || !o.plain() || len(k.objects) != len(o.objects) {
 		return false
 	}
 	for _, h := range o.objects {
@@ -133,84 +131,5 @@ func (k *keepsake) sameObjects(o *keepsake) bool {
 	return true
 }
 
-// holdings are the keepsakes of a graph or of an executable: one of what was
-// captured, one of each node that was added or changed by hand.
-type holdings struct {
-	mu       sync.Mutex
-	captured *keepsake
-	user     *keepsake // what the user has added to the graph itself
-	nodes    map[driver.CUgraphNode]*keepsake
-}
-
-func newHoldings() *holdings { return &holdings{captured: newKeepsake(), user: newKeepsake()} }
-
-// renew makes holdings for what a graph is made into.
-func (h *holdings) renew() *holdings { return &holdings{captured: newKeepsake(), user: h.user.share()} }
-
-// set has a node need k, and returns what it needed so far. k may be nil.
-func (h *holdings) set(n driver.CUgraphNode, k *keepsake) (before *keepsake) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before = h.nodes[n]
-	switch {
-	case k == nil:
-		delete(h.nodes, n)
-	case h.nodes == nil:
-		h.nodes = map[driver.CUgraphNode]*keepsake{n: k}
-	default:
-		h.nodes[n] = k
-	}
-	return before
-}
-
-// share makes holdings of the same for another graph or executable.
-func (h *holdings) share() *holdings {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := &holdings{captured: h.captured.share(), user: h.user.share()}
-	if len(h.nodes) > 0 {
-		s.nodes = make(map[driver.CUgraphNode]*keepsake, len(h.nodes))
-	}
-	for n, k := range h.nodes {
-		s.nodes[n] = k.share()
-	}
-	return s
-}
-
-func (h *holdings) noteAll(s *streamCore) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.captured.noteAll(s)
-	for _, k := range h.nodes {
-		k.noteAll(s)
-	}
-}
-
-func (h *holdings) drop() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.captured.drop()
-	h.user.drop()
-	for _, k := range h.nodes {
-		k.drop()
-	}
-	h.captured, h.user, h.nodes = nil, nil, nil
-}
-
-// rename gives the nodes their names in another graph. One that has none there,
-// because it is part of a part, keeps its own.
-func (h *holdings) rename(name func(driver.CUgraphNode) (driver.CUgraphNode, error)) error {
-	nodes := make(map[driver.CUgraphNode]*keepsake, len(h.nodes))
-	for n, k := range h.nodes {
-		own, err := name(n)
-		if err == driver.CUDA_ERROR_INVALID_VALUE {
-			own, err = n, nil
-		}
-		if err != nil {
-			return err
-		}
-		nodes[own] = k
-	}
-	h.nodes = nodes
-	return nil
-}
+// plain tells that k keeps objects, and nothing else.
+func (k *keepsake) plain() bool { return len(k.tokens)+len(k.release) == 0 && k.inner == nil }

@@ -29,6 +29,7 @@ type kernelWork struct {
 	kernel *Kernel
 	cfg    LaunchConfig
 	args   []Arg
+	room   [4]Arg
 }
 
 // KernelWork is a launch of a kernel, with the arguments as they are now: see
@@ -37,7 +38,11 @@ type kernelWork struct {
 // in a graph, not in an executable. Source: cuGraphAddKernelNode,
 // cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
 // cuGraphExecKernelNodeSetParams.
-func KernelWork(k *Kernel, cfg LaunchConfig, args ...Arg) Work { return &kernelWork{k, cfg, args} }
+func KernelWork(k *Kernel, cfg LaunchConfig, args ...Arg) Work {
+	w := &kernelWork{kernel: k, cfg: cfg}
+	w.args = append(w.room[:0], args...)
+	return w
+}
 
 func (w *kernelWork) kind() driver.CUgraphNodeType { return driver.CU_GRAPH_NODE_TYPE_KERNEL }
 
@@ -48,8 +53,7 @@ func (w *kernelWork) take(op string, k *keepsake, _ *graphCore) error {
 	if err != nil {
 		return err
 	}
-	defer m.unmark()
-	k.keep(&m.handle, m.keep)
+	k.keep(&m.handle, func() bool { return true }) // k gets the mark
 	bad := w.kernel.check(w.args)
 	for i := 0; i < len(w.args) && bad < 0; i++ {
 		if a := &w.args[i].raw; a.Kind() == rt.NearOfBlock {
@@ -68,7 +72,7 @@ func (w *kernelWork) take(op string, k *keepsake, _ *graphCore) error {
 // call adds the node, or changes it.
 func (w *kernelWork) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
 	m := w.kernel.module.core
-	n.Context, n.Function = m.ctx.raw, w.kernel.function
+	n.Context, n.Function = m.ctx.raw, w.kernel.function // without a context, adding crashes the driver
 	n.Grid, n.Block, n.SharedBytes = w.cfg.Grid.full(), w.cfg.Block.full(), w.cfg.SharedBytes
 	n.Deps, n.Args = uint32(len(deps)), uint32(len(w.args))
 	var args *rt.Arg

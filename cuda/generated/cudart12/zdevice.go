@@ -501,11 +501,14 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 // See also [CudaMalloc], [CudaFree], [CudaIpcGetEventHandle], [CudaIpcOpenEventHandle],
 // [CudaIpcOpenMemHandle], [CudaIpcCloseMemHandle]; in the driver API [cuIpcGetMemHandle].
 //
+// Safe counterpart: [safe.Buffer.IPCHandle].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
 // [cuIpcGetMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcGetMemHandle
+// [safe.Buffer.IPCHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.IPCHandle
 func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) error {
 	args := &struct {
 		handle *CudaIpcMemHandle_t
@@ -548,10 +551,13 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 // [CudaIpcGetMemHandle], [CudaIpcCloseMemHandle], [CudaDeviceEnablePeerAccess],
 // [CudaDeviceCanAccessPeer]; in the driver API [cuIpcOpenMemHandle].
 //
+// Safe counterpart: [safe.OpenIPCBuffer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuIpcOpenMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcOpenMemHandle
+// [safe.OpenIPCBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#OpenIPCBuffer
 func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, flags uint32) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -587,10 +593,13 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 // See also [CudaMalloc], [CudaFree], [CudaIpcGetEventHandle], [CudaIpcOpenEventHandle],
 // [CudaIpcGetMemHandle], [CudaIpcOpenMemHandle]; in the driver API [cuIpcCloseMemHandle].
 //
+// Safe counterpart: [safe.Buffer.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuIpcCloseMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuIpcCloseMemHandle
+// [safe.Buffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Close
 func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -881,11 +890,14 @@ func CudaDeviceGetAttribute(value *int32, attr CudaDeviceAttr, device int32) err
 // [CudaDeviceSetMemPool], [CudaMemPoolSetAttribute], [CudaMemPoolSetAccess]; in the driver API
 // [cuDeviceGetDefaultMemPool].
 //
+// Safe counterpart: [safe.DefaultPool].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 // [cuDeviceGetDefaultMemPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetDefaultMemPool
+// [safe.DefaultPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#DefaultPool
 func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 	args := &struct {
 		memPool *CudaMemPool_t
@@ -922,10 +934,13 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 // See also [CudaDeviceGetMemPool], [CudaDeviceGetDefaultMemPool], [CudaMemPoolCreate],
 // [CudaMemPoolDestroy], [CudaMallocFromPoolAsync]; in the driver API [cuDeviceSetMemPool].
 //
+// Safe counterpart: [safe.Pool.MakeCurrent].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceSetMemPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceSetMemPool
+// [safe.Pool.MakeCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.MakeCurrent
 func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
 	args := &struct {
 		device  int32
@@ -959,11 +974,14 @@ func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
 // See also [CudaDeviceGetDefaultMemPool], [CudaDeviceSetMemPool]; in the driver API
 // [cuDeviceGetMemPool].
 //
+// Safe counterpart: [safe.CurrentPool].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 // [cuDeviceGetMemPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetMemPool
+// [safe.CurrentPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CurrentPool
 func CudaDeviceGetMemPool(memPool *CudaMemPool_t, device int32) error {
 	args := &struct {
 		memPool *CudaMemPool_t

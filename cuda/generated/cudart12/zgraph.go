@@ -91,8 +91,13 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddHostNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.KernelWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -130,8 +135,12 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 //
 // See also [CudaLaunchKernel], [CudaGraphAddKernelNode], [CudaGraphKernelNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -169,8 +178,13 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 // See also [CudaGraphNodeSetParams], [CudaLaunchKernel], [CudaGraphAddKernelNode],
 // [CudaGraphKernelNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.KernelWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -282,8 +296,12 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 //
 // See also [CudaAccessPolicyWindow].
 //
+// Safe counterpart: [safe.KernelWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
 	args := &struct {
 		hNode CudaGraphNode_t
@@ -515,8 +533,12 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaMemcpy3D], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -550,10 +572,14 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // [CudaGraphMemcpyNodeSetParamsFromSymbol], [CudaGraphMemcpyNodeSetParams1D],
 // [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.CopyWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
+// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -753,8 +779,12 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 //
 // See also [CudaMemset2D], [CudaGraphAddMemsetNode], [CudaGraphMemsetNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -785,10 +815,14 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // See also [CudaGraphNodeSetParams], [CudaMemset2D], [CudaGraphAddMemsetNode],
 // [CudaGraphMemsetNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.FillWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
+// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -833,8 +867,13 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.HostWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
 func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -865,8 +904,12 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 //
 // See also [CudaLaunchHostFunc], [CudaGraphAddHostNode], [CudaGraphHostNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -898,8 +941,13 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // See also [CudaGraphNodeSetParams], [CudaLaunchHostFunc], [CudaGraphAddHostNode],
 // [CudaGraphHostNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.HostWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -942,8 +990,13 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // [CudaGraphDestroyNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode], [CudaGraphClone].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.ChildWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, childGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -979,8 +1032,12 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 //
 // See also [CudaGraphAddChildGraphNode], [CudaGraphNodeFindInClone].
 //
+// Safe counterpart: [safe.Node.ChildGraph].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.ChildGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ChildGraph
 func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		node   CudaGraphNode_t
@@ -1017,8 +1074,13 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 // [CudaGraphAddChildGraphNode], [CudaGraphAddKernelNode], [CudaGraphAddHostNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.EmptyWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.EmptyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1063,8 +1125,13 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.RecordWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1096,8 +1163,12 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // See also [CudaGraphAddEventRecordNode], [CudaGraphEventRecordNodeSetEvent],
 // [CudaGraphEventWaitNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1130,8 +1201,13 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
 // [CudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Set], [safe.RecordWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		node  CudaGraphNode_t
@@ -1171,8 +1247,13 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.WaitWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1204,8 +1285,12 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // See also [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeSetEvent],
 // [CudaGraphEventRecordNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1236,8 +1321,13 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 // See also [CudaGraphNodeSetParams], [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeGetEvent],
 // [CudaGraphEventRecordNodeSetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Set], [safe.WaitWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		node  CudaGraphNode_t
@@ -1529,8 +1619,12 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.AddAlloc].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.AddAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddAlloc
 func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaMemAllocNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1563,8 +1657,12 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -1611,8 +1709,13 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.FreeWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.FreeWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dptr unsafe.Pointer) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1644,8 +1747,12 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 //
 // See also [CudaGraphAddMemFreeNode].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
 	args := &struct {
 		node     CudaGraphNode_t
@@ -1687,8 +1794,12 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 // See also [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode], [CudaDeviceGetGraphMemAttribute],
 // [CudaDeviceSetGraphMemAttribute], [CudaMallocAsync], [CudaFreeAsync].
 //
+// Safe counterpart: [safe.Context.TrimGraphMemory].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Context.TrimGraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.TrimGraphMemory
 func CudaDeviceGraphMemTrim(device int32) error {
 	args := &struct {
 		device int32
@@ -1728,8 +1839,12 @@ func CudaDeviceGraphMemTrim(device int32) error {
 // See also [CudaDeviceSetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
+// Safe counterpart: [safe.Context.GraphMemory].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Context.GraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.GraphMemory
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
@@ -1769,8 +1884,12 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // See also [CudaDeviceGetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
+// Safe counterpart: [safe.Context.ResetGraphMemoryPeaks].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Context.ResetGraphMemoryPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetGraphMemoryPeaks
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
@@ -1853,8 +1972,12 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 //
 // See also [CudaGraphClone].
 //
+// Safe counterpart: [safe.Graph.Clone].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Clone]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Clone
 func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode_t, clonedGraph CudaGraph_t) error {
 	args := &struct {
 		pNode        *CudaGraphNode_t
@@ -1971,8 +2094,12 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 // See also [CudaGraphCreate], [CudaGraphGetNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.Roots].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Roots]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Roots
 func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumRootNodes *uint64) error {
 	args := &struct {
 		graph         CudaGraph_t
@@ -2079,8 +2206,12 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 // See also [CudaGraphNodeGetDependentNodes], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
 //
+// Safe counterpart: [safe.Node.Dependencies].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Dependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependencies
 func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraphNode_t, pNumDependencies *uint64) error {
 	args := &struct {
 		node             CudaGraphNode_t
@@ -2140,8 +2271,12 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 // See also [CudaGraphNodeGetDependencies], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
 //
+// Safe counterpart: [safe.Node.Dependents].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Dependents]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependents
 func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaGraphNode_t, pNumDependentNodes *uint64) error {
 	args := &struct {
 		node               CudaGraphNode_t
@@ -2202,8 +2337,12 @@ func CudaGraphNodeGetDependentNodes_v2(node CudaGraphNode_t, pDependentNodes *Cu
 // See also [CudaGraphRemoveDependencies], [CudaGraphGetEdges], [CudaGraphNodeGetDependencies],
 // [CudaGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.AddEdges].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.AddEdges]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddEdges
 func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, numDependencies uint64) error {
 	args := &struct {
 		graph           CudaGraph_t
@@ -2267,8 +2406,12 @@ func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 // See also [CudaGraphAddDependencies], [CudaGraphGetEdges], [CudaGraphNodeGetDependencies],
 // [CudaGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.RemoveEdges].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.RemoveEdges]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.RemoveEdges
 func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, numDependencies uint64) error {
 	args := &struct {
 		graph           CudaGraph_t
@@ -2331,8 +2474,12 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 // See also [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Node.Destroy].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Destroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Destroy
 func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 	args := &struct {
 		node CudaGraphNode_t
@@ -2532,8 +2679,12 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 // See also [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphInstantiateWithParams].
 //
+// Safe counterpart: [safe.GraphExec.Flags].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Flags
 func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
@@ -2580,8 +2731,13 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.KernelWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -2880,8 +3036,13 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.HostWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
 func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -2926,8 +3087,13 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.ChildWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, childGraph CudaGraph_t) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -2970,8 +3136,13 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.RecordWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3014,8 +3185,13 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.WaitWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3145,8 +3321,12 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 // See also [CudaGraphNodeGetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
 //
+// Safe counterpart: [safe.GraphExec.SetEnabled].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.SetEnabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.SetEnabled
 func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3181,8 +3361,12 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // See also [CudaGraphNodeSetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
 //
+// Safe counterpart: [safe.GraphExec.Enabled].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Enabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Enabled
 func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled *uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3644,8 +3828,12 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
 //
+// Safe counterpart: [safe.Graph.OnRelease].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.OnRelease]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.OnRelease
 func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32, flags uint32) error {
 	args := &struct {
 		graph  CudaGraph_t
@@ -3752,8 +3940,16 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 //
 // See also [CudaGraphCreate], [CudaGraphNodeSetParams], [CudaGraphExecNodeSetParams].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.Graph.AddIf], [safe.Graph.AddWhile],
+// [safe.Graph.AddSwitch].
+//
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.Graph.AddIf]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddIf
+// [safe.Graph.AddSwitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddSwitch
+// [safe.Graph.AddWhile]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddWhile
 func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -3821,8 +4017,12 @@ func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepend
 //
 // See also [CudaGraphAddNode], [CudaGraphExecNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Set].
+//
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -3883,11 +4083,14 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // See also [CudaGraphAddNode], [CudaGraphNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set].
+//
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
 // [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {
 		graphExec  CudaGraphExec_t
@@ -3939,10 +4142,13 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 //
 // See also, in the driver API, [cuGraphAddNode].
 //
+// Safe counterpart: [safe.Graph.NewCondition].
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphAddNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddNode
+// [safe.Graph.NewCondition]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.NewCondition
 func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, defaultLaunchValue uint32, flags uint32) error {
 	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle

@@ -39,13 +39,14 @@ import "unsafe"
 //
 // See also [CudaLibraryLoadFromFile], [CudaLibraryUnload]; in the driver API [cuLibraryLoadData].
 //
-// Safe counterpart: [safe.Load].
+// Safe counterpart: [safe.Load], [safe.LoadWith].
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLibraryLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadData
 // [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
+// [safe.LoadWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadWith
 func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions *CudaJitOption, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CudaLibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := &struct {
 		library             *CudaLibrary_t
@@ -345,10 +346,13 @@ func CudaLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CudaLibrary_t, 
 // See also [CudaLibraryEnumerateKernels], [CudaLibraryLoadFromFile], [CudaLibraryLoadData]; in the
 // driver API [cuLibraryGetKernelCount].
 //
+// Safe counterpart: [safe.Module.Kernels].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLibraryGetKernelCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetKernelCount
+// [safe.Module.Kernels]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernels
 func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 	args := &struct {
 		count *uint32
@@ -378,11 +382,14 @@ func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 //
 // See also [CudaLibraryGetKernelCount]; in the driver API [cuLibraryEnumerateKernels].
 //
+// Safe counterpart: [safe.Module.Kernels].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuKernelGetName]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelGetName
 // [cuLibraryEnumerateKernels]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryEnumerateKernels
+// [safe.Module.Kernels]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernels
 func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib CudaLibrary_t) error {
 	args := &struct {
 		kernels    *CudaKernel_t

@@ -200,10 +200,13 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 //
 // See also [CudaMalloc], [CudaFree], [CudaMallocArray], [CudaFreeArray].
 //
+// Safe counterpart: [safe.NewBox].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemAllocPitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocPitch
+// [safe.NewBox]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBox
 func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -377,8 +380,12 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray].
 //
+// Safe counterpart: [safe.Array.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.Array.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Array.Close
 func CudaFreeArray(array CudaArray_t) error {
 	args := &struct {
 		array CudaArray_t
@@ -1939,10 +1946,13 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync],
 // [CudaMemPrefetchAsync]; in the driver API [cuMemAdvise].
 //
+// Safe counterpart: [safe.Buffer.Advise].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemAdvise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAdvise
+// [safe.Buffer.Advise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Advise
 func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise, device int32) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -2007,10 +2017,13 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 // See also [CudaMemRangeGetAttributes], [CudaMemPrefetchAsync], [CudaMemAdvise]; in the driver API
 // [cuMemRangeGetAttribute].
 //
+// Safe counterpart: [safe.Buffer.RangeAttributes].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemRangeGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemRangeGetAttribute
+// [safe.Buffer.RangeAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.RangeAttributes
 func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CudaMemRangeAttribute, devPtr unsafe.Pointer, count uint64) error {
 	args := &struct {
 		data      unsafe.Pointer
@@ -2485,10 +2498,13 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
 // [CudaMemcpyFromSymbolAsync]; in the driver API [cuMemcpy3D].
 //
+// Safe counterpart: [safe.Box.CopyFrom].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3D
+// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
 func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DParms
@@ -2525,10 +2541,13 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync],
 // [CudaMemcpy3DPeerAsync]; in the driver API [cuMemcpy3DPeer].
 //
+// Safe counterpart: [safe.Box.CopyFrom].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3DPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DPeer
+// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
 func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DPeerParms
@@ -2583,8 +2602,12 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures and the driver has no nodes for
 //     batches
 //
+// Safe counterpart: [safe.Stream.CopyBatch].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.Stream.CopyBatch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyBatch
 func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uint64, count uint64, attrs *CudaMemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, stream CudaStream_t) error {
 	args := &struct {
 		dsts      *unsafe.Pointer
@@ -3152,10 +3175,13 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
 // [CudaMemcpyFromSymbolAsync]; in the driver API [cuMemcpy3DAsync].
 //
+// Safe counterpart: [safe.Box.CopyFromAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DAsync
+// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
 func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DParms
@@ -3193,10 +3219,13 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync]; in the driver
 // API [cuMemcpy3DPeerAsync].
 //
+// Safe counterpart: [safe.Box.CopyFromAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3DPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DPeerAsync
+// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
 func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DPeerParms
@@ -3287,12 +3316,16 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset3DAsync]; in
 // the driver API [cuMemsetD2D8Async], [cuMemsetD2D16Async], [cuMemsetD2D32Async].
 //
+// Safe counterpart: [safe.Box.FillAsync], [safe.Box.ZeroAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemsetD2D16Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D16Async
 // [cuMemsetD2D32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D32Async
 // [cuMemsetD2D8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D8Async
+// [safe.Box.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.FillAsync
+// [safe.Box.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.ZeroAsync
 func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64, stream CudaStream_t) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -3384,10 +3417,13 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync],
 // [CudaMemAdvise], [CudaMemAdvise_v2]; in the driver API [cuMemPrefetchAsync].
 //
+// Safe counterpart: [safe.Buffer.PrefetchAsync].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemPrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPrefetchAsync
+// [safe.Buffer.PrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.PrefetchAsync
 func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, stream CudaStream_t) error {
 	args := &struct {
 		devPtr    unsafe.Pointer

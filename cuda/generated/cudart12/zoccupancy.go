@@ -70,8 +70,12 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 //
 // See also [CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].
 //
+// Safe counterpart: [safe.Kernel.AvailableDynamicShared].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
+//
+// [safe.Kernel.AvailableDynamicShared]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.AvailableDynamicShared
 func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ unsafe.Pointer, numBlocks int32, blockSize int32) error {
 	args := &struct {
 		dynamicSmemSize *uint64
@@ -147,8 +151,12 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 //
 // See also [CudaFuncGetAttributes].
 //
+// Safe counterpart: [safe.Kernel.MaxPotentialClusterSize].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
+//
+// [safe.Kernel.MaxPotentialClusterSize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxPotentialClusterSize
 func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Pointer, launchConfig *CudaLaunchConfig_t) error {
 	args := &struct {
 		clusterSize  *int32
@@ -187,8 +195,12 @@ func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Point
 //
 // See also [CudaFuncGetAttributes].
 //
+// Safe counterpart: [safe.Kernel.MaxActiveClusters].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
+//
+// [safe.Kernel.MaxActiveClusters]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxActiveClusters
 func CudaOccupancyMaxActiveClusters(numClusters *int32, func_ unsafe.Pointer, launchConfig *CudaLaunchConfig_t) error {
 	args := &struct {
 		numClusters  *int32

@@ -91,8 +91,13 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddHostNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.KernelWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -131,8 +136,12 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // See also [CudaGraphNodeGetParams], [CudaLaunchKernel], [CudaGraphAddKernelNode],
 // [CudaGraphKernelNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -170,8 +179,13 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 // See also [CudaGraphNodeSetParams], [CudaLaunchKernel], [CudaGraphAddKernelNode],
 // [CudaGraphKernelNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.KernelWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -283,8 +297,12 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 //
 // See also [CudaAccessPolicyWindow].
 //
+// Safe counterpart: [safe.KernelWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
 	args := &struct {
 		hNode CudaGraphNode_t
@@ -517,8 +535,12 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // See also [CudaGraphNodeGetParams], [CudaMemcpy3D], [CudaGraphAddMemcpyNode],
 // [CudaGraphMemcpyNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -552,10 +574,14 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // [CudaGraphMemcpyNodeSetParamsFromSymbol], [CudaGraphMemcpyNodeSetParams1D],
 // [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.CopyWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
+// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -756,8 +782,12 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // See also [CudaGraphNodeGetParams], [CudaMemset2D], [CudaGraphAddMemsetNode],
 // [CudaGraphMemsetNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -788,10 +818,14 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // See also [CudaGraphNodeSetParams], [CudaMemset2D], [CudaGraphAddMemsetNode],
 // [CudaGraphMemsetNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.FillWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
+// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -836,8 +870,13 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.HostWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
 func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -869,8 +908,12 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 // See also [CudaGraphNodeGetParams], [CudaLaunchHostFunc], [CudaGraphAddHostNode],
 // [CudaGraphHostNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -902,8 +945,13 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // See also [CudaGraphNodeSetParams], [CudaLaunchHostFunc], [CudaGraphAddHostNode],
 // [CudaGraphHostNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.HostWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -946,8 +994,13 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // [CudaGraphDestroyNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode], [CudaGraphClone].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.ChildWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, childGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -983,8 +1036,12 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 //
 // See also [CudaGraphAddChildGraphNode], [CudaGraphNodeFindInClone].
 //
+// Safe counterpart: [safe.Node.ChildGraph].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.ChildGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ChildGraph
 func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		node   CudaGraphNode_t
@@ -1021,8 +1078,13 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 // [CudaGraphAddChildGraphNode], [CudaGraphAddKernelNode], [CudaGraphAddHostNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.EmptyWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.EmptyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1067,8 +1129,13 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.RecordWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1100,8 +1167,12 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // See also [CudaGraphAddEventRecordNode], [CudaGraphEventRecordNodeSetEvent],
 // [CudaGraphEventWaitNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1134,8 +1205,13 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
 // [CudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Set], [safe.RecordWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		node  CudaGraphNode_t
@@ -1175,8 +1251,13 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.WaitWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1208,8 +1289,12 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // See also [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeSetEvent],
 // [CudaGraphEventRecordNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1240,8 +1325,13 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 // See also [CudaGraphNodeSetParams], [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeGetEvent],
 // [CudaGraphEventRecordNodeSetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Set], [safe.WaitWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		node  CudaGraphNode_t
@@ -1534,8 +1624,12 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.AddAlloc].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.AddAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddAlloc
 func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaMemAllocNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1568,8 +1662,12 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaGraphNodeGetParams], [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -1616,8 +1714,13 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.FreeWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.FreeWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dptr unsafe.Pointer) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1649,8 +1752,12 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 //
 // See also [CudaGraphNodeGetParams], [CudaGraphAddMemFreeNode].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
 	args := &struct {
 		node     CudaGraphNode_t
@@ -1692,8 +1799,12 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 // See also [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode], [CudaDeviceGetGraphMemAttribute],
 // [CudaDeviceSetGraphMemAttribute], [CudaMallocAsync], [CudaFreeAsync].
 //
+// Safe counterpart: [safe.Context.TrimGraphMemory].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Context.TrimGraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.TrimGraphMemory
 func CudaDeviceGraphMemTrim(device int32) error {
 	args := &struct {
 		device int32
@@ -1733,8 +1844,12 @@ func CudaDeviceGraphMemTrim(device int32) error {
 // See also [CudaDeviceSetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
+// Safe counterpart: [safe.Context.GraphMemory].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Context.GraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.GraphMemory
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
@@ -1774,8 +1889,12 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // See also [CudaDeviceGetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
+// Safe counterpart: [safe.Context.ResetGraphMemoryPeaks].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Context.ResetGraphMemoryPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetGraphMemoryPeaks
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
@@ -1858,8 +1977,12 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 //
 // See also [CudaGraphClone].
 //
+// Safe counterpart: [safe.Graph.Clone].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Clone]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Clone
 func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode_t, clonedGraph CudaGraph_t) error {
 	args := &struct {
 		pNode        *CudaGraphNode_t
@@ -1964,8 +2087,12 @@ func CudaGraphNodeGetContainingGraph(hNode CudaGraphNode_t, phGraph *CudaGraph_t
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetToolsId], [CudaGraphGetId], [CudaGraphExecGetId].
 //
+// Safe counterpart: [safe.Node.LocalID].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.LocalID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.LocalID
 func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 	args := &struct {
 		hNode  CudaGraphNode_t
@@ -1997,8 +2124,12 @@ func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphGetId], [CudaGraphExecGetId].
 //
+// Safe counterpart: [safe.Node.ToolsID].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.ToolsID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ToolsID
 func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CudaGraphNode_t
@@ -2028,8 +2159,12 @@ func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphNodeGetToolsId], [CudaGraphExecGetId].
 //
+// Safe counterpart: [safe.Graph.ID].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.ID
 func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 	args := &struct {
 		hGraph  CudaGraph_t
@@ -2059,8 +2194,12 @@ func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphNodeGetToolsId], [CudaGraphGetId].
 //
+// Safe counterpart: [safe.GraphExec.ID].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.ID
 func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -2136,8 +2275,12 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 // See also [CudaGraphCreate], [CudaGraphGetNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.Roots].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Roots]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Roots
 func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumRootNodes *uint64) error {
 	args := &struct {
 		graph         CudaGraph_t
@@ -2224,8 +2367,12 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 // See also [CudaGraphNodeGetDependentNodes], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
 //
+// Safe counterpart: [safe.Node.Dependencies].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Dependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependencies
 func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraphNode_t, edgeData *CudaGraphEdgeData, pNumDependencies *uint64) error {
 	args := &struct {
 		node             CudaGraphNode_t
@@ -2264,8 +2411,12 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 // See also [CudaGraphNodeGetDependencies], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
 //
+// Safe counterpart: [safe.Node.Dependents].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Dependents]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependents
 func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaGraphNode_t, edgeData *CudaGraphEdgeData, pNumDependentNodes *uint64) error {
 	args := &struct {
 		node               CudaGraphNode_t
@@ -2306,8 +2457,12 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 // See also [CudaGraphRemoveDependencies], [CudaGraphGetEdges], [CudaGraphNodeGetDependencies],
 // [CudaGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.AddEdges].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.AddEdges]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddEdges
 func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numDependencies uint64) error {
 	args := &struct {
 		graph           CudaGraph_t
@@ -2349,8 +2504,12 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 // See also [CudaGraphAddDependencies], [CudaGraphGetEdges], [CudaGraphNodeGetDependencies],
 // [CudaGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.RemoveEdges].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.RemoveEdges]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.RemoveEdges
 func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numDependencies uint64) error {
 	args := &struct {
 		graph           CudaGraph_t
@@ -2390,8 +2549,12 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 // See also [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Node.Destroy].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Destroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Destroy
 func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 	args := &struct {
 		node CudaGraphNode_t
@@ -2591,8 +2754,12 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 // See also [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphInstantiateWithParams].
 //
+// Safe counterpart: [safe.GraphExec.Flags].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Flags
 func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
@@ -2639,8 +2806,13 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.KernelWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -2939,8 +3111,13 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.HostWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
 func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -2985,8 +3162,13 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.ChildWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, childGraph CudaGraph_t) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3029,8 +3211,13 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.RecordWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3073,8 +3260,13 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.WaitWork].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3204,8 +3396,12 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 // See also [CudaGraphNodeGetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
 //
+// Safe counterpart: [safe.GraphExec.SetEnabled].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.SetEnabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.SetEnabled
 func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3240,8 +3436,12 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // See also [CudaGraphNodeSetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
 //
+// Safe counterpart: [safe.GraphExec.Enabled].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Enabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Enabled
 func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled *uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3703,10 +3903,13 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
 //
+// Safe counterpart: [safe.Graph.OnRelease].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuStreamBeginRecaptureToGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamBeginRecaptureToGraph
+// [safe.Graph.OnRelease]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.OnRelease
 func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32, flags uint32) error {
 	args := &struct {
 		graph  CudaGraph_t
@@ -3815,8 +4018,16 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 //
 // See also [CudaGraphCreate], [CudaGraphNodeSetParams], [CudaGraphExecNodeSetParams].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.Graph.AddIf], [safe.Graph.AddWhile],
+// [safe.Graph.AddSwitch].
+//
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.Graph.AddIf]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddIf
+// [safe.Graph.AddSwitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddSwitch
+// [safe.Graph.AddWhile]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddWhile
 func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -3860,8 +4071,12 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 //
 // See also [CudaGraphNodeGetParams], [CudaGraphAddNode], [CudaGraphExecNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Set].
+//
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -3897,8 +4112,12 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddNode], [CudaGraphExecNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -3959,11 +4178,14 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // See also [CudaGraphAddNode], [CudaGraphNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set].
+//
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
 // [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {
 		graphExec  CudaGraphExec_t
@@ -4015,10 +4237,13 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 //
 // See also, in the driver API, [cuGraphAddNode].
 //
+// Safe counterpart: [safe.Graph.NewCondition].
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphAddNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddNode
+// [safe.Graph.NewCondition]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.NewCondition
 func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, defaultLaunchValue uint32, flags uint32) error {
 	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle

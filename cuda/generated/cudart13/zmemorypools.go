@@ -74,10 +74,13 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolTrimTo].
 //
+// Safe counterpart: [safe.Pool.Trim].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolTrimTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolTrimTo
+// [safe.Pool.Trim]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Trim
 func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 	args := &struct {
 		memPool        CudaMemPool_t
@@ -115,10 +118,17 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolSetAttribute].
 //
+// Safe counterpart: [safe.Pool.SetAttribute], [safe.Pool.SetReleaseThreshold],
+// [safe.Pool.SetReusePolicy], [safe.Pool.ResetHighs].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolSetAttribute
+// [safe.Pool.ResetHighs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetHighs
+// [safe.Pool.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAttribute
+// [safe.Pool.SetReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReleaseThreshold
+// [safe.Pool.SetReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReusePolicy
 func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value unsafe.Pointer) error {
 	args := &struct {
 		memPool CudaMemPool_t
@@ -156,10 +166,18 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolGetAttribute].
 //
+// Safe counterpart: [safe.Pool.Attribute], [safe.Pool.ReleaseThreshold], [safe.Pool.ReusePolicy],
+// [safe.Pool.Usage], [safe.Pool.Properties].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolGetAttribute
+// [safe.Pool.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Attribute
+// [safe.Pool.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Properties
+// [safe.Pool.ReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ReleaseThreshold
+// [safe.Pool.ReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ReusePolicy
+// [safe.Pool.Usage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Usage
 func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value unsafe.Pointer) error {
 	args := &struct {
 		memPool CudaMemPool_t
@@ -201,10 +219,13 @@ func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 // See also [CudaMemPoolGetAccess], [CudaMallocAsync], [CudaFreeAsync]; in the driver API
 // [cuMemPoolSetAccess].
 //
+// Safe counterpart: [safe.Pool.SetAccess].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolSetAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolSetAccess
+// [safe.Pool.SetAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAccess
 func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, count uint64) error {
 	args := &struct {
 		memPool  CudaMemPool_t
@@ -238,10 +259,13 @@ func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, co
 //
 // See also [CudaMemPoolSetAccess]; in the driver API [cuMemPoolGetAccess].
 //
+// Safe counterpart: [safe.Pool.Access].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolGetAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolGetAccess
+// [safe.Pool.Access]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Access
 func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, location *CudaMemLocation) error {
 	args := &struct {
 		flags    *CudaMemAccessFlags
@@ -284,10 +308,13 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 // See also [CudaDeviceSetMemPool], [CudaMallocFromPoolAsync], [CudaMemPoolExportToShareableHandle],
 // [CudaDeviceGetDefaultMemPool], [CudaDeviceGetMemPool]; in the driver API [cuMemPoolCreate].
 //
+// Safe counterpart: [safe.NewPool].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolCreate
+// [safe.NewPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPool
 func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) error {
 	args := &struct {
 		memPool   *CudaMemPool_t
@@ -324,10 +351,13 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 // See also [CudaFreeAsync], [CudaDeviceSetMemPool], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolDestroy].
 //
+// Safe counterpart: [safe.Pool.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolDestroy
+// [safe.Pool.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Close
 func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
 	args := &struct {
 		memPool CudaMemPool_t
@@ -533,10 +563,13 @@ func CudaMallocFromPoolAsync_ptsz(ptr *unsafe.Pointer, size uint64, memPool Cuda
 // See also [CudaMemPoolImportFromShareableHandle], [CudaMemPoolExportPointer],
 // [CudaMemPoolImportPointer]; in the driver API [cuMemPoolExportToShareableHandle].
 //
+// Safe counterpart: [safe.Pool.Export].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolExportToShareableHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolExportToShareableHandle
+// [safe.Pool.Export]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Export
 func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool CudaMemPool_t, handleType CudaMemAllocationHandleType, flags uint32) error {
 	args := &struct {
 		shareableHandle unsafe.Pointer
@@ -580,10 +613,13 @@ func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool 
 // See also [CudaMemPoolExportToShareableHandle], [CudaMemPoolExportPointer],
 // [CudaMemPoolImportPointer]; in the driver API [cuMemPoolImportFromShareableHandle].
 //
+// Safe counterpart: [safe.ImportPool].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolImportFromShareableHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolImportFromShareableHandle
+// [safe.ImportPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportPool
 func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandle unsafe.Pointer, handleType CudaMemAllocationHandleType, flags uint32) error {
 	args := &struct {
 		memPool         *CudaMemPool_t
@@ -620,10 +656,13 @@ func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandl
 // See also [CudaMemPoolExportToShareableHandle], [CudaMemPoolImportFromShareableHandle],
 // [CudaMemPoolImportPointer]; in the driver API [cuMemPoolExportPointer].
 //
+// Safe counterpart: [safe.Buffer.ExportPointer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolExportPointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolExportPointer
+// [safe.Buffer.ExportPointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.ExportPointer
 func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.Pointer) error {
 	args := &struct {
 		exportData *CudaMemPoolPtrExportData
@@ -660,10 +699,13 @@ func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.P
 // See also [CudaMemPoolExportToShareableHandle], [CudaMemPoolImportFromShareableHandle],
 // [CudaMemPoolExportPointer]; in the driver API [cuMemPoolImportPointer].
 //
+// Safe counterpart: [safe.ImportBuffer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolImportPointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolImportPointer
+// [safe.ImportBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportBuffer
 func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, exportData *CudaMemPoolPtrExportData) error {
 	args := &struct {
 		ptr        *unsafe.Pointer
@@ -819,10 +861,13 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 //
 // See also, in the driver API, [cuMemAllocFromPoolAsync].
 //
+// Safe counterpart: [safe.NewBufferFrom].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemAllocFromPoolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocFromPoolAsync
+// [safe.NewBufferFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferFrom
 func CudaMallocFromPoolAsync(ptr *unsafe.Pointer, size uint64, memPool CudaMemPool_t, stream CudaStream_t) error {
 	args := &struct {
 		ptr     *unsafe.Pointer

@@ -447,8 +447,12 @@ func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevi
 // See also [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool], [CuMemPoolCreate],
 // [CuMemPoolDestroy], [CuMemAllocFromPoolAsync].
 //
+// Safe counterpart: [safe.Pool.MakeCurrent].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [safe.Pool.MakeCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.MakeCurrent
 func CuDeviceSetMemPool(dev CUdevice, pool CUmemoryPool) error {
 	args := &struct {
 		dev  CUdevice
@@ -481,8 +485,12 @@ func CuDeviceSetMemPool(dev CUdevice, pool CUmemoryPool) error {
 //
 // See also [CuDeviceGetDefaultMemPool], [CuMemPoolCreate], [CuDeviceSetMemPool].
 //
+// Safe counterpart: [safe.CurrentPool].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [safe.CurrentPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CurrentPool
 func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
 	args := &struct {
 		pool *CUmemoryPool
@@ -519,8 +527,12 @@ func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
 // See also [CuMemAllocAsync], [CuMemPoolTrimTo], [CuMemPoolGetAttribute], [CuMemPoolSetAttribute],
 // [CuMemPoolSetAccess], [CuDeviceGetMemPool], [CuMemPoolCreate].
 //
+// Safe counterpart: [safe.DefaultPool].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
+//
+// [safe.DefaultPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#DefaultPool
 func CuDeviceGetDefaultMemPool(pool_out *CUmemoryPool, dev CUdevice) error {
 	args := &struct {
 		pool_out *CUmemoryPool

@@ -301,8 +301,12 @@ func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 //
 // See also [CuFuncLoad], [CuModuleEnumerateFunctions].
 //
+// Safe counterpart: [safe.Kernel.Loaded].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [safe.Kernel.Loaded]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Loaded
 func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 	args := &struct {
 		state    *CUfunctionLoadingState
@@ -333,8 +337,12 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 //
 // See also [CuModuleEnumerateFunctions], [CuFuncIsLoaded].
 //
+// Safe counterpart: [safe.Kernel.Load].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
+//
+// [safe.Kernel.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Load
 func CuFuncLoad(function CUfunction) error {
 	args := &struct {
 		function CUfunction

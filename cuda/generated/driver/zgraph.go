@@ -92,8 +92,13 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 // [CuGraphDestroyNode], [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddHostNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.KernelWork].
+//
 // The name means [CuGraphAddKernelNode_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
 }
@@ -145,8 +150,12 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // See also [CuGraphNodeGetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // The name means [CuGraphKernelNodeGetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphKernelNodeGetParams_v2(hNode, nodeParams)
 }
@@ -196,8 +205,13 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // See also [CuGraphNodeSetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.KernelWork].
+//
 // The name means [CuGraphKernelNodeSetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphKernelNodeSetParams_v2(hNode, nodeParams)
 }
@@ -255,8 +269,13 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // [CuGraphMemcpyNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.CopyWork].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -294,8 +313,12 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // See also [CuGraphNodeGetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -330,8 +353,13 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // See also [CuGraphNodeSetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.CopyWork].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -375,8 +403,14 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // [CuGraphMemsetNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemcpyNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.FillWork], [safe.ZeroWork].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.ZeroWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ZeroWork
 func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -411,8 +445,12 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // See also [CuGraphNodeGetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -445,8 +483,13 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // See also [CuGraphNodeSetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.FillWork].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -492,8 +535,13 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // [CuGraphHostNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.HostWork].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
 func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -527,8 +575,12 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 // See also [CuGraphNodeGetParams], [CuLaunchHostFunc], [CuGraphAddHostNode],
 // [CuGraphHostNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -562,8 +614,13 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // See also [CuGraphNodeSetParams], [CuLaunchHostFunc], [CuGraphAddHostNode],
 // [CuGraphHostNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.HostWork].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -608,8 +665,13 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // [CuGraphDestroyNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode], [CuGraphClone].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.ChildWork].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, childGraph CUgraph) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -647,8 +709,12 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 //
 // See also [CuGraphAddChildGraphNode], [CuGraphNodeFindInClone].
 //
+// Safe counterpart: [safe.Node.ChildGraph].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.ChildGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ChildGraph
 func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := &struct {
 		hNode   CUgraphNode
@@ -686,8 +752,13 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // See also [CuGraphAddNode], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.EmptyWork].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.EmptyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -734,8 +805,13 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 // [CuStreamWaitEvent], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.RecordWork].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -769,8 +845,12 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 // See also [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeSetEvent],
 // [CuGraphEventWaitNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
@@ -804,8 +884,13 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 // See also [CuGraphNodeSetParams], [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeGetEvent],
 // [CuGraphEventWaitNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Set], [safe.RecordWork].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
@@ -847,8 +932,13 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 // [CuStreamWaitEvent], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.WaitWork].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -882,8 +972,12 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // See also [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeSetEvent],
 // [CuGraphEventRecordNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
@@ -916,8 +1010,13 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 // See also [CuGraphNodeSetParams], [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeGetEvent],
 // [CuGraphEventRecordNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
+// Safe counterpart: [safe.Node.Set], [safe.WaitWork].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
@@ -1204,8 +1303,13 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 // [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.MemOpsWork].
+//
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.MemOpsWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsWork
 func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1241,8 +1345,12 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 // See also [CuGraphNodeGetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := &struct {
 		hNode          CUgraphNode
@@ -1275,8 +1383,13 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 // See also [CuGraphNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Set], [safe.MemOpsWork].
+//
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.MemOpsWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsWork
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1316,8 +1429,13 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 // See also [CuGraphExecNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams], [CuGraphBatchMemOpNodeSetParams], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.MemOpsWork].
+//
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.MemOpsWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsWork
 func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -1381,8 +1499,12 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // [CuGraphAddExternalSemaphoresWaitNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode],
 // [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.AddAlloc].
+//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.AddAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddAlloc
 func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_MEM_ALLOC_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1417,8 +1539,12 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemAllocNode], [CuGraphMemFreeNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1465,8 +1591,13 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 // [CuGraphAddExternalSemaphoresWaitNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode],
 // [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.FreeWork].
+//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.FreeWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeWork
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, dptr CUdeviceptr) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1499,8 +1630,12 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemFreeNode], [CuGraphMemAllocNodeGetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error {
 	args := &struct {
 		hNode    CUgraphNode
@@ -1540,8 +1675,12 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 // See also [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode], [CuDeviceSetGraphMemAttribute],
 // [CuDeviceGetGraphMemAttribute].
 //
+// Safe counterpart: [safe.Context.TrimGraphMemory].
+//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Context.TrimGraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.TrimGraphMemory
 func CuDeviceGraphMemTrim(device CUdevice) error {
 	args := &struct {
 		device CUdevice
@@ -1580,8 +1719,12 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 //
 // See also [CuDeviceSetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
 //
+// Safe counterpart: [safe.Context.GraphMemory].
+//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Context.GraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.GraphMemory
 func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
@@ -1620,8 +1763,12 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //
 // See also [CuDeviceGetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
 //
+// Safe counterpart: [safe.Context.ResetGraphMemoryPeaks].
+//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Context.ResetGraphMemoryPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetGraphMemoryPeaks
 func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
@@ -1704,8 +1851,12 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 //
 // See also [CuGraphClone].
 //
+// Safe counterpart: [safe.Graph.Clone].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Clone]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Clone
 func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClonedGraph CUgraph) error {
 	args := &struct {
 		phNode        *CUgraphNode
@@ -1812,8 +1963,12 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetToolsId], [CuGraphGetId], [CuGraphExecGetId].
 //
+// Safe counterpart: [safe.Node.LocalID].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.LocalID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.LocalID
 func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 	args := &struct {
 		hNode  CUgraphNode
@@ -1845,8 +2000,12 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphGetId], [CuGraphExecGetId].
 //
+// Safe counterpart: [safe.Node.ToolsID].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.ToolsID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ToolsID
 func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CUgraphNode
@@ -1876,8 +2035,12 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphExecGetId].
 //
+// Safe counterpart: [safe.Graph.ID].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.ID
 func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 	args := &struct {
 		hGraph  CUgraph
@@ -1907,8 +2070,12 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphGetId].
 //
+// Safe counterpart: [safe.GraphExec.ID].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.ID
 func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -1988,8 +2155,12 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 // See also [CuGraphCreate], [CuGraphGetNodes], [CuGraphGetEdges], [CuGraphNodeGetType],
 // [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.Roots].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Roots]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Roots
 func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *uint64) error {
 	args := &struct {
 		hGraph       CUgraph
@@ -2092,8 +2263,12 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 // See also [CuGraphNodeGetDependentNodes], [CuGraphGetNodes], [CuGraphGetRootNodes],
 // [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
 //
+// Safe counterpart: [safe.Node.Dependencies].
+//
 // The name means [CuGraphNodeGetDependencies_v2]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Dependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependencies
 func CuGraphNodeGetDependencies(hNode CUgraphNode, dependencies *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies *uint64) error {
 	return CuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies)
 }
@@ -2147,8 +2322,12 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 // See also [CuGraphNodeGetDependencies], [CuGraphGetNodes], [CuGraphGetRootNodes],
 // [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
 //
+// Safe counterpart: [safe.Node.Dependents].
+//
 // The name means [CuGraphNodeGetDependentNodes_v2]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Dependents]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependents
 func CuGraphNodeGetDependentNodes(hNode CUgraphNode, dependentNodes *CUgraphNode, edgeData *CUgraphEdgeData, numDependentNodes *uint64) error {
 	return CuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes)
 }
@@ -2202,8 +2381,12 @@ func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphN
 // See also [CuGraphRemoveDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
 // [CuGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.AddEdges].
+//
 // The name means [CuGraphAddDependencies_v2]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.AddEdges]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddEdges
 func CuGraphAddDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
 	return CuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies)
 }
@@ -2258,8 +2441,12 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 // See also [CuGraphAddDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
 // [CuGraphNodeGetDependentNodes].
 //
+// Safe counterpart: [safe.Graph.RemoveEdges].
+//
 // The name means [CuGraphRemoveDependencies_v2]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.RemoveEdges]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.RemoveEdges
 func CuGraphRemoveDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeData *CUgraphEdgeData, numDependencies uint64) error {
 	return CuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies)
 }
@@ -2312,8 +2499,12 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 // See also [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Node.Destroy].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Destroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Destroy
 func CuGraphDestroyNode(hNode CUgraphNode) error {
 	args := &struct {
 		hNode CUgraphNode
@@ -2494,8 +2685,12 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 //
 // See also [CuGraphInstantiate], [CuGraphInstantiateWithParams].
 //
+// Safe counterpart: [safe.GraphExec.Flags].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Flags
 func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2542,8 +2737,13 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.KernelWork].
+//
 // The name means [CuGraphExecKernelNodeSetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams)
 }
@@ -2603,8 +2803,13 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.CopyWork].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2650,8 +2855,13 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.FillWork].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
 	args := &struct {
 		hGraphExec   CUgraphExec
@@ -2695,8 +2905,13 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.HostWork].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
 func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2740,8 +2955,13 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.ChildWork].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, childGraph CUgraph) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2783,8 +3003,13 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.RecordWork].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2826,8 +3051,13 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.WaitWork].
+//
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2954,8 +3184,12 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 //
 // See also [CuGraphNodeGetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
+// Safe counterpart: [safe.GraphExec.SetEnabled].
+//
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.SetEnabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.SetEnabled
 func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled uint32) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2989,8 +3223,12 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 //
 // See also [CuGraphNodeSetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
+// Safe counterpart: [safe.GraphExec.Enabled].
+//
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Enabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Enabled
 func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled *uint32) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3337,8 +3575,12 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
+// Safe counterpart: [safe.KernelWork].
+//
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, value *CUkernelNodeAttrValue) error {
 	args := &struct {
 		hNode CUgraphNode
@@ -3574,8 +3816,12 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuUserObjectRelease],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
 //
+// Safe counterpart: [safe.Graph.OnRelease].
+//
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.OnRelease]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.OnRelease
 func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, flags uint32) error {
 	args := &struct {
 		graph  CUgraph
@@ -3684,8 +3930,16 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 //
 // See also [CuGraphCreate], [CuGraphNodeSetParams], [CuGraphExecNodeSetParams].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.Graph.AddIf], [safe.Graph.AddWhile],
+// [safe.Graph.AddSwitch].
+//
 // The name means [CuGraphAddNode_v2]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.Graph.AddIf]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddIf
+// [safe.Graph.AddSwitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddSwitch
+// [safe.Graph.AddWhile]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.AddWhile
 func CuGraphAddNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, nodeParams *CUgraphNodeParams) error {
 	return CuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams)
 }
@@ -3765,8 +4019,12 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 //
 // See also [CuGraphAddNode], [CuGraphNodeGetParams], [CuGraphExecNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Set].
+//
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -3823,8 +4081,12 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 //
 // See also [CuGraphNodeSetParams], [CuGraphAddNode], [CuGraphExecNodeSetParams].
 //
+// Safe counterpart: [safe.Node.Params].
+//
 // Since CUDA 13.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -3882,8 +4144,12 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //
 // See also [CuGraphAddNode], [CuGraphNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set].
+//
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUgraphNodeParams) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3936,8 +4202,12 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 //
 // See also [CuGraphAddNode].
 //
+// Safe counterpart: [safe.Graph.NewCondition].
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// [safe.Graph.NewCondition]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.NewCondition
 func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGraph CUgraph, ctx CUcontext, defaultLaunchValue uint32, flags uint32) error {
 	args := &struct {
 		pHandle_out        *CUgraphConditionalHandle

@@ -45,8 +45,12 @@ import "unsafe"
 // See also [CuGreenCtxDestroy], [CuCtxFromGreenCtx], [CuCtxSetCurrent], [CuCtxPushCurrent],
 // [CuDevResourceGenerateDesc], [CuDevicePrimaryCtxRetain], [CuCtxCreate].
 //
+// Safe counterpart: [safe.NewGreenContext].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.NewGreenContext]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewGreenContext
 func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, flags uint32) error {
 	args := &struct {
 		phCtx *CUgreenCtx
@@ -90,8 +94,12 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 //
 // See also [CuGreenCtxCreate], [CuCtxDestroy].
 //
+// Safe counterpart: [safe.GreenContext.Close].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.GreenContext.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.Close
 func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 	args := &struct {
 		hCtx CUgreenCtx
@@ -132,8 +140,12 @@ func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 //
 // See also [CuGreenCtxCreate].
 //
+// Safe counterpart: [safe.GreenContext.NewStream].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.GreenContext.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.NewStream
 func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 	args := &struct {
 		pContext *CUcontext
@@ -179,8 +191,13 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 //
 // See also [CuDevResourceGenerateDesc].
 //
+// Safe counterpart: [safe.Device.SMs], [safe.Device.Split].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.Device.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.SMs
+// [safe.Device.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Split
 func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		device   CUdevice
@@ -220,8 +237,12 @@ func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUde
 //
 // See also [CuDevResourceGenerateDesc].
 //
+// Safe counterpart: [safe.Stream.SMs].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.Stream.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SMs
 func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		hCtx     CUcontext
@@ -263,8 +284,12 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 //
 // See also [CuDevResourceGenerateDesc].
 //
+// Safe counterpart: [safe.GreenContext.SMs].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.GreenContext.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.SMs
 func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		hCtx     CUgreenCtx
@@ -319,8 +344,13 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 //
 // See also [CuGreenCtxGetDevResource], [CuCtxGetDevResource], [CuDeviceGetDevResource].
 //
+// Safe counterpart: [safe.SMs.Split], [safe.Device.Split].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.Device.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Split
+// [safe.SMs.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMs.Split
 func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, minCount uint32) error {
 	args := &struct {
 		result    *CUdevResource
@@ -378,8 +408,12 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 //
 // See also [CuGreenCtxGetDevResource], [CuCtxGetDevResource], [CuDeviceGetDevResource].
 //
+// Safe counterpart: [safe.SMs.SplitGroups].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.SMs.SplitGroups]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMs.SplitGroups
 func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, groupParams *CU_DEV_SM_RESOURCE_GROUP_PARAMS) error {
 	args := &struct {
 		result      *CUdevResource
@@ -424,8 +458,12 @@ func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevRe
 //
 // See also [CuDevSmResourceSplitByCount].
 //
+// Safe counterpart: [safe.NewGreenContext].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.NewGreenContext]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewGreenContext
 func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResource, nbResources uint32) error {
 	args := &struct {
 		phDesc      *CUdevResourceDesc
@@ -467,8 +505,12 @@ func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResour
 //
 // See also [CuGreenCtxWaitEvent], [CuEventRecord], [CuCtxRecordEvent], [CuCtxWaitEvent].
 //
+// Safe counterpart: [safe.GreenContext.Record].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.GreenContext.Record]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.Record
 func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUgreenCtx
@@ -508,8 +550,12 @@ func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 //
 // See also [CuGreenCtxRecordEvent], [CuStreamWaitEvent], [CuCtxRecordEvent], [CuCtxWaitEvent].
 //
+// Safe counterpart: [safe.GreenContext.WaitEvent].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.GreenContext.WaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.WaitEvent
 func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUgreenCtx
@@ -550,11 +596,14 @@ func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 // [CuStreamWaitEvent], [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback]; in the
 // runtime API [cudaStreamCreate], [cudaStreamCreateWithFlags].
 //
+// Safe counterpart: [safe.Stream.GreenContext].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
 // [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
 // [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
+// [safe.Stream.GreenContext]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.GreenContext
 func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 	args := &struct {
 		hStream CUstream
@@ -602,10 +651,13 @@ func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 // [CuStreamQuery], [CuStreamSynchronize], [CuStreamAddCallback]; in the runtime API
 // [cudaStreamCreateWithPriority].
 //
+// Safe counterpart: [safe.GreenContext.NewStream].
+//
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
 // [cudaStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithPriority
+// [safe.GreenContext.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.NewStream
 func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint32, priority int32) error {
 	args := &struct {
 		phStream *CUstream
@@ -646,8 +698,12 @@ func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint3
 //
 // See also [CuGreenCtxCreate], [CuGreenCtxDestroy], [CuCtxGetId].
 //
+// Safe counterpart: [safe.GreenContext.ID].
+//
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
+//
+// [safe.GreenContext.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.ID
 func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 	args := &struct {
 		greenCtx   CUgreenCtx
@@ -714,10 +770,13 @@ func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type
 // [CuDevSmResourceSplitByCount], [CuDevResourceGenerateDesc]; in the runtime API
 // [cudaStreamGetDevResource].
 //
+// Safe counterpart: [safe.Stream.SMs].
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
 // [cudaStreamGetDevResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetDevResource
+// [safe.Stream.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SMs
 func CuStreamGetDevResource(hStream CUstream, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		hStream  CUstream

@@ -42,12 +42,13 @@ import "unsafe"
 // See also [CuLibraryLoadFromFile], [CuLibraryUnload], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx].
 //
-// Safe counterpart: [safe.Load].
+// Safe counterpart: [safe.Load], [safe.LoadWith].
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 //
 // [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
+// [safe.LoadWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadWith
 func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUjit_option, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CUlibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := &struct {
 		library             *CUlibrary
@@ -209,8 +210,12 @@ func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error 
 // Returns nil, [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier
 // work.
 //
+// Safe counterpart: [safe.Module.Kernels].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Module.Kernels]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernels
 func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 	args := &struct {
 		count *uint32
@@ -239,8 +244,12 @@ func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 //
 // See also [CuLibraryGetKernelCount].
 //
+// Safe counterpart: [safe.Module.Kernels].
+//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Module.Kernels]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernels
 func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibrary) error {
 	args := &struct {
 		kernels    *CUkernel
@@ -617,8 +626,12 @@ func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) 
 //
 // Returns nil, [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
+// Safe counterpart: [safe.Kernel.Name].
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Kernel.Name]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Name
 func CuKernelGetName(name **byte, hfunc CUkernel) error {
 	args := &struct {
 		name  **byte

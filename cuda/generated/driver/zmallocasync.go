@@ -76,8 +76,12 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
+// Safe counterpart: [safe.Pool.Trim].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Pool.Trim]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Trim
 func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 	args := &struct {
 		pool           CUmemoryPool
@@ -115,8 +119,16 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
+// Safe counterpart: [safe.Pool.SetAttribute], [safe.Pool.SetReleaseThreshold],
+// [safe.Pool.SetReusePolicy], [safe.Pool.ResetHighs].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Pool.ResetHighs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetHighs
+// [safe.Pool.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAttribute
+// [safe.Pool.SetReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReleaseThreshold
+// [safe.Pool.SetReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReusePolicy
 func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		pool  CUmemoryPool
@@ -156,8 +168,17 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
+// Safe counterpart: [safe.Pool.Attribute], [safe.Pool.ReleaseThreshold], [safe.Pool.ReusePolicy],
+// [safe.Pool.Usage], [safe.Pool.Properties].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Pool.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Attribute
+// [safe.Pool.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Properties
+// [safe.Pool.ReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ReleaseThreshold
+// [safe.Pool.ReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ReusePolicy
+// [safe.Pool.Usage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Usage
 func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		pool  CUmemoryPool
@@ -199,8 +220,12 @@ func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
+// Safe counterpart: [safe.Pool.SetAccess].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Pool.SetAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAccess
 func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) error {
 	args := &struct {
 		pool  CUmemoryPool
@@ -235,8 +260,12 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
+// Safe counterpart: [safe.Pool.Access].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Pool.Access]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Access
 func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location *CUmemLocation) error {
 	args := &struct {
 		flags    *CUmemAccess_flags
@@ -281,8 +310,12 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 // See also [CuDeviceSetMemPool], [CuDeviceGetMemPool], [CuDeviceGetDefaultMemPool],
 // [CuMemAllocFromPoolAsync], [CuMemPoolExportToShareableHandle].
 //
+// Safe counterpart: [safe.NewPool].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.NewPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPool
 func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 	args := &struct {
 		pool      *CUmemoryPool
@@ -319,8 +352,12 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 // See also [CuMemFreeAsync], [CuDeviceSetMemPool], [CuDeviceGetMemPool],
 // [CuDeviceGetDefaultMemPool], [CuMemPoolCreate].
 //
+// Safe counterpart: [safe.Pool.Close].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Pool.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Close
 func CuMemPoolDestroy(pool CUmemoryPool) error {
 	args := &struct {
 		pool CUmemoryPool
@@ -511,8 +548,12 @@ func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmem
 // [CuMemPoolImportPointer], [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool],
 // [CuDeviceGetMemPool], [CuMemPoolCreate], [CuMemPoolSetAccess], [CuMemPoolSetAttribute].
 //
+// Safe counterpart: [safe.Pool.Export].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Pool.Export]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Export
 func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPool, handleType CUmemAllocationHandleType, flags uint64) error {
 	args := &struct {
 		handle_out unsafe.Pointer
@@ -557,8 +598,12 @@ func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPo
 //
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolExportPointer], [CuMemPoolImportPointer].
 //
+// Safe counterpart: [safe.ImportPool].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.ImportPool]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportPool
 func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Pointer, handleType CUmemAllocationHandleType, flags uint64) error {
 	args := &struct {
 		pool_out   *CUmemoryPool
@@ -596,8 +641,12 @@ func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Po
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolImportFromShareableHandle],
 // [CuMemPoolImportPointer].
 //
+// Safe counterpart: [safe.Buffer.ExportPointer].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.Buffer.ExportPointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.ExportPointer
 func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdeviceptr) error {
 	args := &struct {
 		shareData_out *CUmemPoolPtrExportData
@@ -637,8 +686,12 @@ func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdevicep
 // See also [CuMemPoolExportToShareableHandle], [CuMemPoolImportFromShareableHandle],
 // [CuMemPoolExportPointer].
 //
+// Safe counterpart: [safe.ImportBuffer].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.ImportBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportBuffer
 func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *CUmemPoolPtrExportData) error {
 	args := &struct {
 		ptr_out   *CUdeviceptr
@@ -796,8 +849,12 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate], [CuMemPoolSetAccess], [CuMemPoolSetAttribute].
 //
+// Safe counterpart: [safe.NewBufferFrom].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
+//
+// [safe.NewBufferFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferFrom
 func CuMemAllocFromPoolAsync(dptr *CUdeviceptr, bytesize uint64, pool CUmemoryPool, hStream CUstream) error {
 	args := &struct {
 		dptr     *CUdeviceptr

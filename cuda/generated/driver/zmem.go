@@ -195,10 +195,13 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMallocPitch].
 //
+// Safe counterpart: [safe.NewBox].
+//
 // The name means [CuMemAllocPitch_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMallocPitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocPitch
+// [safe.NewBox]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBox
 func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Height uint64, ElementSizeBytes uint32) error {
 	return CuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)
 }
@@ -1007,10 +1010,13 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 // See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
 // [CuIpcOpenMemHandle], [CuIpcCloseMemHandle]; in the runtime API [cudaIpcGetMemHandle].
 //
+// Safe counterpart: [safe.Buffer.IPCHandle].
+//
 // Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaIpcGetMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcGetMemHandle
+// [safe.Buffer.IPCHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.IPCHandle
 func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 	args := &struct {
 		pHandle *CUipcMemHandle
@@ -1052,10 +1058,13 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 // [CuIpcGetMemHandle], [CuIpcCloseMemHandle], [CuCtxEnablePeerAccess], [CuDeviceCanAccessPeer]; in
 // the runtime API [cudaIpcOpenMemHandle].
 //
+// Safe counterpart: [safe.OpenIPCBuffer].
+//
 // The name means [CuIpcOpenMemHandle_v2]. Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaIpcOpenMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcOpenMemHandle
+// [safe.OpenIPCBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#OpenIPCBuffer
 func CuIpcOpenMemHandle(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
 	return CuIpcOpenMemHandle_v2(pdptr, handle, Flags)
 }
@@ -1103,10 +1112,13 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 // See also [CuMemAlloc], [CuMemFree], [CuIpcGetEventHandle], [CuIpcOpenEventHandle],
 // [CuIpcGetMemHandle], [CuIpcOpenMemHandle]; in the runtime API [cudaIpcCloseMemHandle].
 //
+// Safe counterpart: [safe.Buffer.Close].
+//
 // Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaIpcCloseMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcCloseMemHandle
+// [safe.Buffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Close
 func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 	args := &struct {
 		dptr CUdeviceptr
@@ -2201,10 +2213,13 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMallocArray].
 //
+// Safe counterpart: [safe.NewArray].
+//
 // The name means [CuArrayCreate_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMallocArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocArray
+// [safe.NewArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewArray
 func CuArrayCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) error {
 	return CuArrayCreate_v2(pHandle, pAllocateArray)
 }
@@ -2485,10 +2500,13 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaFreeArray].
 //
+// Safe counterpart: [safe.Array.Close].
+//
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaFreeArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeArray
+// [safe.Array.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Array.Close
 func CuArrayDestroy(hArray CUarray) error {
 	args := &struct {
 		hArray CUarray
@@ -2532,10 +2550,13 @@ func CuArrayDestroy(hArray CUarray) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMalloc3DArray].
 //
+// Safe counterpart: [safe.NewArray].
+//
 // The name means [CuArray3DCreate_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMalloc3DArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMalloc3DArray
+// [safe.NewArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewArray
 func CuArray3DCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) error {
 	return CuArray3DCreate_v2(pHandle, pAllocateArray)
 }
@@ -2587,10 +2608,13 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaArrayGetInfo].
 //
+// Safe counterpart: [safe.Array.Extent].
+//
 // The name means [CuArray3DGetDescriptor_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaArrayGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaArrayGetInfo
+// [safe.Array.Extent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Array.Extent
 func CuArray3DGetDescriptor(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CUarray) error {
 	return CuArray3DGetDescriptor_v2(pArrayDescriptor, hArray)
 }
@@ -4301,12 +4325,15 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy2D],
 // [cudaMemcpy2DToArray], [cudaMemcpy2DFromArray].
 //
+// Safe counterpart: [safe.Box.CopyFrom].
+//
 // The name means [CuMemcpy2D_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2D
 // [cudaMemcpy2DFromArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DFromArray
 // [cudaMemcpy2DToArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DToArray
+// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
 func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 	return CuMemcpy2D_v2(pCopy)
 }
@@ -4434,10 +4461,13 @@ func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy3D].
 //
+// Safe counterpart: [safe.Box.CopyFrom].
+//
 // The name means [CuMemcpy3D_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy3D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3D
+// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
 func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 	return CuMemcpy3D_v2(pCopy)
 }
@@ -4736,12 +4766,15 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemcpy2DAsync], [cudaMemcpy2DToArrayAsync], [cudaMemcpy2DFromArrayAsync].
 //
+// Safe counterpart: [safe.Box.CopyFromAsync].
+//
 // The name means [CuMemcpy2DAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DAsync
 // [cudaMemcpy2DFromArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DFromArrayAsync
 // [cudaMemcpy2DToArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DToArrayAsync
+// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
 func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return CuMemcpy2DAsync_v2(pCopy, hStream)
 }
@@ -4803,10 +4836,13 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemcpy3DAsync].
 //
+// Safe counterpart: [safe.Box.CopyFromAsync].
+//
 // The name means [CuMemcpy3DAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy3DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DAsync
+// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
 func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return CuMemcpy3DAsync_v2(pCopy, hStream)
 }
@@ -5073,10 +5109,14 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2D].
 //
+// Safe counterpart: [safe.Box.Fill], [safe.Box.Zero].
+//
 // The name means [CuMemsetD2D8_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
+// [safe.Box.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.Fill
+// [safe.Box.Zero]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.Zero
 func CuMemsetD2D8(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
 	return CuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height)
 }
@@ -5143,10 +5183,13 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2D].
 //
+// Safe counterpart: [safe.Box.Fill].
+//
 // The name means [CuMemsetD2D16_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
+// [safe.Box.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.Fill
 func CuMemsetD2D16(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64) error {
 	return CuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height)
 }
@@ -5211,10 +5254,13 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2D].
 //
+// Safe counterpart: [safe.Box.Fill].
+//
 // The name means [CuMemsetD2D32_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
+// [safe.Box.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.Fill
 func CuMemsetD2D32(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64) error {
 	return CuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height)
 }
@@ -5347,12 +5393,19 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemcpyAsync], [cudaMemcpyToSymbolAsync], [cudaMemcpyFromSymbolAsync].
 //
+// Safe counterpart: [safe.Buffer.CopyFromAsync], [safe.Buffer.CopyFromHostAsync],
+// [safe.Buffer.CopyToHostAsync], [safe.Stream.CopyBatch].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyAsync
 // [cudaMemcpyFromSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyFromSymbolAsync
 // [cudaMemcpyToSymbolAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpyToSymbolAsync
+// [safe.Buffer.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromAsync
+// [safe.Buffer.CopyFromHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromHostAsync
+// [safe.Buffer.CopyToHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyToHostAsync
+// [safe.Stream.CopyBatch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyBatch
 func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := &struct {
 		dst       CUdeviceptr
@@ -5502,10 +5555,13 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
 // [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpy3DPeer].
 //
+// Safe counterpart: [safe.Box.CopyFrom].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy3DPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DPeer
+// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
 func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D_PEER
@@ -5543,10 +5599,13 @@ func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync]; in the runtime
 // API [cudaMemcpy3DPeerAsync].
 //
+// Safe counterpart: [safe.Box.CopyFromAsync].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy3DPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DPeerAsync
+// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
 func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
@@ -5706,8 +5765,12 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
+// Safe counterpart: [safe.Stream.CopyBatch].
+//
 // The name means [CuMemcpyBatchAsync_v2]. Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
+//
+// [safe.Stream.CopyBatch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyBatch
 func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, hStream CUstream) error {
 	return CuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
 }
@@ -6099,10 +6162,14 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 // [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the runtime API
 // [cudaMemset2DAsync].
 //
+// Safe counterpart: [safe.Box.FillAsync], [safe.Box.ZeroAsync].
+//
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
+// [safe.Box.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.FillAsync
+// [safe.Box.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.ZeroAsync
 func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr
@@ -6157,10 +6224,13 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2DAsync].
 //
+// Safe counterpart: [safe.Box.FillAsync].
+//
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
+// [safe.Box.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.FillAsync
 func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr
@@ -6216,10 +6286,13 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2DAsync].
 //
+// Safe counterpart: [safe.Box.FillAsync].
+//
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
+// [safe.Box.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.FillAsync
 func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr

@@ -139,12 +139,12 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
-// Safe counterpart: [safe.Load].
+// Safe counterpart: [safe.LoadWith].
 //
 // Since CUDA 2.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 //
-// [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
+// [safe.LoadWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadWith
 func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	args := &struct {
 		module       *CUmodule
@@ -261,8 +261,12 @@ func CuModuleUnload(hmod CUmodule) error {
 //
 // See also [CuModuleLoad].
 //
+// Safe counterpart: [safe.ModuleLoadingMode].
+//
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.ModuleLoadingMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ModuleLoadingMode
 func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 	args := &struct {
 		mode *CUmoduleLoadingMode
@@ -462,8 +466,12 @@ func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name 
 //
 // See also [CuLinkAddData], [CuLinkAddFile], [CuLinkComplete], [CuLinkDestroy].
 //
+// Safe counterpart: [safe.NewLinker].
+//
 // The name means [CuLinkCreate_v2]. Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.NewLinker]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewLinker
 func CuLinkCreate(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
 	return CuLinkCreate_v2(numOptions, options, optionValues, stateOut)
 }
@@ -518,8 +526,12 @@ func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uin
 //
 // See also [CuLinkCreate], [CuLinkAddFile], [CuLinkComplete], [CuLinkDestroy].
 //
+// Safe counterpart: [safe.Linker.Add].
+//
 // The name means [CuLinkAddData_v2]. Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.Linker.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Linker.Add
 func CuLinkAddData(state CUlinkState, type_ CUjitInputType, data unsafe.Pointer, size uint64, name *byte, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	return CuLinkAddData_v2(state, type_, data, size, name, numOptions, options, optionValues)
 }
@@ -627,8 +639,12 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 //
 // See also [CuLinkCreate], [CuLinkAddData], [CuLinkAddFile], [CuLinkDestroy], [CuModuleLoadData].
 //
+// Safe counterpart: [safe.Linker.Complete].
+//
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.Linker.Complete]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Linker.Complete
 func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64) error {
 	args := &struct {
 		state    CUlinkState
@@ -657,8 +673,12 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 //
 // See also [CuLinkCreate].
 //
+// Safe counterpart: [safe.Linker.Close].
+//
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
+//
+// [safe.Linker.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Linker.Close
 func CuLinkDestroy(state CUlinkState) error {
 	args := &struct {
 		state CUlinkState

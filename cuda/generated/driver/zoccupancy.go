@@ -125,8 +125,12 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
+// Safe counterpart: [safe.Kernel.MaxPotentialBlockSize].
+//
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
+//
+// [safe.Kernel.MaxPotentialBlockSize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxPotentialBlockSize
 func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func_ CUfunction, blockSizeToDynamicSMemSize CUoccupancyB2DSize, dynamicSMemSize uint64, blockSizeLimit int32) error {
 	args := &struct {
 		minGridSize                *int32
@@ -208,8 +212,12 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
+// Safe counterpart: [safe.Kernel.AvailableDynamicShared].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
+//
+// [safe.Kernel.AvailableDynamicShared]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.AvailableDynamicShared
 func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfunction, numBlocks int32, blockSize int32) error {
 	args := &struct {
 		dynamicSmemSize *uint64
@@ -247,10 +255,13 @@ func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfu
 //
 // See also [CuFuncGetAttribute]; in the runtime API [cudaFuncGetAttributes].
 //
+// Safe counterpart: [safe.Kernel.MaxPotentialClusterSize].
+//
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 //
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
+// [safe.Kernel.MaxPotentialClusterSize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxPotentialClusterSize
 func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, config *CUlaunchConfig) error {
 	args := &struct {
 		clusterSize *int32
@@ -289,10 +300,13 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 //
 // See also [CuFuncGetAttribute]; in the runtime API [cudaFuncGetAttributes].
 //
+// Safe counterpart: [safe.Kernel.MaxActiveClusters].
+//
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 //
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
+// [safe.Kernel.MaxActiveClusters]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxActiveClusters
 func CuOccupancyMaxActiveClusters(numClusters *int32, func_ CUfunction, config *CUlaunchConfig) error {
 	args := &struct {
 		numClusters *int32

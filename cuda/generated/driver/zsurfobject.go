@@ -28,10 +28,13 @@ import "unsafe"
 //
 // See also [CuSurfObjectDestroy]; in the runtime API [cudaCreateSurfaceObject].
 //
+// Safe counterpart: [safe.NewSurface].
+//
 // Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFOBJECT.html.
 //
 // [cudaCreateSurfaceObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaCreateSurfaceObject
+// [safe.NewSurface]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewSurface
 func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC) error {
 	args := &struct {
 		pSurfObject *CUsurfObject
@@ -56,10 +59,13 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 //
 // See also [CuSurfObjectCreate]; in the runtime API [cudaDestroySurfaceObject].
 //
+// Safe counterpart: [safe.Surface.Close].
+//
 // Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFOBJECT.html.
 //
 // [cudaDestroySurfaceObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDestroySurfaceObject
+// [safe.Surface.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Surface.Close
 func CuSurfObjectDestroy(surfObject CUsurfObject) error {
 	args := &struct {
 		surfObject CUsurfObject

@@ -36,10 +36,15 @@ import "unsafe"
 //
 // See also [CuTexObjectDestroy]; in the runtime API [cudaCreateTextureObject].
 //
+// Safe counterpart: [safe.NewTexture], [safe.NewLinearTexture], [safe.NewPitchedTexture].
+//
 // Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html.
 //
 // [cudaCreateTextureObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaCreateTextureObject
+// [safe.NewLinearTexture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewLinearTexture
+// [safe.NewPitchedTexture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPitchedTexture
+// [safe.NewTexture]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewTexture
 func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pTexDesc *CUDA_TEXTURE_DESC, pResViewDesc *CUDA_RESOURCE_VIEW_DESC) error {
 	args := &struct {
 		pTexObject   *CUtexObject
@@ -71,10 +76,13 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 //
 // See also [CuTexObjectCreate]; in the runtime API [cudaDestroyTextureObject].
 //
+// Safe counterpart: [safe.Texture.Close].
+//
 // Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html.
 //
 // [cudaDestroyTextureObject]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDestroyTextureObject
+// [safe.Texture.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Texture.Close
 func CuTexObjectDestroy(texObject CUtexObject) error {
 	args := &struct {
 		texObject CUtexObject

@@ -34,10 +34,13 @@ import "unsafe"
 // [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister]; in the runtime API
 // [cudaPointerGetAttributes].
 //
+// Safe counterpart: [safe.Context.PointerInfo].
+//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
 // [cudaPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaPointerGetAttributes
+// [safe.Context.PointerInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.PointerInfo
 func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, ptr CUdeviceptr) error {
 	args := &struct {
 		data      unsafe.Pointer
@@ -113,10 +116,13 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 // See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync],
 // [CuMemPrefetchAsync]; in the runtime API [cudaMemAdvise].
 //
+// Safe counterpart: [safe.Buffer.Advise].
+//
 // The name means [CuMemAdvise_v2]. Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
 // [cudaMemAdvise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemAdvise
+// [safe.Buffer.Advise]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Advise
 func CuMemAdvise(devPtr CUdeviceptr, count uint64, advice CUmem_advise, location CUmemLocation) error {
 	return CuMemAdvise_v2(devPtr, count, advice, location)
 }
@@ -296,10 +302,13 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 // See also [CuMemRangeGetAttributes], [CuMemPrefetchAsync], [CuMemAdvise]; in the runtime API
 // [cudaMemRangeGetAttribute].
 //
+// Safe counterpart: [safe.Buffer.RangeAttributes].
+//
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
 // [cudaMemRangeGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemRangeGetAttribute
+// [safe.Buffer.RangeAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.RangeAttributes
 func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUmem_range_attribute, devPtr CUdeviceptr, count uint64) error {
 	args := &struct {
 		data      unsafe.Pointer
@@ -383,8 +392,12 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 // See also [CuPointerGetAttribute], [CuPointerGetAttributes], [CuMemAlloc], [CuMemFree],
 // [CuMemAllocHost], [CuMemFreeHost], [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister].
 //
+// Safe counterpart: [safe.Buffer.SetSyncMemops].
+//
 // Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
+//
+// [safe.Buffer.SetSyncMemops]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.SetSyncMemops
 func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, ptr CUdeviceptr) error {
 	args := &struct {
 		value     unsafe.Pointer
@@ -423,10 +436,13 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 // See also [CuPointerGetAttribute], [CuPointerSetAttribute]; in the runtime API
 // [cudaPointerGetAttributes].
 //
+// Safe counterpart: [safe.Context.PointerInfo].
+//
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
 // [cudaPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaPointerGetAttributes
+// [safe.Context.PointerInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.PointerInfo
 func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribute, data *unsafe.Pointer, ptr CUdeviceptr) error {
 	args := &struct {
 		numAttributes uint32
@@ -526,10 +542,13 @@ func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevic
 // See also [CuMemcpy], [CuMemcpyPeer], [CuMemcpyAsync], [CuMemcpy3DPeerAsync], [CuMemAdvise]; in
 // the runtime API [cudaMemPrefetchAsync].
 //
+// Safe counterpart: [safe.Buffer.PrefetchAsync].
+//
 // The name means [CuMemPrefetchAsync_v2]. Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
 // [cudaMemPrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemPrefetchAsync
+// [safe.Buffer.PrefetchAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.PrefetchAsync
 func CuMemPrefetchAsync(devPtr CUdeviceptr, count uint64, location CUmemLocation, flags uint32, hStream CUstream) error {
 	return CuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream)
 }

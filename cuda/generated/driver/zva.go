@@ -32,8 +32,12 @@ import "unsafe"
 //
 // See also [CuMemAddressFree].
 //
+// Safe counterpart: [safe.ReserveAddress].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.ReserveAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ReserveAddress
 func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr CUdeviceptr, flags uint64) error {
 	args := &struct {
 		ptr       *CUdeviceptr
@@ -67,8 +71,12 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 //
 // See also [CuMemAddressReserve].
 //
+// Safe counterpart: [safe.AddressRange.Close].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.AddressRange.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddressRange.Close
 func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 	args := &struct {
 		ptr  CUdeviceptr
@@ -110,8 +118,12 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 //
 // See also [CuMemRelease], [CuMemExportToShareableHandle], [CuMemImportFromShareableHandle].
 //
+// Safe counterpart: [safe.NewPhysical].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.NewPhysical]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPhysical
 func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemAllocationProp, flags uint64) error {
 	args := &struct {
 		handle *CUmemGenericAllocationHandle
@@ -146,8 +158,12 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 //
 // See also [CuMemCreate].
 //
+// Safe counterpart: [safe.Physical.Close].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.Physical.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Physical.Close
 func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 	args := &struct {
 		handle CUmemGenericAllocationHandle
@@ -188,8 +204,12 @@ func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 // See also [CuMemUnmap], [CuMemSetAccess], [CuMemCreate], [CuMemAddressReserve],
 // [CuMemImportFromShareableHandle].
 //
+// Safe counterpart: [safe.AddressRange.Map].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.AddressRange.Map]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddressRange.Map
 func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAllocationHandle, flags uint64) error {
 	args := &struct {
 		ptr    CUdeviceptr
@@ -249,8 +269,13 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 //
 // See also [CuMemCreate], [CuMemAddressReserve].
 //
+// Safe counterpart: [safe.AddressRange.Unmap], [safe.AddressRange.Close].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.AddressRange.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddressRange.Close
+// [safe.AddressRange.Unmap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddressRange.Unmap
 func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 	args := &struct {
 		ptr  CUdeviceptr
@@ -285,8 +310,12 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 //
 // See also [CuMemCreate], [CuMemMap].
 //
+// Safe counterpart: [safe.AddressRange.SetAccess].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.AddressRange.SetAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddressRange.SetAccess
 func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count uint64) error {
 	args := &struct {
 		ptr   CUdeviceptr
@@ -320,8 +349,12 @@ func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count u
 //
 // See also [CuMemSetAccess].
 //
+// Safe counterpart: [safe.AddressRange.Access].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.AddressRange.Access]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddressRange.Access
 func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) error {
 	args := &struct {
 		flags    *uint64
@@ -357,8 +390,12 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 //
 // See also [CuMemImportFromShareableHandle].
 //
+// Safe counterpart: [safe.Physical.Export].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.Physical.Export]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Physical.Export
 func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGenericAllocationHandle, handleType CUmemAllocationHandleType, flags uint64) error {
 	args := &struct {
 		shareableHandle unsafe.Pointer
@@ -397,8 +434,12 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 //
 // See also [CuMemExportToShareableHandle], [CuMemMap], [CuMemRelease].
 //
+// Safe counterpart: [safe.ImportPhysical].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.ImportPhysical]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportPhysical
 func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHandle unsafe.Pointer, shHandleType CUmemAllocationHandleType) error {
 	args := &struct {
 		handle       *CUmemGenericAllocationHandle
@@ -435,8 +476,12 @@ func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHand
 //
 // See also [CuMemCreate], [CuMemMap].
 //
+// Safe counterpart: [safe.Context.Granularity].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.Context.Granularity]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Granularity
 func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationProp, option CUmemAllocationGranularity_flags) error {
 	args := &struct {
 		granularity *uint64
@@ -471,8 +516,12 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 //
 // See also [CuMemCreate], [CuMemImportFromShareableHandle].
 //
+// Safe counterpart: [safe.Physical.Location].
+//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
+//
+// [safe.Physical.Location]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Physical.Location
 func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CUmemGenericAllocationHandle) error {
 	args := &struct {
 		prop   *CUmemAllocationProp

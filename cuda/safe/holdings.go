@@ -1,0 +1,163 @@
+package safe
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// holdings are the keepsakes of a graph or of an executable: one of what was
+// captured, one of what the user has added, and one of each node that was added or
+// changed by hand.
+type holdings struct {
+	mu       sync.Mutex
+	captured *keepsake
+	user     *keepsake
+	nodes    *nodeTable // which others may have as well
+}
+
+// A nodeTable has the keepsakes of nodes. It is changed by its only holder.
+type nodeTable struct {
+	refs atomic.Int32
+	of   map[driver.CUgraphNode]*keepsake
+
+	mu    sync.Mutex
+	all   *keepsake   // the objects of all of them, each once; nil before it is asked for
+	inner []*holdings // with all: those of graphs that are parts of nodes
+	plain bool        // with all: there is nothing but objects
+}
+
+func newTable() *nodeTable {
+	t := &nodeTable{of: map[driver.CUgraphNode]*keepsake{}}
+	t.refs.Store(1)
+	return t
+}
+
+func newHoldings() *holdings {
+	return &holdings{captured: newKeepsake(), user: newKeepsake(), nodes: newTable()}
+}
+
+// renew makes holdings for what a graph is made into.
+func (h *holdings) renew() *holdings {
+	return &holdings{captured: newKeepsake(), user: h.user.share(), nodes: newTable()}
+}
+
+// set has a node need k, and returns what it needed so far. k may be nil.
+func (h *holdings) set(n driver.CUgraphNode, k *keepsake) (before *keepsake) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.nodes
+	if t.refs.Load() > 1 {
+		t = t.copy(func(n driver.CUgraphNode) driver.CUgraphNode { return n })
+		h.nodes.drop()
+		h.nodes = t
+	}
+	before = t.of[n]
+	if k == nil {
+		delete(t.of, n)
+	} else {
+		t.of[n] = k
+	}
+	t.all = nil
+	return before
+}
+
+// share makes holdings of the same for another graph or executable.
+func (h *holdings) share() *holdings {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.nodes.refs.Add(1)
+	return &holdings{captured: h.captured.share(), user: h.user.share(), nodes: h.nodes}
+}
+
+// noteAll has the buffers know that work on s, whose mu is held, uses them.
+func (h *holdings) noteAll(s *streamCore) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.captured.noteAll(s)
+	h.nodes.objects().noteAll(s)
+	for _, inner := range h.nodes.inner {
+		inner.noteAll(s)
+	}
+}
+
+// same tells whether h and o keep the same objects, and nothing else.
+func (h *holdings) same(o *holdings) bool {
+	if h.captured != o.captured && !h.captured.sameObjects(o.captured) {
+		return false
+	}
+	if h.user != o.user && !h.user.sameObjects(o.user) {
+		return false
+	}
+	if h.nodes == o.nodes {
+		return true
+	}
+	return h.nodes.objects().sameObjects(o.nodes.objects()) && h.nodes.plain && o.nodes.plain
+}
+
+func (h *holdings) drop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.captured.drop()
+	h.user.drop()
+	h.nodes.drop()
+	h.captured, h.user, h.nodes = nil, nil, nil
+}
+
+// rename gives the nodes their names in another graph. One that has none there,
+// because it is part of a part, keeps its own.
+func (h *holdings) rename(name func(driver.CUgraphNode) (driver.CUgraphNode, error)) error {
+	var failed error
+	t := h.nodes.copy(func(n driver.CUgraphNode) driver.CUgraphNode {
+		own, err := name(n)
+		if err != nil {
+			if err != driver.CUDA_ERROR_INVALID_VALUE {
+				failed = err
+			}
+			return n
+		}
+		return own
+	})
+	h.nodes.drop()
+	h.nodes = t
+	return failed
+}
+
+// copy makes a table of the same keepsakes, with other names for the nodes.
+func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *nodeTable {
+	c := newTable()
+	for n, k := range t.of {
+		c.of[name(n)] = k.share()
+	}
+	return c
+}
+
+// objects are those of all nodes.
+func (t *nodeTable) objects() *keepsake {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all != nil {
+		return t.all
+	}
+	t.all, t.inner, t.plain = newKeepsake(), nil, true
+	for _, k := range t.of {
+		for _, h := range k.objects {
+			t.all.keep(h, func() bool { return true }) // the nodes have marked them
+		}
+		if k.inner != nil {
+			t.inner = append(t.inner, k.inner)
+		}
+		t.plain = t.plain && k.plain()
+	}
+	return t.all
+}
+
+func (t *nodeTable) drop() {
+	if t.refs.Add(-1) > 0 {
+		return
+	}
+	for _, k := range t.of {
+		k.drop()
+	}
+}
