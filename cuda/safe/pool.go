@@ -32,6 +32,9 @@ type poolCore struct {
 	imported bool
 	onHost   bool
 	managed  bool
+
+	mu      sync.Mutex
+	imports map[driver.CUdeviceptr]struct{} // into an imported one
 }
 
 // PoolOptions are the choices at [NewPool]. The zero value is CUDA's default: memory

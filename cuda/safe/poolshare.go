@@ -126,28 +126,53 @@ func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*B
 	if !c.imported {
 		return nil, refuse(op, ErrArgument, "the pool is this process's own")
 	}
-	b := &block{size: size, pool: c, free: (*block).memFree}
-	err = b.allocate(c.ctx, func() error {
-		if err := driver.CuMemPoolImportPointer(&b.address, c.raw, &data); err != nil {
-			return err
-		}
-		return b.checkRoom(op)
-	})
+	b := &block{size: size, pool: c, free: (*block).letImportGo}
+	err = b.allocate(c.ctx, func() error { return b.importPointer(op, &data) })
 	if err != nil {
 		return nil, wrap(op, err)
 	}
 	return newBuffer[T](b, n), nil
 }
 
+// importPointer imports memory into the block's pool. CUDA gives one address for the
+// same description again, and takes one free for all.
+func (b *block) importPointer(op string, data *driver.CUmemPoolPtrExportData) error {
+	p := b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := driver.CuMemPoolImportPointer(&b.address, p.raw, data); err != nil {
+		return err
+	}
+	if _, ok := p.imports[b.address]; ok {
+		return refuse(op, ErrArgument, "the memory at %#x is imported already", uint64(b.address))
+	}
+	if p.imports == nil {
+		p.imports = map[driver.CUdeviceptr]struct{}{}
+	}
+	if err := b.checkRoom(op, b.memFree); err != nil {
+		return err
+	}
+	p.imports[b.address] = struct{}{}
+	return nil
+}
+
+// letImportGo frees what importPointer has imported.
+func (b *block) letImportGo() error {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	delete(b.pool.imports, b.address)
+	return b.memFree()
+}
+
 // checkRoom gives a block of another process back if it is larger than what was allocated there, as
 // far as the driver tells. The context is current.
-func (b *block) checkRoom(op string) error {
+func (b *block) checkRoom(op string, giveBack func() error) error {
 	r, err := rangeOf(b.address)
 	if err == nil && r.size > 0 && uint64(b.address)+b.size > uint64(r.start)+r.size {
 		err = refuse(op, ErrRange, "%d bytes of an allocation of %d", b.size, r.size)
 	}
 	if err != nil {
-		return errors.Join(err, b.free(b))
+		return errors.Join(err, giveBack())
 	}
 	return nil
 }
