@@ -73,7 +73,7 @@ func (b *Buffer[T]) Arg() Arg {
 	if b == nil || b.memory == nil {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}
-	return addressArg(b.memory.block, uint64(b.address))
+	return addressArg(b.memory, uint64(b.address))
 }
 
 // Arg is the address at which kernels see the memory, as an argument of one.
@@ -82,9 +82,13 @@ func (h *HostBuffer[T]) Arg() Arg {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}
 	offset := uintptr(h.data) - uintptr(h.memory.host)
-	return addressArg(h.memory.block, uint64(h.memory.address)+uint64(offset))
+	return addressArg(h.memory, uint64(h.memory.address)+uint64(offset))
 }
 
-func addressArg(b *block, address uint64) Arg {
-	return Arg{rt.Arg{Tag: rt.Tag(rt.NearOfBlock, unsafe.Sizeof(address)), Pointer: unsafe.Pointer(b), A: address}}
+// addressArg is an address in memory, which is not collected before the launch.
+func addressArg(m *memory, address uint64) Arg {
+	return Arg{rt.Arg{Tag: rt.Tag(rt.NearOfBlock, unsafe.Sizeof(address)), Pointer: unsafe.Pointer(m), A: address}}
 }
+
+// block is that of an argument of the kind NearOfBlock.
+func (a *Arg) block() *block { return (*memory)(a.raw.Pointer).block }

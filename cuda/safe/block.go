@@ -186,7 +186,7 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 	if s.over || s.capturing() {
 		return false, nil
 	}
-	return true, check(closing, rt.FreeAsync(s.set, b.address, s.raw))
+	return true, b.freed(rt.FreeAsync(s.set, b.address, s.raw))
 }
 
 // freeBehind frees a block in the order of a stream of ours that waits for all
@@ -205,5 +205,13 @@ func (b *block) freeBehind() (done bool, err error) {
 	}
 	endAll(b.pending)
 	b.pending = nil
-	return true, check(closing, rt.FreeAsync(b.ctx.bare(), b.address, stream))
+	return true, b.freed(rt.FreeAsync(b.ctx.bare(), b.address, stream))
+}
+
+// freed is the error of a release, unless a reset of the context was first.
+func (b *block) freed(code driver.CUresult) error {
+	if code == 0 {
+		return nil
+	}
+	return b.ctx.destroying(closing, func() error { return code })
 }

@@ -264,5 +264,5 @@ func (b *Box[T]) Arg() Arg {
 	if b == nil || b.memory == nil || b.address == 0 {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}
-	return addressArg(b.memory.block, uint64(b.address))
+	return addressArg(b.memory, uint64(b.address))
 }

@@ -4,5 +4,15 @@ package safe
 
 import "syscall"
 
-// closeOnExec keeps programs that this one starts from having the file, unless they are given it.
-func closeOnExec(fd int32) { syscall.CloseOnExec(int(fd)) }
+// opened is the file that open makes. Programs that this one starts do not have it,
+// unless they are given it: none is started before that is said.
+func opened(open func(fd *int32) error) (int32, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fd := int32(-1)
+	err := open(&fd)
+	if err == nil {
+		syscall.CloseOnExec(int(fd))
+	}
+	return fd, err
+}

@@ -114,11 +114,10 @@ func (s *streamCore) launch(l *rt.Launch, m *moduleCore, args []Arg) (code drive
 	defer capture.unlock()
 	capture.keepsMarked(&m.handle)
 	for i := range args {
-		a := &args[i].raw
-		if a.Kind() != rt.NearOfBlock {
+		if args[i].raw.Kind() != rt.NearOfBlock {
 			continue
 		}
-		b := (*block)(a.Pointer)
+		b := args[i].block()
 		if !b.use(s) || !capture.keeps(&b.handle) || !s.ctx.mayUse(b) {
 			return 0, i
 		}
@@ -162,7 +161,7 @@ func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	case k.known && a.Size() != k.sizes[i]:
 		return refuse(op, ErrArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size(), k.sizes[i])
 	}
-	if b := (*block)(a.Pointer); b.closed() {
+	if b := args[i].block(); b.closed() {
 		return refuse(op, ErrClosed, "argument %d of %s is a buffer or a texture", i, k.name)
 	} else if b.of != nil {
 		return refuse(op, ErrContext, "argument %d of %s is a texture of %v, the kernel is of %v", i, k.name, b.ctx.device, k.module.core.ctx.device)

@@ -75,10 +75,11 @@ func (l *Linker) do(op string, f func(c *linkerCore) error) error {
 	if c.over {
 		return refuse(op, ErrClosed, "the linker has completed, or has failed")
 	}
-	err := wrap(op, c.ctx.in(func() error { return f(c) }))
-	if err != nil {
-		c.over = true
-	}
+	err := wrap(op, c.ctx.in(func() error {
+		err := f(c)
+		c.over = c.over || err != nil
+		return err
+	}))
 	c.compiler.tell()
 	return c.compiler.explain(err)
 }

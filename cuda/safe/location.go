@@ -40,6 +40,14 @@ func (l Location) String() string {
 	return fmt.Sprintf("%v %d", l.Type, l.ID)
 }
 
+// check refuses what is no location.
+func (l Location) check(op string) error {
+	if l == (Location{}) || int(int32(l.ID)) != l.ID {
+		return refuse(op, ErrArgument, "not a place for memory: %v", l)
+	}
+	return nil
+}
+
 // raw is the location for CUDA.
 func (l Location) raw() driver.CUmemLocation {
 	r := driver.CUmemLocation{Type: l.Type}

@@ -35,6 +35,13 @@ func (h *HostBuffer[T]) span() span[T] {
 	return span[T]{memory: h.memory, host: (*T)(h.data), n: h.n}
 }
 
+func spanOf[T any](m Memory[T]) span[T] {
+	if m == nil {
+		return span[T]{}
+	}
+	return m.span()
+}
+
 // keptBy has k keep the memory.
 func (s span[T]) keptBy(op string, k *keepsake) error {
 	if s.memory == nil || !k.keep(&s.memory.handle, s.memory.mark) {
@@ -53,7 +60,7 @@ func (s span[T]) size() uint64 {
 // memory of the same devices. Source: cuGraphAddMemcpyNode, cuGraphMemcpyNodeSetParams,
 // cuGraphExecMemcpyNodeSetParams.
 func CopyWork[T any](dst, src Memory[T]) Work {
-	to, from := dst.span(), src.span()
+	to, from := spanOf(dst), spanOf(src)
 	var ctx driver.CUcontext
 	p := driver.CUDA_MEMCPY3D{WidthInBytes: from.size(), Height: 1, Depth: 1}
 	p.SrcMemoryType, p.SrcDevice, p.SrcHost = from.end()

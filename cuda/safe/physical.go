@@ -155,9 +155,10 @@ func (p *Physical) Export() (*os.File, error) {
 	if !c.exported {
 		return nil, refuse(op, ErrArgument, "the memory was not made Shareable, or is another process's")
 	}
-	var fd int32
-	err = c.ctx.in(func() error {
-		return driver.CuMemExportToShareableHandle(unsafe.Pointer(&fd), c.raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	fd, err := opened(func(fd *int32) error {
+		return c.ctx.in(func() error {
+			return driver.CuMemExportToShareableHandle(unsafe.Pointer(fd), c.raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+		})
 	})
 	if err != nil {
 		return nil, wrap(op, err)

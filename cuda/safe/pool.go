@@ -17,7 +17,9 @@ import (
 // [DefaultPool]; one of a program's own can have a limit, be shared with other
 // processes, or be of host memory. Any number of goroutines may use a pool at once.
 //
-// A pool that is closed stays until the last buffer from it is closed.
+// A pool that is closed stays until the last buffer of [NewBufferFrom] and [ImportBuffer]
+// from it is closed. Those of [NewBufferAsync] do not keep it: their memory stays, but
+// kernels of other devices, which the pool let use it, may be refused then.
 type Pool struct {
 	core    *poolCore
 	cleanup runtime.Cleanup
@@ -248,7 +250,7 @@ func (p *Pool) do(op string, f func(*poolCore) error) error {
 	return wrap(op, c.ctx.in(func() error { return f(c) }))
 }
 
-// Close destroys the pool, once the last buffer from it is closed. If it is the
+// Close destroys the pool, once the last buffer that keeps it is closed. If it is the
 // current one of its device, the default one is current again then. Closing again does
 // nothing. Source: cuMemPoolDestroy.
 func (p *Pool) Close() error {

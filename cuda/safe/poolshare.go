@@ -15,12 +15,12 @@ import (
 // type driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, else the error is CUDA's,
 // driver.CUDA_ERROR_INVALID_VALUE. Source: cuMemPoolExportToShareableHandle.
 func (p *Pool) Export() (*os.File, error) {
-	fd := int32(-1)
-	err := p.do("Pool.Export", func(c *poolCore) error { return c.export(&fd) })
+	fd, err := opened(func(fd *int32) error {
+		return p.do("Pool.Export", func(c *poolCore) error { return c.export(fd) })
+	})
 	if err != nil {
 		return nil, err
 	}
-	closeOnExec(fd)
 	return os.NewFile(uintptr(fd), "memory pool"), nil
 }
 
@@ -99,8 +99,8 @@ func (b *Buffer[T]) ExportPointer() (driver.CUmemPoolPtrExportData, error) {
 // exportOnce exports the pool and forgets the file: CUDA describes memory of no pool
 // that was never exported.
 func (p *poolCore) exportOnce() error {
-	fd := int32(-1)
-	if err := p.export(&fd); err != nil {
+	fd, err := opened(p.export)
+	if err != nil {
 		return err
 	}
 	return os.NewFile(uintptr(fd), "memory pool").Close()

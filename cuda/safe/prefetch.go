@@ -30,8 +30,8 @@ func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 	if err := m.movable(op); err != nil {
 		return err
 	}
-	if to == (Location{}) {
-		return refuse(op, ErrArgument, "no location to prefetch to")
+	if err := to.check(op); err != nil {
+		return err
 	}
 	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
 	case driver.CU_MEM_ADVISE_SET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
 		at = HostLocation // one that there is, for drivers that look
 	}
-	if at == (Location{}) {
-		return refuse(op, ErrArgument, "%v of no location", advice)
+	if err := at.check(op); err != nil {
+		return err
 	}
 	return wrap(op, m.ctx.in(func() error {
 		err := driver.CuMemAdvise_v2(b.address, b.Size(), advice, at.raw())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -41,7 +42,9 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	defer func() {
 		scope.over = true
 		waited := c.waitForScope(op)
-		if !errors.Is(waited, ErrCapturing) { // else nobody can tell when the copies are over
+		if errors.Is(waited, ErrCapturing) { // nobody can tell when the copies are over
+			stranded.keep(scope.pinner)
+		} else {
 			scope.pinner.Unpin()
 		}
 		if err == nil {
@@ -49,6 +52,20 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 		}
 	}()
 	return f(scope)
+}
+
+// stranded are pins that are never let go. Go crashes a program that drops one.
+var stranded pins
+
+type pins struct {
+	sync.Mutex
+	of []runtime.Pinner
+}
+
+func (p *pins) keep(pin runtime.Pinner) {
+	p.Lock()
+	defer p.Unlock()
+	p.of = append(p.of, pin)
 }
 
 // waitForScope waits for the work of a scope, without end. A stream that f has

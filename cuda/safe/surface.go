@@ -70,5 +70,5 @@ func readingArg(m *memory, raw uint64) Arg {
 	if m == nil {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}
-	return addressArg(m.block, raw)
+	return addressArg(m, raw)
 }

@@ -56,8 +56,8 @@ func (w *kernelWork) take(op string, k *keepsake, _ *graphCore) error {
 	k.keep(&m.handle, func() bool { return true }) // k gets the mark
 	bad := w.kernel.check(w.args)
 	for i := 0; i < len(w.args) && bad < 0; i++ {
-		if a := &w.args[i].raw; a.Kind() == rt.NearOfBlock {
-			b := (*block)(a.Pointer)
+		if a := &w.args[i]; a.raw.Kind() == rt.NearOfBlock {
+			b := a.block()
 			if !k.keep(&b.handle, b.mark) || !m.ctx.mayUse(b) {
 				bad = i
 			}

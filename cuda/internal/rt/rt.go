@@ -154,11 +154,14 @@ var initialized struct {
 }
 
 // Init loads and initializes the driver. Where that fails, the next call tries
-// again.
+// again. On a thread that the driver has called it is CodeCallback.
 func Init() error {
 	initialized.Lock()
 	defer initialized.Unlock()
 	if initialized.done {
+		if InCallback() {
+			return CodeCallback
+		}
 		return nil
 	}
 	file, version, err := driver.Library()

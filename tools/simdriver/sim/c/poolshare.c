@@ -20,7 +20,7 @@ CUresult cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool, CUmemAll
 
 	if (!p || !out || flags || type != POOL_FILE || p->imported || !(p->shareable & type))
 		return INVALID_VALUE;
-	fd = memfd_create("simulated memory pool", MFD_CLOEXEC);
+	fd = memfd_create("simulated memory pool", 0);
 	if (fd < 0)
 		return OPERATING_SYSTEM;
 	if (write(fd, &e, sizeof e) != sizeof e) {

@@ -1,0 +1,175 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDroppedArgument: memory is not collected between Arg and the launch.
+func TestDroppedArgument(t *testing.T) {
+	x := open(t, 0)
+	k, s := kernel(t, x, "store"), stream(t, x)
+	arg := func() safe.Arg {
+		b, err := safe.NewBuffer[uint64](x, 1)
+		require.NoError(t, err)
+		return b.Arg()
+	}()
+	drop()
+	assert.NoError(t, k.Launch(s, one, arg, safe.Val(uint64(7))))
+	require.NoError(t, s.Synchronize())
+}
+
+// TestLocationNumbers: the number of a location is not cut off.
+func TestLocationNumbers(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	b, err := safe.NewManagedBuffer[int32](x, 4)
+	require.NoError(t, err)
+	defer b.Close()
+	zero := safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1 << 32}
+	assert.ErrorIs(t, b.PrefetchAsync(s, zero), safe.ErrArgument)
+	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, zero), safe.ErrArgument)
+}
+
+// TestSimFreeAfterReset: memory that was allocated in the order of a stream is gone
+// after a reset, and closing it is no error.
+func TestSimFreeAfterReset(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	needs(t, "cuCtxGetId")
+	defer simulated.Reset()
+	x, err := safe.Open(1)
+	require.NoError(t, err)
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	other, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	var buffers []*safe.Buffer[int32]
+	for range 3 {
+		b, err := safe.NewBufferAsync[int32](s, 4)
+		require.NoError(t, err)
+		require.NoError(t, b.ZeroAsync(s))
+		buffers = append(buffers, b)
+	}
+	for _, b := range buffers[:2] {
+		require.NoError(t, b.ZeroAsync(other))
+	}
+	require.NoError(t, buffers[0].Close()) // behind both, on a stream of the layer's
+	require.NoError(t, s.Synchronize())
+	require.NoError(t, other.Synchronize())
+	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
+	for _, c := range []closer{buffers[1], buffers[2], s, other, x} {
+		assert.NoError(t, c.Close())
+	}
+	nothingAlive(t, "after the reset")
+	simulated.Lost()
+}
+
+// TestLinkerInCallback: a call that did not get to CUDA is not the linker's end.
+func TestLinkerInCallback(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	l, err := safe.NewLinker(x, safe.LoadOptions{})
+	require.NoError(t, err)
+	defer l.Close()
+	add := func() error { return l.Add(driver.CU_JIT_INPUT_PTX, "nothing", []byte(nothingPTX)) }
+	f, err := s.LaunchHostFunc(func() { assert.ErrorIs(t, add(), safe.ErrInCallback) }, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	wait(t, f)
+	assert.NoError(t, add())
+	_, err = l.Complete()
+	assert.NoError(t, err)
+	_, err = l.Complete()
+	assert.ErrorIs(t, err, safe.ErrClosed)
+}
+
+// TestExportedFiles: programs that are started do not have the files unless they are
+// given them, which would keep the memory.
+func TestExportedFiles(t *testing.T) {
+	x := open(t, 0)
+	for name, export := range map[string]func() (*os.File, error){
+		"memory": func() (*os.File, error) {
+			p, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{Shareable: true})
+			require.NoError(t, err)
+			defer p.Close()
+			return p.Export()
+		},
+		"pool": func() (*os.File, error) {
+			p, err := safe.NewPool(x, safe.PoolOptions{HandleTypes: driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR})
+			require.NoError(t, err)
+			defer p.Close()
+			return p.Export()
+		},
+	} {
+		f, err := export()
+		require.NoError(t, err, name)
+		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_GETFD, 0)
+		require.Zero(t, errno, name)
+		assert.NotZero(t, flags&syscall.FD_CLOEXEC, name)
+		require.NoError(t, f.Close())
+	}
+}
+
+// TestScopeCaptured: memory that a scope can never let go does no harm.
+func TestScopeCaptured(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[int32](t, x, 4)
+	var c *safe.Capture
+	err := s.Scope(func(scope *safe.Scope) error {
+		require.NoError(t, safe.CopyFromSlice(scope, b, []int32{1, 2, 3, 4}))
+		var err error
+		c, err = s.BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+		return err
+	})
+	assert.ErrorIs(t, err, safe.ErrCapturing)
+	g, err := c.End()
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	drop()
+}
+
+// TestCopyWorkOfNothing: memory that is nil, of whatever kind, is refused.
+func TestCopyWorkOfNothing(t *testing.T) {
+	x := open(t, 0)
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	defer g.Close()
+	b := buffer[int32](t, x, 4)
+	for _, w := range []safe.Work{safe.CopyWork[int32](nil, b), safe.CopyWork[int32](b, nil), safe.CopyWork(b, (*safe.Buffer[int32])(nil))} {
+		_, err = g.Add(w)
+		assert.ErrorIs(t, err, safe.ErrClosed)
+	}
+}
+
+// TestDevicesInCallback: what needs no context is refused in a host function, too.
+func TestDevicesInCallback(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	m, err := safe.NewManagedBuffer[int32](x, 4)
+	require.NoError(t, err)
+	defer m.Close()
+	f, err := s.LaunchHostFunc(func() {
+		for name, call := range map[string]func() error{
+			"devices":   func() error { _, err := safe.Devices(); return err },
+			"attribute": func() error { _, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE); return err },
+			"open":      func() error { _, err := safe.Open(0); return err },
+			"mode":      func() error { _, err := safe.ModuleLoadingMode(); return err },
+			"pool":      func() error { _, err := safe.NewPool(x, safe.PoolOptions{}); return err },
+			"physical":  func() error { _, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{}); return err },
+			"prefetch":  func() error { return m.PrefetchAsync(s, safe.HostLocation) },
+			"ranges":    func() error { _, err := m.RangeAttributes(); return err },
+		} {
+			assert.ErrorIs(t, call(), safe.ErrInCallback, name)
+		}
+	}, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	wait(t, f)
+}
