@@ -159,7 +159,9 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
+	if err := lock(op, &c.mu); err != nil {
+		return nil, err
+	}
 	defer c.mu.Unlock()
 	capture := c.lockCapture()
 	defer capture.unlock()

@@ -110,8 +110,8 @@ func (s *Stream) CaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData,
 // Recapture is [Stream.Capture] of the same work once more, with other arguments,
 // which g takes over: f must put the same kinds of work in the same order, behind
 // the same other work. [GraphExec.Update] with g then changes its executables. If
-// the work differs otherwise, or the capture fails, g is [ErrGraphLost]. It needs a
-// driver of CUDA 13.3. Source: cuStreamBeginRecaptureToGraph, without a callback.
+// the work differs otherwise, or the capture fails, g is [ErrGraphLost]. It must be no
+// part of another graph. It needs a driver of CUDA 13.3. Source: cuStreamBeginRecaptureToGraph, without a callback.
 func (s *Stream) Recapture(g *Graph, mode driver.CUstreamCaptureMode, f func() error) error {
 	_, err := s.capturing("Stream.Recapture", mode, &target{graph: g, again: true}, f)
 	return err
@@ -227,6 +227,7 @@ func (s *streamCore) beginCapture(op string, c *capturing, call func() error) er
 	s.capture.Store(c)
 	c.graph.mu.Lock()
 	defer c.graph.mu.Unlock()
+	c.graph.top().capturing = true
 	c.keepsGreen(s)
 	return nil
 }
@@ -257,6 +258,9 @@ func (t *target) begin(op string, c *capturing) error {
 // intoGraph begins to capture into the graph, which is locked.
 func (c *capturing) intoGraph(op string, t *target) error {
 	if t.again {
+		if c.graph.of != nil {
+			return refuse(op, ErrArgument, "the graph is a part of another")
+		}
 		return c.again()
 	}
 	deps, data, err := c.graph.dependencies(op, t.deps, t.data)
@@ -273,6 +277,9 @@ func (c *capturing) again() error {
 	err := driver.CuStreamBeginRecaptureToGraph(c.origin.raw, c.mode, g.raw, 0, 0)
 	if err == nil {
 		c.before, g.kept = g.kept, g.kept.renew()
+		for _, p := range g.parts {
+			p.kept = g.kept
+		}
 	}
 	return err
 }

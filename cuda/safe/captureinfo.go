@@ -74,7 +74,10 @@ func (s *streamCore) askCapture(info *CaptureInfo, g *graphCore) error {
 		return err
 	}
 	for _, raw := range unsafe.Slice(nodes, n) {
-		node := Node{raw: raw, of: g}
+		node := Node{raw: raw}
+		if g != nil {
+			node = g.named(raw, 0)
+		}
 		if err := driver.CuGraphNodeGetType(raw, &node.kind); err != nil {
 			return err
 		}

@@ -107,10 +107,9 @@ func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType
 		if err := driver.CuGraphAddNode(&n.raw, g.raw, unsafe.SliceData(before), nil, uint64(len(before)), &p); err != nil {
 			return err
 		}
-		delete(g.top().gone, n.raw)
-		n.of, g.top().conditional = g, true
+		n, g.top().conditional = g.named(n.raw, n.kind), true
 		for _, raw := range unsafe.Slice(p.Conditional().PhGraph_out, bodies) {
-			parts = append(parts, &Graph{core: &graphCore{ctx: g.ctx, raw: raw, kept: g.kept, of: g, inside: n.raw, mu: g.mu}})
+			parts = append(parts, &Graph{core: g.part(raw, n.raw)})
 		}
 		return nil
 	})

@@ -176,7 +176,9 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 		return refuse(op, ErrContext, "the buffer is of %v, the stream of %v", blocks[0].ctx.device, sc.ctx.device)
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.set, blocks), sc.raw
-	sc.mu.Lock()
+	if err := lock(op, &sc.mu); err != nil {
+		return err
+	}
 	defer sc.mu.Unlock()
 	capture := sc.lockCapture()
 	defer capture.unlock()

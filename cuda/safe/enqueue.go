@@ -8,7 +8,9 @@ import (
 // current. In a capture the blocks are kept as long as the graph, unless it is work
 // that cannot be captured.
 func (s *streamCore) enqueue(op string, blocks []*block, captured bool, call func() error) error {
-	s.mu.Lock()
+	if err := lock(op, &s.mu); err != nil {
+		return err
+	}
 	defer s.mu.Unlock()
 	capture := s.lockCapture()
 	defer capture.unlock()

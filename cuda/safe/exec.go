@@ -185,9 +185,13 @@ func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, drive
 		return err
 	}
 	defer sc.unmark()
-	sc.mu.Lock()
+	if err := lock(op, &sc.mu); err != nil {
+		return err
+	}
 	defer sc.mu.Unlock()
-	c.mu.Lock()
+	if err := lock(op, &c.mu); err != nil {
+		return err
+	}
 	defer c.mu.Unlock()
 	c.note(sc)
 	return check(op, call(c.raw, sc.raw, sc.set))
@@ -244,7 +248,9 @@ func (e *GraphExec) Update(g *Graph) error {
 	}
 	defer c.unmark()
 	return g.change(op, func(g *graphCore) error {
-		c.mu.Lock()
+		if err := lock(op, &c.mu); err != nil {
+			return err
+		}
 		defer c.mu.Unlock()
 		if err := c.update(g); err != nil {
 			return err
@@ -252,6 +258,7 @@ func (e *GraphExec) Update(g *Graph) error {
 		before := c.kept
 		c.kept = g.kept.share()
 		if c.kept.same(before) {
+			c.forgetUsers() // there may be more captured by now
 			before.drop()
 		} else {
 			c.changed(before)

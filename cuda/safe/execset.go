@@ -18,12 +18,19 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 		return refuse(op, ErrClosed, "the node's graph")
 	}
 	defer n.of.unmark()
-	n.of.mu.Lock()
+	if err := lock(op, n.of.mu); err != nil {
+		return err
+	}
 	defer n.of.mu.Unlock()
 	if err := n.of.usable(op); err != nil {
 		return err
 	}
-	c.mu.Lock()
+	if n.isGone() {
+		return refuse(op, ErrClosed, "the node is destroyed")
+	}
+	if err := lock(op, &c.mu); err != nil {
+		return err
+	}
 	defer c.mu.Unlock()
 	return wrap(op, f(c))
 }
@@ -110,7 +117,9 @@ func (e *GraphExec) do(op string, f func(*execCore) error) error {
 		return err
 	}
 	defer c.unmark()
-	c.mu.Lock()
+	if err := lock(op, &c.mu); err != nil {
+		return err
+	}
 	defer c.mu.Unlock()
 	return wrap(op, c.ctx.in(func() error { return f(c) }))
 }

@@ -27,13 +27,14 @@ type graphCore struct {
 	of     *graphCore         // that this one is a part of
 	inside driver.CUgraphNode // the node that has it: a child, or a conditional node
 
-	mu          *sync.Mutex                     // CUDA wants one thread at a time, for a graph and its parts
-	lost        bool                            // not to be used any more, as a capture has failed
-	destroyed   bool                            // by CUDA
-	conditional bool                            // has a conditional node
-	executed    bool                            // has been instantiated
-	capturing   bool                            // a stream captures into it
-	gone        map[driver.CUgraphNode]struct{} // handles of nodes that were destroyed
+	mu          *sync.Mutex                   // CUDA wants one thread at a time, for a graph and its parts
+	lost        bool                          // not to be used any more, as a capture has failed
+	destroyed   bool                          // by CUDA
+	conditional bool                          // has a conditional node
+	executed    bool                          // has been instantiated
+	capturing   bool                          // a stream captures into it
+	gone        map[driver.CUgraphNode]uint32 // how many nodes of a handle were destroyed, as CUDA uses it again
+	parts       map[driver.CUgraph]*graphCore // that somebody knows
 }
 
 func newGraphCore(x *contextCore) *graphCore {
@@ -103,17 +104,10 @@ func (g *graphCore) usable(op string) error {
 	if top.lost {
 		return &Error{Op: op, Err: ErrGraphLost}
 	}
-	for p := g; p.of != nil; p = p.of {
-		if top.isGone(p.inside) {
-			return refuse(op, ErrClosed, "its node is destroyed")
-		}
+	if g.destroyed {
+		return refuse(op, ErrClosed, "its node is destroyed")
 	}
 	return nil
-}
-
-func (g *graphCore) isGone(n driver.CUgraphNode) bool {
-	_, gone := g.top().gone[n]
-	return gone
 }
 
 // changeable returns the error of a graph that cannot be changed or copied now. mu
@@ -147,7 +141,9 @@ func (g *Graph) change(op string, f func(*graphCore) error) error {
 
 // do is Graph.do for a graph that is marked.
 func (g *graphCore) do(op string, f func(*graphCore) error) error {
-	g.mu.Lock()
+	if err := lock(op, g.mu); err != nil {
+		return err
+	}
 	defer g.mu.Unlock()
 	if err := g.usable(op); err != nil {
 		return err
@@ -190,9 +186,13 @@ func (g *Graph) Clone() (*Graph, error) {
 			return err
 		}
 		clone.kept = c.kept.share()
+		clone.kept.user = clone.kept.user.behind()
 		return clone.kept.rename(func(n driver.CUgraphNode) (driver.CUgraphNode, error) {
 			var own driver.CUgraphNode
 			err := driver.CuGraphNodeFindInClone(&own, n, clone.raw)
+			if err == driver.CUDA_ERROR_INVALID_VALUE { // of a part
+				return 0, nil
+			}
 			return own, err
 		})
 	})
@@ -207,7 +207,7 @@ func (g *Graph) Clone() (*Graph, error) {
 
 // has tells whether a node is of the graph, and alive, as CUDA does not look.
 func (g *graphCore) has(n Node) bool {
-	return !g.isGone(n.raw) && (n.of == g || n.of != nil && n.of.raw == g.raw && g.raw != 0 && n.of.top() == g.top())
+	return n.of == g && !n.isGone()
 }
 
 // dependencies are the handles of nodes, which must be of this graph. data is for

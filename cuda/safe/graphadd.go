@@ -20,14 +20,20 @@ func (g *Graph) Add(w Work, deps ...Node) (Node, error) {
 		return Node{}, err
 	}
 	defer w.release()
-	c.mu.Lock()
+	if err := lock(op, c.mu); err != nil {
+		k.drop()
+		return Node{}, err
+	}
 	defer c.mu.Unlock()
 	n, err := c.add(op, w, deps)
-	if err != nil {
+	if n.raw == 0 {
 		k.drop()
+	} else {
+		c.kept.set(n.raw, k)
+	}
+	if err != nil {
 		return Node{}, wrap(op, err)
 	}
-	c.kept.set(n.raw, k)
 	return n, nil
 }
 
@@ -39,7 +45,6 @@ func taken(op string, w Work, into *graphCore) (*keepsake, error) {
 	}
 	k := newKeepsake()
 	if err := w.take(op, k, into); err != nil {
-		w.release()
 		k.drop()
 		return nil, err
 	}
@@ -54,10 +59,8 @@ func (g *graphCore) add(op string, w Work, deps []Node) (n Node, err error) {
 	if err != nil {
 		return n, err
 	}
-	n = Node{of: g, kind: w.kind()}
-	n.raw, err = w.add(g, raw)
-	delete(g.top().gone, n.raw)
-	return n, err
+	added, err := w.add(g, raw)
+	return g.named(added, w.kind()), err
 }
 
 // Set changes what the node does: w must be of the node's type. Executables of the
@@ -74,7 +77,10 @@ func (n Node) Set(w Work) error {
 		return err
 	}
 	defer w.release()
-	g.mu.Lock()
+	if err := lock(op, g.mu); err != nil {
+		k.drop()
+		return err
+	}
 	defer g.mu.Unlock()
 	if err = errors.Join(g.changeable(op), n.fits(op, w)); err == nil {
 		err = w.set(n)
@@ -89,7 +95,7 @@ func (n Node) Set(w Work) error {
 
 // fits refuses work of another type than the node's, and for a node that is destroyed.
 func (n Node) fits(op string, w Work) error {
-	if n.of.isGone(n.raw) {
+	if n.isGone() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if w.kind() != n.kind {
@@ -164,6 +170,13 @@ func (g *Graph) OnRelease(f func()) error {
 		return err
 	}
 	defer c.unmark()
+	if f == nil {
+		return refuse(op, ErrArgument, "no function")
+	}
+	if err := lock(op, c.mu); err != nil {
+		return err
+	}
+	defer c.mu.Unlock()
 	k := c.kept.user
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,8 +184,28 @@ func (g *Graph) OnRelease(f func()) error {
 	return nil
 }
 
+// behind is a keepsake to which others may be added, and which keeps k. It takes over
+// the caller's share of k.
+func (k *keepsake) behind() *keepsake {
+	own := newKeepsake()
+	own.release = []func(){k.drop}
+	return own
+}
+
 // pairs is locked by who locks two graphs.
 var pairs sync.Mutex
+
+// lockPair locks pairs and one graph.
+func lockPair(op string, g *graphCore) error {
+	if err := lock(op, &pairs); err != nil {
+		return err
+	}
+	err := lock(op, g.mu)
+	if err != nil {
+		pairs.Unlock()
+	}
+	return err
+}
 
 // ChildWork does all of another graph, as it is when the node is added or set: a copy
 // of it becomes part of the node, see [Node.ChildGraph]. A graph with conditional
@@ -192,8 +225,10 @@ func ChildWork(child *Graph) Work {
 			g.unmark()
 			return refuse(op, ErrArgument, "a graph cannot be part of itself")
 		}
-		pairs.Lock()
-		g.mu.Lock()
+		if err := lockPair(op, g); err != nil {
+			g.unmark()
+			return err
+		}
 		c = g
 		if g.top().conditional {
 			return refuse(op, ErrConditional, "it cannot be part of another")

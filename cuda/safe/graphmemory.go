@@ -41,8 +41,7 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 			b.close()
 			return err
 		}
-		delete(g.top().gone, node.raw)
-		b.ctx, b.address, node.of = g.ctx, p.Dptr, g
+		b.ctx, b.address, node = g.ctx, p.Dptr, g.named(node.raw, node.kind)
 		k := newKeepsake()
 		k.release = append(k.release, func() { b.close() })
 		g.kept.set(node.raw, k)
@@ -104,6 +103,9 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return err
 	}
 	defer sc.unmark()
+	if rt.InCallback() { // somebody may hold the locks of streams
+		return &Error{Op: op, Err: ErrInCallback}
+	}
 	points, err := m.points()
 	defer endAll(points)
 	if err != nil {

@@ -21,6 +21,7 @@ type holdings struct {
 type nodeTable struct {
 	refs atomic.Int32
 	of   map[driver.CUgraphNode]*keepsake
+	rest []*keepsake // of nodes whose names are not known here
 
 	mu    sync.Mutex
 	all   *keepsake   // the objects of all of them, each once; nil before it is asked for
@@ -105,17 +106,14 @@ func (h *holdings) drop() {
 	h.captured, h.user, h.nodes = nil, nil, nil
 }
 
-// rename gives the nodes their names in another graph. One that has none there,
-// because it is part of a part, keeps its own.
+// rename gives the nodes their names in another graph. name returns 0 for nodes of
+// parts: what those need is kept as long as the graph.
 func (h *holdings) rename(name func(driver.CUgraphNode) (driver.CUgraphNode, error)) error {
 	var failed error
 	t := h.nodes.copy(func(n driver.CUgraphNode) driver.CUgraphNode {
 		own, err := name(n)
 		if err != nil {
-			if err != driver.CUDA_ERROR_INVALID_VALUE {
-				failed = err
-			}
-			return n
+			failed = err
 		}
 		return own
 	})
@@ -128,7 +126,14 @@ func (h *holdings) rename(name func(driver.CUgraphNode) (driver.CUgraphNode, err
 func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *nodeTable {
 	c := newTable()
 	for n, k := range t.of {
-		c.of[name(n)] = k.share()
+		if own := name(n); own != 0 {
+			c.of[own] = k.share()
+		} else {
+			c.rest = append(c.rest, k.share())
+		}
+	}
+	for _, k := range t.rest {
+		c.rest = append(c.rest, k.share())
 	}
 	return c
 }
@@ -142,15 +147,24 @@ func (t *nodeTable) objects() *keepsake {
 	}
 	t.all, t.inner, t.plain = newKeepsake(), nil, true
 	for _, k := range t.of {
-		for _, h := range k.objects {
-			t.all.keep(h, func() bool { return true }) // the nodes have marked them
-		}
-		if k.inner != nil {
-			t.inner = append(t.inner, k.inner)
-		}
-		t.plain = t.plain && k.plain()
+		t.list(k)
+	}
+	for _, k := range t.rest {
+		t.list(k)
 	}
 	return t.all
+}
+
+// list adds what k keeps to what all keep. mu is held.
+func (t *nodeTable) list(k *keepsake) {
+	objects, plain := k.content()
+	for _, h := range objects {
+		t.all.keep(h, func() bool { return true }) // k has marked it
+	}
+	if k.inner != nil {
+		t.inner = append(t.inner, k.inner)
+	}
+	t.plain = t.plain && plain
 }
 
 func (t *nodeTable) drop() {
@@ -158,6 +172,9 @@ func (t *nodeTable) drop() {
 		return
 	}
 	for _, k := range t.of {
+		k.drop()
+	}
+	for _, k := range t.rest {
 		k.drop()
 	}
 }

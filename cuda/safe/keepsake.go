@@ -120,10 +120,13 @@ func (k *keepsake) drop() {
 
 // sameObjects tells whether k and o keep the same objects, and nothing else.
 func (k *keepsake) sameObjects(o *keepsake) bool {
-	if !k.plain() || !o.plain() || len(k.objects) != len(o.objects) {
+	objects, plain := o.content()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !plain || !k.plain() || len(k.objects) != len(objects) {
 		return false
 	}
-	for _, h := range o.objects {
+	for _, h := range objects {
 		if !k.has(h) {
 			return false
 		}
@@ -131,5 +134,12 @@ func (k *keepsake) sameObjects(o *keepsake) bool {
 	return true
 }
 
-// plain tells that k keeps objects, and nothing else.
+// content are the objects so far, and whether there is nothing else.
+func (k *keepsake) content() (objects []*handle, plain bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.objects, k.plain()
+}
+
+// plain tells that k keeps objects, and nothing else. mu is held.
 func (k *keepsake) plain() bool { return len(k.tokens)+len(k.release) == 0 && k.inner == nil }

@@ -108,7 +108,9 @@ func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CU
 // launch notes which blocks the kernel uses, and enqueues it. bad is the index of an
 // argument whose block is closed or out of reach, -1 for none.
 func (s *streamCore) launch(l *rt.Launch, m *moduleCore, args []Arg) (code driver.CUresult, bad int) {
-	s.mu.Lock()
+	if err := lock("", &s.mu); err != nil {
+		return rt.CodeCallback, -1
+	}
 	defer s.mu.Unlock()
 	capture := s.lockCapture()
 	defer capture.unlock()
@@ -130,12 +132,15 @@ func (s *streamCore) launch(l *rt.Launch, m *moduleCore, args []Arg) (code drive
 	return l.Do(&args[0].raw), -1
 }
 
+// mostArgs is how many parameters no kernel has: CUDA gives them less than 32 KiB.
+const mostArgs = 32 << 10
+
 // check returns the index of an argument that cannot be right, -1 for none; if
 // there are too few it is that of the first that is missing.
 func (k *Kernel) check(args []Arg) int {
 	for i := range args {
 		a := &args[i].raw
-		if a.Kind() >= rt.FirstOther || k.known && (i >= len(k.sizes) || a.Size() != k.sizes[i]) {
+		if i == mostArgs || a.Kind() >= rt.FirstOther || k.known && (i >= len(k.sizes) || a.Size() != k.sizes[i]) {
 			return i
 		}
 	}
@@ -149,6 +154,9 @@ func (k *Kernel) check(args []Arg) int {
 func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	if i >= len(args) {
 		return refuse(op, ErrArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
+	}
+	if len(args) > mostArgs {
+		return refuse(op, ErrArgument, "%s has no %d parameters", k.name, len(args))
 	}
 	a := &args[i].raw
 	switch {

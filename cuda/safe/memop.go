@@ -143,7 +143,9 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 	if err := c.ctx.can(op, ops); err != nil || len(ops) == 0 {
 		return err
 	}
-	c.mu.Lock()
+	if err := lock(op, &c.mu); err != nil {
+		return err
+	}
 	defer c.mu.Unlock()
 	capture := c.lockCapture()
 	defer capture.unlock()

@@ -59,6 +59,7 @@ func TestSimFreeAfterReset(t *testing.T) {
 		require.NoError(t, b.ZeroAsync(s))
 		buffers = append(buffers, b)
 	}
+	require.NoError(t, s.Synchronize(), "the memory is there for others, too")
 	for _, b := range buffers[:2] {
 		require.NoError(t, b.ZeroAsync(other))
 	}

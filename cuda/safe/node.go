@@ -14,6 +14,7 @@ type Node struct {
 	raw  driver.CUgraphNode
 	of   *graphCore
 	kind driver.CUgraphNodeType
+	life uint32 // how many nodes of this handle were destroyed before
 }
 
 // Raw is the node for calls of package driver.
@@ -27,10 +28,17 @@ func (n Node) String() string { return fmt.Sprintf("%v %#x", n.kind, uintptr(n.r
 
 // node makes a Node of a handle.
 func (g *graphCore) node(raw driver.CUgraphNode) (Node, error) {
-	n := Node{raw: raw, of: g}
-	delete(g.top().gone, raw)
+	n := g.named(raw, 0)
 	return n, driver.CuGraphNodeGetType(raw, &n.kind)
 }
+
+// named makes a Node of a handle whose type is known.
+func (g *graphCore) named(raw driver.CUgraphNode, kind driver.CUgraphNodeType) Node {
+	return Node{raw: raw, of: g, kind: kind, life: g.top().gone[raw]}
+}
+
+// isGone tells whether the node was destroyed. The graph is locked.
+func (n Node) isGone() bool { return n.of.top().gone[n.raw] != n.life }
 
 // nodes makes Nodes of what list lists: it is called for the number, and then for
 // the handles.
@@ -61,7 +69,7 @@ func (n Node) do(op string, f func(*graphCore) error) error {
 	}
 	defer n.of.unmark()
 	return n.of.do(op, func(g *graphCore) error {
-		if g.isGone(n.raw) {
+		if n.isGone() {
 			return &Error{Op: op, Err: ErrClosed}
 		}
 		return f(g)
@@ -118,15 +126,14 @@ func (n Node) Destroy() error {
 		if err := g.changeable(op); err != nil {
 			return err
 		}
+		within, err := n.nodesWithin()
+		if err != nil {
+			return err
+		}
 		if err := driver.CuGraphDestroyNode(n.raw); err != nil {
 			return err
 		}
-		top := g.top()
-		if top.gone == nil {
-			top.gone = map[driver.CUgraphNode]struct{}{}
-		}
-		top.gone[n.raw] = struct{}{}
-		g.kept.set(n.raw, nil).drop()
+		n.forget(within)
 		return nil
 	})
 }
@@ -135,10 +142,14 @@ func (n Node) Destroy() error {
 // made of. What is changed in it changes the node. It is a part of the node's
 // graph, and goes with that. Source: cuGraphChildGraphNodeGetGraph.
 func (n Node) ChildGraph() (*Graph, error) {
-	part := &graphCore{of: n.of, inside: n.raw}
+	var part *graphCore
 	err := n.do("Node.ChildGraph", func(g *graphCore) error {
-		part.ctx, part.kept, part.mu = g.ctx, g.kept, g.mu
-		return driver.CuGraphChildGraphNodeGetGraph(n.raw, &part.raw)
+		var raw driver.CUgraph
+		err := driver.CuGraphChildGraphNodeGetGraph(n.raw, &raw)
+		if err == nil {
+			part = g.part(raw, n.raw)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"runtime"
+	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -22,6 +23,19 @@ func (c *contextCore) inMode(relaxed bool, f func() error) error {
 	}
 	defer rt.Leave(&scope)
 	return f()
+}
+
+// lock locks mu, but not on a thread of the driver: whoever holds mu may be waiting for
+// the function that the driver calls there.
+func lock(op string, mu *sync.Mutex) error {
+	if mu.TryLock() {
+		return nil
+	}
+	if rt.InCallback() {
+		return &Error{Op: op, Err: ErrInCallback}
+	}
+	mu.Lock()
+	return nil
 }
 
 // destroying is in for the destruction of an object, which a reset of the

@@ -1,7 +1,6 @@
 package safe
 
 import (
-	"errors"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -15,10 +14,12 @@ import (
 // Work may be used for any number of nodes.
 type Work interface {
 	kind() driver.CUgraphNodeType
-	// take has k keep what the work uses, for a node of a graph. release follows, in
-	// any case.
+	// take has k keep what the work uses, for a node of a graph. release follows, unless
+	// it fails.
 	take(op string, k *keepsake, into *graphCore) error
 	release()
+	// add returns a node also with an error, if there is one and it cannot be
+	// destroyed.
 	add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error)
 	set(n Node) error
 	setExec(e driver.CUgraphExec, n Node) error
@@ -89,19 +90,21 @@ func (w *kernelWork) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgrap
 	n := rt.KernelNode{Graph: g.raw, Call: rt.AddNode}
 	err := w.call(&n, deps)
 	if err == nil && w.attributed() {
-		if err = g.ctx.in(func() error { return w.setAttributes(n.Node) }); err != nil {
-			err = errors.Join(err, driver.CuGraphDestroyNode(n.Node))
+		if err = g.ctx.in(func() error { return w.setAttributes(n.Node) }); err != nil && driver.CuGraphDestroyNode(n.Node) == nil {
+			n.Node = 0
 		}
 	}
 	return n.Node, err
 }
 
+// set sets the attributes first: once the node has the kernel, nothing may fail.
 func (w *kernelWork) set(n Node) error {
-	err := w.call(&rt.KernelNode{Node: n.raw, Call: rt.SetNode}, nil)
-	if err == nil && w.attributed() {
-		err = n.of.ctx.in(func() error { return w.setAttributes(n.raw) })
+	if w.attributed() {
+		if err := n.of.ctx.in(func() error { return w.setAttributes(n.raw) }); err != nil {
+			return err
+		}
 	}
-	return err
+	return w.call(&rt.KernelNode{Node: n.raw, Call: rt.SetNode}, nil)
 }
 
 func (w *kernelWork) setExec(e driver.CUgraphExec, n Node) error {
@@ -139,11 +142,14 @@ type coldWork struct {
 func (w *coldWork) kind() driver.CUgraphNodeType { return w.typ }
 
 func (w *coldWork) take(op string, k *keepsake, into *graphCore) error {
-	w.Lock()
-	if w.takes == nil {
-		return nil
+	if err := lock(op, &w.Mutex); err != nil || w.takes == nil {
+		return err
 	}
-	return w.takes(op, k, into)
+	err := w.takes(op, k, into)
+	if err != nil {
+		w.release()
+	}
+	return err
 }
 
 func (w *coldWork) release() {

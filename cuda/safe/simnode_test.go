@@ -1,0 +1,271 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSimSwitchDestroyed: a node that is destroyed is not asked for.
+func TestSimSwitchDestroyed(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	g := newGraph(t, x)
+	n := addNode(t, g, safe.ZeroWork(buffer[int32](t, x, 4)))
+	e := executable(t, g)
+	require.NoError(t, n.Destroy())
+	defer simulated.Reset()
+	assert.ErrorIs(t, e.SetEnabled(n, false), safe.ErrClosed)
+	_, err := e.Enabled(n)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	assert.Empty(t, simulated.Violation())
+}
+
+// refused is work with an attribute that no driver takes.
+func refused(k *safe.Kernel, args ...safe.Arg) safe.Work {
+	cfg := one
+	cfg.Attributes = []driver.CUlaunchAttribute{{Id: 9999}}
+	return safe.KernelWork(k, cfg, args...)
+}
+
+// TestSimRefusedAttributes: what a node is given is kept, also where the rest of it is refused.
+func TestSimRefusedAttributes(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	store, s := kernel(t, x, "store"), stream(t, x)
+	for _, test := range []struct {
+		name string
+		do   func(g *safe.Graph, b *safe.Buffer[uint64]) error
+	}{
+		{"set", func(g *safe.Graph, b *safe.Buffer[uint64]) error {
+			n := addNode(t, g, safe.KernelWork(store, one, buffer[uint64](t, x, 4).Arg(), safe.Val(uint64(1))))
+			return n.Set(refused(store, b.Arg(), safe.Val(uint64(2))))
+		}},
+		{"added to a graph that cannot lose nodes", func(g *safe.Graph, b *safe.Buffer[uint64]) error {
+			m, n, err := safe.AddAlloc[byte](g, 100)
+			require.NoError(t, err)
+			addNode(t, g, safe.FreeWork(m), n)
+			_, err = g.Add(refused(store, b.Arg(), safe.Val(uint64(2))))
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			defer simulated.Reset()
+			g := newGraph(t, x)
+			b, err := safe.NewBuffer[uint64](x, 4)
+			require.NoError(t, err)
+			assert.Error(t, test.do(g, b))
+			require.NoError(t, b.Close())
+			settle(t)
+			launch(t, executable(t, g), s)
+			assert.Empty(t, simulated.Violation())
+		})
+	}
+}
+
+// TestSimNodesOfCapture: nodes of a graph that is being captured cannot be changed.
+func TestSimNodesOfCapture(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	defer simulated.Reset()
+	g, err := s.Capture(localMode, func() error {
+		require.NoError(t, y.ZeroAsync(s))
+		info, err := s.CaptureInfo()
+		require.NoError(t, err)
+		require.Len(t, info.Dependencies, 1)
+		assert.ErrorIs(t, info.Dependencies[0].Destroy(), safe.ErrCapturing)
+		assert.ErrorIs(t, info.Dependencies[0].Set(safe.FillWork(y, 1)), safe.ErrCapturing)
+		return y.FillAsync(s, 2)
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	assert.Empty(t, simulated.Violation())
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 2)
+	require.NoError(t, nodes[1].Destroy(), "the capture is over")
+}
+
+// TestSimPartsCompared: nodes of a child are the same, however they were found.
+func TestSimPartsCompared(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	child := newGraph(t, x)
+	addNode(t, child, safe.EmptyWork())
+	g := newGraph(t, x)
+	n := addNode(t, g, safe.ChildWork(child))
+	var found []safe.Node
+	for range 2 {
+		part, err := n.ChildGraph()
+		require.NoError(t, err)
+		nodes, err := part.Nodes()
+		require.NoError(t, err)
+		found = append(found, nodes...)
+	}
+	require.Len(t, found, 2)
+	assert.Equal(t, found[0], found[1])
+	assert.True(t, found[0] == found[1])
+}
+
+// TestSimPartDestroyed: what was added to a part goes with it.
+func TestSimPartDestroyed(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	g := newGraph(t, x)
+	n := addNode(t, g, safe.ChildWork(newGraph(t, x)))
+	part, err := n.ChildGraph()
+	require.NoError(t, err)
+	b, err := safe.NewBuffer[int32](x, 4)
+	require.NoError(t, err)
+	addNode(t, part, safe.ZeroWork(b))
+	live := simulated.Live("memory")
+	require.NoError(t, b.Close())
+	require.NoError(t, n.Destroy())
+	settle(t)
+	assert.Equal(t, live-1, simulated.Live("memory"), "nobody needs it")
+}
+
+// TestSimRecapturedPart: a part of a graph is one of it also after it was captured again.
+func TestSimRecapturedPart(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuStreamBeginRecaptureToGraph")
+	startClean(t)
+	x := open(t, 0)
+	s, y := stream(t, x), buffer[float32](t, x, 10)
+	g := newGraph(t, x)
+	n := addNode(t, g, safe.ChildWork(newGraph(t, x)))
+	part, err := n.ChildGraph()
+	require.NoError(t, err)
+	require.NoError(t, s.CaptureTo(part, nil, nil, localMode, func() error { return y.ZeroAsync(s) }))
+	assert.ErrorIs(t, s.Recapture(part, localMode, func() error { return nil }), safe.ErrArgument)
+	executable(t, g)
+}
+
+// TestSimClonedRelease: what is released with a clone is.
+func TestSimClonedRelease(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	g := newGraph(t, x)
+	first := make(chan struct{})
+	require.NoError(t, g.OnRelease(func() { close(first) }))
+	assert.ErrorIs(t, g.OnRelease(nil), safe.ErrArgument)
+	clone, err := g.Clone()
+	require.NoError(t, err)
+	released := make(chan struct{})
+	require.NoError(t, clone.OnRelease(func() { close(released) }))
+	require.NoError(t, clone.Close())
+	select {
+	case <-released:
+	case <-time.After(time.Second):
+		t.Error("the other graph keeps it")
+	}
+	settle(t)
+	assert.False(t, isDone(first))
+	require.NoError(t, g.Close())
+	<-first
+}
+
+// TestSimGraphInCallback: a host function does not wait for what others use, who may
+// wait for it.
+func TestSimGraphInCallback(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s, y, into := stream(t, x), buffer[int32](t, x, 4), newGraph(t, x)
+	for name, test := range map[string]struct {
+		slow   string // what another goroutine does with the graph or the executable
+		other  func(g *safe.Graph, e *safe.GraphExec)
+		inside func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error
+	}{
+		"Nodes": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { _, err := g.Nodes(); return err }},
+		"Add": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error {
+			_, err := g.Add(safe.EmptyWork())
+			return err
+		}},
+		"Set":     {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { return n.Set(safe.ZeroWork(y)) }},
+		"SetExec": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { return e.Set(n, safe.ZeroWork(y)) }},
+		"Launch":  {"cuGraphUpload", func(g *safe.Graph, e *safe.GraphExec) { e.Upload(s) }, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { return e.Launch(s) }},
+		"ChildWork": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error {
+			_, err := into.Add(safe.ChildWork(g))
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGraph(t, x)
+			n := addNode(t, g, safe.ZeroWork(y))
+			e := executable(t, g)
+			other := stream(t, x)
+			simulated.Delay(test.slow, 300*time.Millisecond)
+			defer simulated.Reset()
+			busy := make(chan struct{})
+			go func() { defer close(busy); test.other(g, e) }()
+			time.Sleep(50 * time.Millisecond)
+			f, err := other.LaunchHostFunc(func() {
+				assert.ErrorIs(t, test.inside(g, n, e), safe.ErrInCallback)
+				assert.False(t, isDone(busy), "it waited")
+			}, safe.HostFuncOptions{})
+			require.NoError(t, err)
+			wait(t, f)
+			<-busy
+		})
+	}
+}
+
+func nodesOf(g *safe.Graph, _ *safe.GraphExec) { g.Nodes() }
+
+// TestSimUpdatedCapture: an executable that is updated with what was captured since
+// uses that.
+func TestSimUpdatedCapture(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuStreamBeginCaptureToGraph")
+	x := open(t, 0)
+	s, other := stream(t, x), stream(t, x)
+	gate := newGate(t, x)
+	a, b := buffer[int32](t, x, 4), buffer[int32](t, x, 4)
+	require.NoError(t, b.Fill(1))
+	g := newGraph(t, x)
+	require.NoError(t, other.CaptureTo(g, nil, nil, localMode, func() error { return a.FillAsync(other, 5) }))
+	e := executable(t, g)
+	launch(t, e, s)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.NoError(t, nodes[0].Destroy())
+	require.NoError(t, other.CaptureTo(g, nil, nil, localMode, func() error { return b.FillAsync(other, 5) }))
+	require.NoError(t, e.Update(g))
+	gate.shut(t, s)
+	require.NoError(t, e.Launch(s))
+	got := make([]int32, 4)
+	done := make(chan error, 1)
+	go func() { done <- b.CopyToHost(got) }()
+	time.Sleep(20 * time.Millisecond)
+	gate.open()
+	require.NoError(t, <-done)
+	require.EqualValues(t, 5, got[0], "the copy comes behind the launch")
+}
+
+// TestSimTooManyArguments: more than any kernel has are refused, also where the driver
+// does not tell how many there are.
+func TestSimTooManyArguments(t *testing.T) {
+	x := open(t, 0)
+	s, k := stream(t, x), kernel(t, x, "nothing")
+	args := make([]safe.Arg, 1<<16)
+	for i := range args {
+		args[i] = safe.Val(uint32(1))
+	}
+	assert.ErrorIs(t, k.Launch(s, one, args...), safe.ErrArgument)
+	_, err := newGraph(t, x).Add(safe.KernelWork(k, one, args...))
+	assert.ErrorIs(t, err, safe.ErrArgument)
+}
