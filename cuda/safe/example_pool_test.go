@@ -1,0 +1,57 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// A pool keeps the memory of buffers that are closed for those that come next.
+func ExampleNewPool() {
+	fmt.Println(kept())
+	// Output: true <nil>
+}
+
+// kept tells whether a pool has memory when its only buffer is closed.
+func kept() (bool, error) {
+	x, err := safe.Open(0)
+	if err != nil {
+		return false, err
+	}
+	defer x.Close()
+	p, err := keepingPool(x, 64<<20)
+	if errors.Is(err, safe.ErrNotSupported) {
+		return true, nil // a driver before CUDA 12.2 has no limits
+	}
+	if err != nil {
+		return false, err
+	}
+	defer p.Close()
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	if err != nil {
+		return false, err
+	}
+	defer s.Close()
+	b, err := safe.NewBufferFrom[float32](p, s, 1<<20)
+	if err != nil {
+		return false, err
+	}
+	if err := errors.Join(b.Close(), s.Synchronize()); err != nil {
+		return false, err
+	}
+	usage, err := p.Usage()
+	return usage.Reserved >= 4<<20, err
+}
+
+// keepingPool makes a pool of so many bytes, which it does not give back before it
+// is closed or trimmed.
+func keepingPool(x *safe.Context, bytes uint64) (*safe.Pool, error) {
+	p, err := safe.NewPool(x, safe.PoolOptions{MaxSize: bytes})
+	if err != nil {
+		return nil, err
+	}
+	return p, p.SetReleaseThreshold(bytes)
+}
