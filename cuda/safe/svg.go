@@ -6,7 +6,6 @@ import (
 	"html"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -53,15 +52,7 @@ func (n Node) label() string {
 	if n.params(&p) != nil || driver.CuFuncGetName(&name, p.Kernel().Func) != nil {
 		return text
 	}
-	return text + " " + text0(name)
-}
-
-// text0 is a string of C's.
-func text0(s *byte) string {
-	n := 0
-	for ; *(*byte)(unsafe.Add(unsafe.Pointer(s), n)) != 0; n++ {
-	}
-	return string(unsafe.Slice(s, n))
+	return text + " " + goString(name)
 }
 
 // A drawing has a box for each label, in rows.
