@@ -39,6 +39,23 @@ func TestLocationNumbers(t *testing.T) {
 	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, zero), safe.ErrArgument)
 }
 
+// TestSimPoolAfterReset: a pool is not the context's, and is there after a reset.
+func TestSimPoolAfterReset(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	needs(t, "cuCtxGetId")
+	defer simulated.Reset()
+	x, err := safe.Open(1)
+	require.NoError(t, err)
+	p, err := safe.NewPool(x, safe.PoolOptions{})
+	require.NoError(t, err)
+	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
+	assert.Equal(t, 1, simulated.Live("pool"))
+	require.NoError(t, p.Close())
+	assert.Zero(t, simulated.Live("pool"))
+	require.NoError(t, x.Close())
+}
+
 // TestSimFreeAfterReset: memory that was allocated in the order of a stream is gone
 // after a reset, and closing it is no error.
 func TestSimFreeAfterReset(t *testing.T) {

@@ -229,7 +229,7 @@ func (p *poolCore) destroy(bool) error {
 	pools.Lock()
 	defer pools.Unlock()
 	delete(pools.of, p.raw)
-	return p.ctx.destroying("Pool.Close", func() error { return driver.CuMemPoolDestroy(p.raw) })
+	return p.ctx.releasing("Pool.Close", func() error { return driver.CuMemPoolDestroy(p.raw) })
 }
 
 // acquire marks the pool for a call.

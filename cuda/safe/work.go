@@ -36,7 +36,7 @@ type kernelWork struct {
 // KernelWork is a launch of a kernel, with the arguments as they are now: see
 // [Kernel.Launch]. An argument made by [Ref] is read when the node is added or
 // set. Cluster, Cooperative and Attributes can be given when a node is added or set
-// in a graph, not in an executable. Source: cuGraphAddKernelNode,
+// in a graph, not in an executable; what a node was given once it keeps. Source: cuGraphAddKernelNode,
 // cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
 // cuGraphExecKernelNodeSetParams.
 func KernelWork(k *Kernel, cfg LaunchConfig, args ...Arg) Work {
