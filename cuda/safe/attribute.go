@@ -49,13 +49,18 @@ func (s *streamCore) put(op string, id driver.CUstreamAttrID, v driver.CUstreamA
 	return driver.CuStreamSetAttribute(s.raw, id, &v)
 }
 
-// with calls f with the stream marked and its context current.
+// with calls f with the stream entered and its context current.
 func (s *Stream) with(op string, f func(c *streamCore) error) error {
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer c.unmark()
+	capture, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer c.leave(capture)
 	return wrap(op, c.ctx.in(func() error { return f(c) }))
 }
 

@@ -5,38 +5,9 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
-
-// Linear is a [Buffer] or a [HostBuffer].
-type Linear[T any] interface {
-	linear(op string) (linear[T], error)
-}
-
-// linear is memory as batches see it, at its address for devices, which the host's has
-// as well.
-type linear[T any] struct {
-	memory  *memory
-	address driver.CUdeviceptr
-	n       int
-	host    bool
-}
-
-func (b *Buffer[T]) linear(op string) (linear[T], error) {
-	if b == nil || b.memory == nil {
-		return linear[T]{}, &Error{Op: op, Err: ErrClosed}
-	}
-	return linear[T]{memory: b.memory, address: b.address, n: b.n}, nil
-}
-
-func (h *HostBuffer[T]) linear(op string) (linear[T], error) {
-	if h == nil || h.memory == nil {
-		return linear[T]{}, &Error{Op: op, Err: ErrClosed}
-	}
-	return linear[T]{memory: h.memory, address: driver.CUdeviceptr(uintptr(h.data)), n: h.n, host: true}, nil
-}
 
 // BatchCopy is a copy for [Stream.CopyBatch]: see [CopyOp].
 type BatchCopy struct {
@@ -50,26 +21,23 @@ type BatchCopy struct {
 // CopyOp is a copy of the whole of src to the beginning of dst, which must have room
 // for it. One of the two must be memory of a device. What is wrong with it is
 // reported by [Stream.CopyBatch].
-func CopyOp[T any](dst, src Linear[T]) BatchCopy {
+func CopyOp[T any](dst, src Memory[T]) BatchCopy {
 	const op = "CopyOp"
 	if dst == nil || src == nil {
 		return BatchCopy{err: &Error{Op: op, Err: ErrClosed}}
 	}
-	d, err1 := dst.linear(op)
-	s, err2 := src.linear(op)
-	if err := cmp.Or(err1, err2); err != nil {
-		return BatchCopy{err: err}
+	d, s := dst.span(), src.span()
+	if d.memory == nil || s.memory == nil {
+		return BatchCopy{err: &Error{Op: op, Err: ErrClosed}}
 	}
-	var zero T
 	c := BatchCopy{
-		dst: d.memory, onHost: d.host, dstAt: d.address,
-		src: s.memory, ofHost: s.host, srcAt: s.address,
-		size: uint64(s.n) * uint64(unsafe.Sizeof(zero)),
+		dst: d.memory, onHost: d.host != nil, dstAt: d.at(),
+		src: s.memory, ofHost: s.host != nil, srcAt: s.at(), size: s.size(),
 	}
 	switch {
 	case s.n > d.n:
 		c.err = refuse(op, ErrRange, "%d values do not fit into %d", s.n, d.n)
-	case d.host && s.host:
+	case c.onHost && c.ofHost:
 		c.err = refuse(op, ErrArgument, "neither end is of a device")
 	}
 	return c

@@ -89,8 +89,10 @@ func (b *block) allocateOn(s *streamCore, c *contextCore, do func() error) error
 	b.home = s
 	b.users[0].Store(s)
 	return b.allocate(c, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		if err := s.enterAsk(""); err != nil {
+			return err
+		}
+		defer s.leave(nil)
 		if s.capturing() {
 			return rt.CodeCapturing
 		}

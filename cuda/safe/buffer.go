@@ -79,11 +79,7 @@ func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 // Source: cuMemAllocAsync, cuMemFreeAsync.
 func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 	const op = "NewBufferAsync"
-	size, err := sizeOf[T](n)
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	c, err := s.acquire(op)
+	size, c, err := valuesIn[T](op, s, n)
 	if err != nil {
 		return nil, err
 	}
@@ -180,10 +176,10 @@ func sizeOf[T any](n int) (uint64, error) {
 	return uint64(n) * size, nil
 }
 
-// valuesIn is the size of n values, and the context for them, marked.
-func valuesIn[T any](op string, x *Context, n int) (size uint64, c *contextCore, err error) {
+// valuesIn is the size of n values, and what they are to be in, a context say, marked.
+func valuesIn[T, C any](op string, x interface{ acquire(string) (C, error) }, n int) (size uint64, c C, err error) {
 	if size, err = sizeOf[T](n); err != nil {
-		return 0, nil, wrap(op, err)
+		return 0, c, wrap(op, err)
 	}
 	c, err = x.acquire(op)
 	return size, c, err

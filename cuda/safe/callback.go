@@ -159,15 +159,14 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(op, &c.mu); err != nil {
+	capture, err := c.enterWork(op)
+	if err != nil {
 		return nil, err
 	}
-	defer c.mu.Unlock()
-	capture := c.lockCapture()
-	defer capture.unlock()
+	defer c.leaveWork(capture)
 	future := &Future[struct{}]{done: make(chan struct{})}
 	call := &closure{host: f, future: future}
-	if captured := c.capturing(); captured {
+	if capture != nil || c.capturing() {
 		call.future, call.repeat = nil, true
 		future.complete(struct{}{}, &Error{Op: op, Err: ErrCapturing})
 	}
@@ -203,8 +202,12 @@ func (s *Stream) AddCallback(f func(error)) error {
 		return err
 	}
 	defer c.unmark()
+	if err := c.enterAsk(op); err != nil {
+		return err
+	}
+	defer c.leave(nil)
 	token := (&closure{status: f}).keep()
-	if code := c.ask(func() driver.CUresult { return rt.AddCallback(c.set, c.raw, token) }); code != 0 {
+	if code := rt.AddCallback(c.set, c.raw, token); code != 0 {
 		forget(token)
 		return check(op, code)
 	}

@@ -1,9 +1,10 @@
 package safe
 
 import (
+	"context"
 	"errors"
 	"runtime"
-	"time"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -13,55 +14,35 @@ import (
 // A capturing is what the streams of a capture share. Its lock is that of the
 // graph, which CUDA wants to be used by one thread at a time.
 type capturing struct {
-	graph  *graphCore // whose raw is not known before the end, if it is new
+	ctx    context.Context // ends waits for calls in flight
+	graph  *graphCore      // whose raw is not known before the end, if it is new
 	origin *streamCore
 	mode   driver.CUstreamCaptureMode
 	thread int
+	ended  atomic.Bool // the driver's end has returned
+
+	// With the graph locked:
 	joined []*streamCore
-	before *holdings // of a graph that is captured again, till the end
+	events []*eventCore // that stand for its work
+	gates  []*gate      // that it keeps closed
+	before *holdings    // of a graph that is captured again, till the end
 	over   bool
 }
 
-// join makes s, which has begun to wait for captured work, one of the capture's
-// streams. The graph is locked.
-func (c *capturing) join(s *streamCore) {
-	if !c.over && s.capture.CompareAndSwap(nil, c) {
-		s.hold() // until the end: destroying it would destroy the capture
-		c.joined = append(c.joined, s)
-		c.keepsGreen(s)
-	}
+// join makes s, which waits for captured work, one of the capture's streams. The
+// graph is locked, and s claimed.
+func (c *capturing) join(s *streamCore, gates []*gate) {
+	s.hold() // until the end: destroying it would destroy the capture
+	c.joined = append(c.joined, s)
+	c.gates = append(c.gates, gates...)
+	c.keepsGreen(s)
 }
 
-// lockCapture locks the capture of s, if it has one.
-func (s *streamCore) lockCapture() *capturing {
-	c := s.captured()
-	if c == nil {
-		return nil
-	}
-	c.graph.mu.Lock()
-	if c.over {
-		c.graph.mu.Unlock()
-		return nil
-	}
-	return c
-}
-
-// captured is the capture of the stream, which one that is borrowed shares.
-func (s *streamCore) captured() *capturing { return s.root().capture.Load() }
-
-// root is the stream that s is borrowed of, if it is, else s.
-func (s *streamCore) root() *streamCore {
-	for s.of != nil {
-		s = s.of
-	}
-	return s
-}
-
-// unlock is for what lockCapture returned.
-func (c *capturing) unlock() {
-	if c != nil {
-		c.graph.mu.Unlock()
-	}
+// holds keeps an event until the end: destroying it would disturb the capture. The
+// graph is locked.
+func (c *capturing) holds(e *eventCore) {
+	e.hold()
+	c.events = append(c.events, e)
 }
 
 // keepsMarked keeps what the caller has marked.
@@ -94,7 +75,16 @@ type Capture struct {
 // If f returns an error, panics or ends its goroutine, the capture is ended and
 // there is no graph. Source: cuStreamBeginCapture, cuStreamEndCapture.
 func (s *Stream) Capture(mode driver.CUstreamCaptureMode, f func() error) (*Graph, error) {
-	return s.capturing("Stream.Capture", mode, nil, f)
+	return s.CaptureContext(context.Background(), mode, f)
+}
+
+// CaptureContext is [Stream.Capture] with an end to its waits. A capture waits for
+// calls in flight that it would disturb: launches on a stream whose queue is full,
+// [Context.Synchronize], and calls on the legacy default stream, where the stream is a
+// blocking one. When ctx ends before, CaptureContext and [Stream.WaitEvent] of streams
+// that join return its cause. Once the capture has begun, ctx ends nothing else.
+func (s *Stream) CaptureContext(ctx context.Context, mode driver.CUstreamCaptureMode, f func() error) (*Graph, error) {
+	return s.captureFunc(ctx, "Stream.Capture", mode, nil, f)
 }
 
 // CaptureTo is [Stream.Capture] into a graph that there is: the first captured
@@ -103,7 +93,7 @@ func (s *Stream) Capture(mode driver.CUstreamCaptureMode, f func() error) (*Grap
 // [ErrGraphLost]. What f has captured before an error of its own stays in the
 // graph. It needs a driver of CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
 func (s *Stream) CaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData, mode driver.CUstreamCaptureMode, f func() error) error {
-	_, err := s.capturing("Stream.CaptureTo", mode, &target{graph: g, deps: deps, data: data}, f)
+	_, err := s.captureFunc(context.Background(), "Stream.CaptureTo", mode, &target{graph: g, deps: deps, data: data}, f)
 	return err
 }
 
@@ -113,7 +103,7 @@ func (s *Stream) CaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData,
 // the work differs otherwise, or the capture fails, g is [ErrGraphLost]. It must be no
 // part of another graph. It needs a driver of CUDA 13.3. Source: cuStreamBeginRecaptureToGraph, without a callback.
 func (s *Stream) Recapture(g *Graph, mode driver.CUstreamCaptureMode, f func() error) error {
-	_, err := s.capturing("Stream.Recapture", mode, &target{graph: g, again: true}, f)
+	_, err := s.captureFunc(context.Background(), "Stream.Recapture", mode, &target{graph: g, again: true}, f)
 	return err
 }
 
@@ -125,8 +115,8 @@ type target struct {
 	again bool // its nodes get new arguments
 }
 
-func (s *Stream) capturing(op string, mode driver.CUstreamCaptureMode, into *target, f func() error) (g *Graph, err error) {
-	c, err := s.begin(op, mode, into)
+func (s *Stream) captureFunc(ctx context.Context, op string, mode driver.CUstreamCaptureMode, into *target, f func() error) (g *Graph, err error) {
+	c, err := s.begin(ctx, op, mode, into)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +142,7 @@ func (s *Stream) capturing(op string, mode driver.CUstreamCaptureMode, into *tar
 // CaptureExecutable is [Stream.Capture] and [Graph.Instantiate] with flags.
 func (s *Stream) CaptureExecutable(mode driver.CUstreamCaptureMode, flags driver.CUgraphInstantiate_flags, f func() error) (*GraphExec, error) {
 	const op = "Stream.CaptureExecutable"
-	g, err := s.capturing(op, mode, nil, f)
+	g, err := s.captureFunc(context.Background(), op, mode, nil, f)
 	if err != nil {
 		return nil, err
 	}
@@ -167,30 +157,30 @@ func (s *Stream) CaptureExecutable(mode driver.CUstreamCaptureMode, flags driver
 // relaxed, the goroutine stays on its thread until [Capture.End], which it must
 // call itself.
 func (s *Stream) BeginCapture(mode driver.CUstreamCaptureMode) (*Capture, error) {
-	return s.begin("Stream.BeginCapture", mode, nil)
+	return s.BeginCaptureContext(context.Background(), mode)
+}
+
+// BeginCaptureContext begins what [Stream.CaptureContext] does for a function.
+func (s *Stream) BeginCaptureContext(ctx context.Context, mode driver.CUstreamCaptureMode) (*Capture, error) {
+	return s.begin(ctx, "Stream.BeginCapture", mode, nil)
 }
 
 // BeginCaptureTo begins what [Stream.CaptureTo] does for a function.
 func (s *Stream) BeginCaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData, mode driver.CUstreamCaptureMode) (*Capture, error) {
-	return s.begin("Stream.BeginCaptureTo", mode, &target{graph: g, deps: deps, data: data})
+	return s.begin(context.Background(), "Stream.BeginCaptureTo", mode, &target{graph: g, deps: deps, data: data})
 }
 
-func (s *Stream) begin(op string, mode driver.CUstreamCaptureMode, into *target) (*Capture, error) {
+func (s *Stream) begin(ctx context.Context, op string, mode driver.CUstreamCaptureMode, into *target) (*Capture, error) {
 	sc, err := s.acquire(op)
 	if err != nil {
 		return nil, err
 	}
-	if root := sc.root(); root != sc {
-		root.hold()
-		sc.unmark()
-		sc = root
-	}
 	runtime.LockOSThread()
-	c := &capturing{origin: sc, mode: mode, thread: rt.Thread()}
+	c := &capturing{ctx: ctx, origin: sc, mode: mode, thread: rt.Thread()}
 	capture := &Capture{c: c}
 	if into == nil {
 		c.graph = newGraphCore(sc.ctx)
-		err = sc.beginCapture(op, c, func() error { return driver.CuStreamBeginCapture(sc.raw, mode) })
+		err = c.begin(op, func() error { return driver.CuStreamBeginCapture(sc.raw, mode) })
 	} else {
 		capture.into = into.graph
 		err = into.begin(op, c)
@@ -206,29 +196,39 @@ func (s *Stream) begin(op string, mode driver.CUstreamCaptureMode, into *target)
 	return capture, nil
 }
 
-// beginCapture begins a capture by a call of the driver.
-func (s *streamCore) beginCapture(op string, c *capturing, call func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.beginning.Store(true)
-	defer s.beginning.Store(false)
-	for s.asking.Load() > 0 {
-		time.Sleep(10 * time.Microsecond)
-	}
-	if s.capturing() {
-		return refuse(op, ErrCapturing, "it does already")
-	}
-	if s.raw <= driver.CU_STREAM_LEGACY {
+// begin begins the capture by a call of the driver.
+func (c *capturing) begin(op string, call func() error) error {
+	s := c.origin
+	switch {
+	case rt.InCallback():
+		return &Error{Op: op, Err: ErrInCallback}
+	case s.legacy():
 		return refuse(op, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture")
 	}
-	if err := s.ctx.in(call); err != nil {
+	if err := s.ctx.shared.awaitRoom(c.ctx, op); err != nil {
 		return err
 	}
-	s.capture.Store(c)
+	gates, err := s.claim(op, c)
+	if err != nil {
+		return err
+	}
+	if s.capturing() {
+		s.disclaim(gates)
+		return refuse(op, ErrCapturing, "a capture that this package did not begin is under way")
+	}
 	c.graph.mu.Lock()
-	defer c.graph.mu.Unlock()
-	c.graph.top().capturing = true
-	c.keepsGreen(s)
+	err = s.ctx.in(call)
+	if err == nil {
+		c.gates = gates
+		c.graph.top().capturing = true
+		c.keepsGreen(s)
+	}
+	c.graph.mu.Unlock()
+	if err != nil {
+		s.disclaim(gates)
+		return err
+	}
+	s.mu.Unlock()
 	return nil
 }
 
@@ -239,15 +239,11 @@ func (t *target) begin(op string, c *capturing) error {
 		return err
 	}
 	c.graph = g
-	err = c.origin.beginCapture(op, c, func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+	err = c.begin(op, func() error {
 		if err := g.changeable(op); err != nil {
 			return err
 		}
-		err := c.intoGraph(op, t)
-		g.top().capturing = err == nil
-		return err
+		return c.intoGraph(op, t)
 	})
 	if err != nil {
 		g.unmark()
@@ -357,16 +353,27 @@ func (c *capturing) finish() error {
 	} else if g.raw == 0 {
 		g.raw = raw // a new one, which nobody else has yet
 	}
-	s.capture.Store(nil)
-	for _, s := range c.joined {
-		s.capture.Store(nil)
-		s.unmark()
-	}
-	c.joined = nil
+	c.letGo()
 	if c.before != nil {
 		c.before.drop()
 	}
 	return err
+}
+
+// letGo lets go of the streams and events, once the driver's end has returned. The
+// graph is locked.
+func (c *capturing) letGo() {
+	c.ended.Store(true)
+	c.origin.capture.Store(nil)
+	for _, s := range c.joined {
+		s.capture.Store(nil)
+		s.unmark()
+	}
+	for _, e := range c.events {
+		e.unmark()
+	}
+	openAll(c.gates)
+	c.joined, c.events, c.gates = nil, nil, nil
 }
 
 // WithCaptureMode calls f with the capture mode of its thread set: it decides

@@ -46,8 +46,11 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 		return info, err
 	}
 	defer c.unmark()
-	capture := c.lockCapture()
-	defer capture.unlock()
+	capture, err := c.enter(op)
+	if err != nil {
+		return info, err
+	}
+	defer c.leave(capture)
 	err = c.ctx.in(func() error { return c.askCapture(&info, capture.core()) })
 	return info, wrap(op, err)
 }
@@ -102,8 +105,11 @@ func (s *Stream) UpdateCaptureDependencies(nodes []Node, data []driver.CUgraphEd
 		return err
 	}
 	defer c.unmark()
-	capture := c.lockCapture()
-	defer capture.unlock()
+	capture, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer c.leave(capture)
 	if capture == nil {
 		return refuse(op, driver.CUDA_ERROR_ILLEGAL_STATE, "no capture that this package began is under way on the stream")
 	}

@@ -27,7 +27,9 @@ type contextCore struct {
 	owner  any // of a borrowed context: kept alive
 	shared *contextState
 
-	left, last bool // while it is destroyed
+	left, last, emptied bool // while it is destroyed
+	err                 error
+	releases            destruction
 }
 
 // contextState is what all cores of one of CUDA's contexts share.
@@ -39,6 +41,9 @@ type contextState struct {
 	copies   streamPool // for synchronous copies
 	releases streamPool // for memory that is freed behind its uses
 	tails    tails
+
+	whole, legacy gate   // of Context.Synchronize, and of calls on the legacy stream
+	legacyQueue   *queue // which all Streams of the legacy stream are
 
 	mu      sync.Mutex
 	streams map[*streamCore]struct{}
@@ -122,11 +127,15 @@ func (c *contextCore) destroy(bool) error {
 	if c.last && !c.shared.tails.over() {
 		return errLater
 	}
-	var err error
-	if c.last {
-		err = c.destroying("Context.Close", func() error { return c.shared.empty() })
+	if c.last && !c.emptied {
+		c.emptied = true
+		c.err = c.destroying("Context.Close", func() error { return c.shared.empty() })
 	}
-	return errors.Join(err, wrap("Context.Close", c.letGo()))
+	err := c.releases.try(c.letGo)
+	if err == errLater {
+		return err
+	}
+	return errors.Join(c.err, wrap("Context.Close", err))
 }
 
 // letGo gives the context back.
@@ -151,7 +160,7 @@ func shareState(raw driver.CUcontext, id uint64) *contextState {
 	defer states.Unlock()
 	s := states.of[raw]
 	if s == nil || s.id != id {
-		s = &contextState{raw: raw, id: id, streams: map[*streamCore]struct{}{}, peers: map[*contextState]bool{}}
+		s = &contextState{raw: raw, id: id, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, peers: map[*contextState]bool{}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
 		}

@@ -58,18 +58,37 @@ func (x *Context) StreamPriorityRange() (least, greatest int, err error) {
 func (x *Context) Synchronize() error {
 	const op = "Context.Synchronize"
 	return x.do(op, func() error {
-		for _, s := range x.core.shared.live() {
-			if !s.mark() {
-				continue // closed meanwhile
+		s := x.core.shared
+		for _, g := range []*gate{&s.whole, &synchronizing} {
+			if err := g.enterLong(); err != nil {
+				return err
 			}
-			captures := s.capturing()
-			s.unmark()
-			if captures {
-				return refuse(op, ErrCapturing, "another stream of the context captures")
+			defer g.leaveLong()
+		}
+		for _, c := range s.live() { // captures that this package did not begin
+			if c.mark() {
+				captures := c.capturing()
+				c.unmark()
+				if captures {
+					return refuse(op, ErrCapturing, "another stream of the context captures")
+				}
 			}
 		}
 		return driver.CuCtxSynchronize()
 	})
+}
+
+// queueOf is the queue of a stream: that of a Stream which is the same one of the
+// driver's, if there is one.
+func (s *contextState) queueOf(raw driver.CUstream) *queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.streams {
+		if c.raw == raw {
+			return c.queue
+		}
+	}
+	return newQueue()
 }
 
 // live lists the streams of the context.

@@ -126,6 +126,14 @@ func fits(op string, n, room int) error {
 	return nil
 }
 
+// apart refuses copies whose ends overlap.
+func apart(op string, dst, src driver.CUdeviceptr, size uint64) error {
+	if near(uint64(dst), uint64(src), size) {
+		return refuse(op, ErrOverlap, "%d bytes from %#x to %#x", size, uint64(src), uint64(dst))
+	}
+	return nil
+}
+
 // A source of memory is a buffer of a device or of the host.
 type source interface {
 	acquire(op string) (*block, error)
@@ -148,8 +156,8 @@ func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy
 	if err := fits(op, src.n, b.n); err != nil {
 		return c, err
 	}
-	if uint64(c.Dst) < uint64(c.Src)+c.Size && uint64(c.Src) < uint64(c.Dst)+c.Size {
-		return c, refuse(op, ErrOverlap, "%d bytes from %#x to %#x", c.Size, uint64(c.Src), uint64(c.Dst))
+	if err := apart(op, c.Dst, c.Src, c.Size); err != nil {
+		return c, err
 	}
 	switch {
 	case to.ctx.same(from.ctx):
@@ -176,23 +184,33 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 		return refuse(op, ErrContext, "the buffer is of %v, the stream of %v", blocks[0].ctx.device, sc.ctx.device)
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.set, blocks), sc.raw
-	if err := lock(op, &sc.mu); err != nil {
+	capture, err := sc.enterWork(op)
+	if err != nil {
 		return err
 	}
-	defer sc.mu.Unlock()
-	capture := sc.lockCapture()
-	defer capture.unlock()
+	defer sc.leaveWork(capture)
 	for _, b := range blocks {
 		if !b.use(sc) || !capture.keeps(&b.handle) {
 			return &Error{Op: op, Err: ErrClosed}
 		}
 	}
-	if c.Kind == rt.Peer && sc.capturing() {
-		return refuse(op, ErrCapturing, "a copy between devices cannot be captured")
+	if why := uncapturable(c, blocks); why != "" && (capture != nil || sc.capturing()) {
+		return refuse(op, ErrCapturing, "%s", why)
 	}
 	enqueuing.enter()
 	defer enqueuing.leave()
 	return check(op, c.Do(host))
+}
+
+// uncapturable says why a copy cannot be captured, if it cannot.
+func uncapturable(c *rt.Copy, blocks []*block) string {
+	switch {
+	case c.Kind == rt.Peer:
+		return "a copy between devices cannot be captured"
+	case c.Kind <= rt.DeviceToHost && len(blocks) == 1:
+		return "memory of Go's could not be found at every launch of the graph"
+	}
+	return ""
 }
 
 // copyNow does a copy or a memset behind all work that uses the blocks, and

@@ -8,14 +8,13 @@ import (
 // current. In a capture the blocks are kept as long as the graph, unless it is work
 // that cannot be captured.
 func (s *streamCore) enqueue(op string, blocks []*block, captured bool, call func() error) error {
-	if err := lock(op, &s.mu); err != nil {
+	capture, err := s.enterWork(op)
+	if err != nil {
 		return err
 	}
-	defer s.mu.Unlock()
-	capture := s.lockCapture()
-	defer capture.unlock()
+	defer s.leaveWork(capture)
 	// The legacy stream cannot be used while a blocking stream captures.
-	if (!captured || s.raw <= driver.CU_STREAM_LEGACY) && s.capturing() {
+	if (!captured || s.legacy()) && (capture != nil || s.capturing()) {
 		return &Error{Op: op, Err: ErrCapturing}
 	}
 	for _, b := range blocks {

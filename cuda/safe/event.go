@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -22,10 +23,71 @@ type eventCore struct {
 	ctx      *contextCore
 	raw      driver.CUevent
 	set      driver.CUcontext // to make current for a call, 0 for none
-	captured atomic.Bool      // last recorded as part of a capture
+	gate     gate             // closed while the event stands for captured work
+	waiting  atomic.Int32     // waits that the poller asks it for, or will
+	mu       mutex[eventRank] // held while the gate is closed or opened
+	captured bool             // with mu: stands for captured work
 	capture  atomic.Pointer[capturing]
-	waiting  atomic.Int32 // whom the poller asks it for, or will
-	asking   atomic.Int32 // queries under way
+}
+
+// errForeign says that an event belongs to an open capture, and not the caller's.
+var errForeign = fmt.Errorf("%w: the event stands for work of another capture", ErrCapturing)
+
+// enter admits a call with the event until gate.leave. It fails if the event stands for
+// captured work.
+func (e *eventCore) enter() bool {
+	for !e.gate.enter() {
+		if lock("", &e.mu) != nil {
+			return false
+		}
+		captured := e.captured
+		e.mu.Unlock()
+		if captured {
+			return false
+		}
+	}
+	return true
+}
+
+// exclude calls f, for a stream of a capture or of none, while no other call with the
+// event is in flight. It fails if the event stands for work of another capture.
+func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
+	if err := lock(op, &e.mu); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	if c := e.capture.Load(); c != nil && c != of && !c.ended.Load() {
+		return &Error{Op: op, Err: errForeign}
+	}
+	e.gate.close()
+	defer e.gate.open()
+	return f()
+}
+
+// use calls f while the event stands for work of the capture, or for none that is
+// captured.
+func (e *eventCore) use(op string, of *capturing, f func() error) error {
+	if e.gate.enter() {
+		defer e.gate.leave()
+		return f()
+	}
+	return e.exclude(op, of, f)
+}
+
+// stands notes whether the event stands for captured work from now on, and of which
+// capture, if this package began that. It is called in exclude.
+func (e *eventCore) stands(captured bool, c *capturing) {
+	switch {
+	case captured && !e.captured:
+		e.gate.captures.Add(1)
+	case !captured && e.captured:
+		e.gate.captures.Add(-1)
+	}
+	e.captured = captured
+	if c != nil && e.capture.Load() != c {
+		c.holds(e)
+	}
+	e.capture.Store(c)
 }
 
 // EventOptions are the choices at [NewEvent]. The zero value is CUDA's default.
@@ -133,11 +195,10 @@ func (e *Event) Query() (done bool, err error) {
 
 // query asks for up to spin nanoseconds.
 func (e *eventCore) query(spin int64) driver.CUresult {
-	e.asking.Add(1)
-	defer e.asking.Add(-1)
-	if e.captured.Load() {
+	if !e.enter() {
 		return rt.CodeCapturing
 	}
+	defer e.gate.leave()
 	return rt.EventQuery(e.set, e.raw, spin)
 }
 
@@ -157,8 +218,11 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 		return 0, err
 	}
 	defer begin.unmark()
-	if end.captured.Load() || begin.captured.Load() {
-		return 0, &Error{Op: op, Err: ErrCapturing}
+	for _, v := range []*eventCore{end, begin} {
+		if !v.enter() {
+			return 0, &Error{Op: op, Err: ErrCapturing}
+		}
+		defer v.gate.leave()
 	}
 	var ms float32
 	err = end.ctx.in(func() error {

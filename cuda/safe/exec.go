@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -23,12 +22,13 @@ type execCore struct {
 	raw       driver.CUgraphExec
 	launches  uses
 	destroyed bool
+	destroys  destruction
 	err       error  // of that
 	last      ending // of the last launches
 
 	source *graphCore
 
-	mu      sync.Mutex // CUDA wants one thread at a time
+	mu      mutex[execRank] // CUDA wants one thread at a time
 	kept    *holdings
 	known   map[*streamCore]struct{} // that the buffers know as their users
 	latest  *streamCore              // one of those
@@ -51,7 +51,13 @@ func (g *Graph) Instantiate(flags driver.CUgraphInstantiate_flags) (*GraphExec, 
 		if c.conditional && c.executed {
 			return refuse(op, ErrConditional, "there can be one executable of it")
 		}
-		if err := e.instantiate(op, c, flags); err != nil {
+		stripe := &executables.stripes[0]
+		if err := stripe.enter(&executables); err != nil {
+			return err
+		}
+		err := e.instantiate(op, c, flags)
+		stripe.leave()
+		if err != nil {
 			return err
 		}
 		e.ctx, e.kept, e.source, c.executed = c.ctx, c.kept.share(), c, true
@@ -93,8 +99,13 @@ func (e *execCore) kind() string { return "GraphExec" }
 // lets go what the launches use when they are over.
 func (e *execCore) destroy(bool) error {
 	if !e.destroyed {
-		e.destroyed = true
-		e.err = e.ctx.destroying("GraphExec.Close", func() error { return driver.CuGraphExecDestroy(e.raw) })
+		err := e.destroys.try(func() error {
+			return e.ctx.destroying("GraphExec.Close", func() error { return driver.CuGraphExecDestroy(e.raw) })
+		})
+		if err == errLater {
+			return err
+		}
+		e.destroyed, e.err = true, err
 	}
 	if !e.last.over(&e.launches) {
 		return errLater
@@ -185,16 +196,37 @@ func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, drive
 		return err
 	}
 	defer sc.unmark()
-	if err := lock(op, &sc.mu); err != nil {
+	capture, err := sc.enterWork(op)
+	if err != nil {
 		return err
 	}
-	defer sc.mu.Unlock()
-	if err := lock(op, &c.mu); err != nil {
+	defer sc.leaveWork(capture)
+	if capture != nil {
+		return &Error{Op: op, Err: ErrCapturing}
+	}
+	if err := c.enter(op, executables.stripe(sc)); err != nil {
 		return err
 	}
-	defer c.mu.Unlock()
+	defer c.leave(executables.stripe(sc))
 	c.note(sc)
 	return check(op, call(c.raw, sc.raw, sc.set))
+}
+
+// enter locks the executable for a call until leave.
+func (e *execCore) enter(op string, s *stripe) error {
+	if err := lock(op, &e.mu); err != nil {
+		return err
+	}
+	err := s.enter(&executables)
+	if err != nil {
+		e.mu.Unlock()
+	}
+	return wrap(op, err)
+}
+
+func (e *execCore) leave(s *stripe) {
+	s.leave()
+	e.mu.Unlock()
 }
 
 // note has everything know that a launch on s uses it. Both mu are held.
@@ -248,10 +280,10 @@ func (e *GraphExec) Update(g *Graph) error {
 	}
 	defer c.unmark()
 	return g.change(op, func(g *graphCore) error {
-		if err := lock(op, &c.mu); err != nil {
+		if err := c.enter(op, &executables.stripes[0]); err != nil {
 			return err
 		}
-		defer c.mu.Unlock()
+		defer c.leave(&executables.stripes[0])
 		if err := c.update(g); err != nil {
 			return err
 		}

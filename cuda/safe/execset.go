@@ -28,10 +28,10 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	if n.isGone() {
 		return refuse(op, ErrClosed, "the node is destroyed")
 	}
-	if err := lock(op, &c.mu); err != nil {
+	if err := c.enter(op, &executables.stripes[0]); err != nil {
 		return err
 	}
-	defer c.mu.Unlock()
+	defer c.leave(&executables.stripes[0])
 	return wrap(op, f(c))
 }
 
@@ -117,9 +117,9 @@ func (e *GraphExec) do(op string, f func(*execCore) error) error {
 		return err
 	}
 	defer c.unmark()
-	if err := lock(op, &c.mu); err != nil {
+	if err := c.enter(op, &executables.stripes[0]); err != nil {
 		return err
 	}
-	defer c.mu.Unlock()
+	defer c.leave(&executables.stripes[0])
 	return wrap(op, c.ctx.in(func() error { return f(c) }))
 }

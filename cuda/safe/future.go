@@ -81,7 +81,7 @@ func completion[T any](op string, s *Stream, f *Future[T], value T) {
 		f.complete(none, err)
 		return
 	}
-	w, done, err := c.waiter(op, true)
+	w, done, err := c.waiter(context.Background(), op, true)
 	c.unmark()
 	if done {
 		if err != nil {

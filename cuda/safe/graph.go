@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -27,7 +26,7 @@ type graphCore struct {
 	of     *graphCore         // that this one is a part of
 	inside driver.CUgraphNode // the node that has it: a child, or a conditional node
 
-	mu          *sync.Mutex                   // CUDA wants one thread at a time, for a graph and its parts
+	mu          *mutex[graphRank]             // CUDA wants one thread at a time, for a graph and its parts
 	lost        bool                          // not to be used any more, as a capture has failed
 	destroyed   bool                          // by CUDA
 	conditional bool                          // has a conditional node
@@ -38,7 +37,7 @@ type graphCore struct {
 }
 
 func newGraphCore(x *contextCore) *graphCore {
-	return &graphCore{ctx: x, kept: newHoldings(), mu: new(sync.Mutex)}
+	return &graphCore{ctx: x, kept: newHoldings(), mu: new(mutex[graphRank])}
 }
 
 // top is the graph that g is a part of, if it is, else g.

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -193,7 +192,7 @@ func (k *keepsake) behind() *keepsake {
 }
 
 // pairs is locked by who locks two graphs.
-var pairs sync.Mutex
+var pairs mutex[pairRank]
 
 // lockPair locks pairs and one graph.
 func lockPair(op string, g *graphCore) error {

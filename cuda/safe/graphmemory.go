@@ -36,7 +36,7 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 		}
 		p := driver.CUDA_MEM_ALLOC_NODE_PARAMS{Bytesize: size}
 		p.PoolProps.AllocType = driver.CU_MEM_ALLOCATION_TYPE_PINNED
-		p.PoolProps.Location = deviceLocation(g.ctx.device)
+		p.PoolProps.Location = g.ctx.device.location()
 		if err := driver.CuGraphAddMemAllocNode(&node.raw, g.raw, unsafe.SliceData(before), uint64(len(before)), &p); err != nil {
 			b.close()
 			return err
@@ -51,13 +51,6 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 		return nil, Node{}, err
 	}
 	return &Buffer[T]{memory: &memory{block: b}, address: b.address, n: n}, node, nil
-}
-
-// deviceLocation is memory of a device.
-func deviceLocation(d Device) (l driver.CUmemLocation) {
-	l.Type = driver.CU_MEM_LOCATION_TYPE_DEVICE
-	*l.Id() = int32(d.raw)
-	return l
 }
 
 // FreeWork frees memory that a node of the same or of another graph allocates. Nodes that use it
@@ -111,8 +104,10 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 	if err != nil {
 		return wrap(op, err)
 	}
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
+	if err := sc.enterAsk(op); err != nil {
+		return err
+	}
+	defer sc.leave(nil)
 	if sc.capturing() {
 		return check(op, rt.CodeCapturing)
 	}

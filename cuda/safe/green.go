@@ -25,9 +25,10 @@ type GreenContext struct {
 
 type greenCore struct {
 	handle
-	ctx *contextCore
-	mu  sync.Mutex // CUDA wants the handle to be used by one thread at a time
-	raw driver.CUgreenCtx
+	ctx  *contextCore
+	gate gate       // of calls that see the captures of all its streams
+	mu   sync.Mutex // CUDA wants the handle to be used by one thread at a time
+	raw  driver.CUgreenCtx
 }
 
 // NewGreenContext makes a green context of parts of x's device: several must be of
@@ -212,7 +213,7 @@ func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 	if !o.NonBlocking {
 		return nil, refuse(op, ErrArgument, "streams of a green context must be NonBlocking")
 	}
-	s := &streamCore{ctx: c.ctx, green: c, set: c.ctx.bare(), owned: true, nonBlocking: true}
+	s := &streamCore{queue: newQueue(), ctx: c.ctx, green: c, set: c.ctx.bare(), owned: true, nonBlocking: true}
 	err = c.in(func() error {
 		if err := s.choosePriority(op, o); err != nil {
 			return err
@@ -241,7 +242,7 @@ func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 	const op = "Stream.GreenContext"
 	var raw driver.CUgreenCtx
 	err := s.with(op, func(c *streamCore) error {
-		if c.raw <= driver.CU_STREAM_LEGACY && c.capturing() {
+		if c.legacy() && c.capturing() {
 			return &Error{Op: op, Err: ErrCapturing}
 		}
 		return driver.CuStreamGetGreenCtx(c.raw, &raw)
@@ -264,12 +265,17 @@ func (g *GreenContext) Record(e *Event) error {
 		if !v.ctx.same(c.ctx) {
 			return refuse(op, ErrContext, "the event is of %v, the green context of %v", v.ctx.device, c.ctx.device)
 		}
-		if err := c.record(op, v.raw); err != nil {
-			return err
+		if v.gate.enter() {
+			defer v.gate.leave()
+			return c.record(op, v.raw)
 		}
-		v.capture.Store(nil)
-		v.captured.Store(false)
-		return nil
+		return v.exclude(op, nil, func() error {
+			err := c.record(op, v.raw)
+			if err == nil {
+				v.stands(false, nil)
+			}
+			return err
+		})
 	})
 }
 
@@ -290,9 +296,10 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 	}
 	defer v.unmark()
 	return g.do(op, func(c *greenCore) error {
-		if v.captured.Load() {
+		if !v.enter() {
 			return refuse(op, ErrCapturing, "the event was last recorded in a capture")
 		}
+		defer v.gate.leave()
 		return c.uncaptured(op, func() error { return driver.CuGreenCtxWaitEvent(c.raw, v.raw) })
 	})
 }
@@ -300,17 +307,18 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 // uncaptured calls f, which no capture of a stream of the green context would
 // survive, unless there is one. None begins meanwhile.
 func (g *greenCore) uncaptured(op string, f func() error) error {
-	for _, s := range g.ctx.shared.live() {
-		root := s.root()
-		if root.green != g || !s.mark() {
-			continue
+	captures := !g.gate.enter()
+	if !captures {
+		defer g.gate.leave()
+	}
+	for _, s := range g.ctx.shared.live() { // captures that this package did not begin
+		if s.green == g && !captures && s.mark() {
+			captures = s.capturing()
+			s.unmark()
 		}
-		defer s.unmark()
-		root.asking.Add(1)
-		defer root.asking.Add(-1)
-		if root.beginning.Load() || s.capturing() {
-			return refuse(op, ErrCapturing, "a stream of the green context captures")
-		}
+	}
+	if captures {
+		return refuse(op, ErrCapturing, "a stream of the green context captures")
 	}
 	return f()
 }
@@ -339,18 +347,13 @@ func (g *GreenContext) Synchronize() error { return g.Wait(context.Background())
 // to wait for, because of err or because the work is over.
 func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	x := g.ctx
-	e, err := x.shared.events.get(x)
+	e, end, err := x.event()
 	if err != nil {
 		return nil, true, wrap(op, err)
 	}
-	x.hold()
-	end := func() {
-		x.shared.events.put(e)
-		x.unmark()
-	}
 	from := time.Now()
 	if err = g.in(func() error { return g.record(op, e) }); err == nil {
-		code := spins(false, func(spin int64) driver.CUresult { return rt.EventQuery(x.bare(), e, spin) })
+		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(x.bare(), e, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
 			return &waiter{set: x.bare(), event: e, line: g, from: from, to: time.Now(), end: end}, false, nil
 		}
@@ -363,7 +366,7 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 // keepsGreen keeps the green context of s, on which what is captured from s will
 // run. The graph is locked, and s marked.
 func (c *capturing) keepsGreen(s *streamCore) {
-	if g := s.root().green; g != nil {
+	if g := s.green; g != nil {
 		c.graph.kept.captured.keep(&g.handle, g.keep)
 	}
 }

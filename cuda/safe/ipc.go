@@ -55,7 +55,7 @@ func OpenIPCBuffer[T any](x *Context, h driver.CUipcMemHandle, n int) (*Buffer[T
 		if err := driver.CuIpcOpenMemHandle(&b.address, h, uint32(driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)); err != nil {
 			return err
 		}
-		return b.checkRoom(op, func() error { return b.free(b) })
+		return b.checkRoom(op, b.ipcClose)
 	})
 	if err != nil {
 		return nil, wrap(op, err)

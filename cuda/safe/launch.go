@@ -65,21 +65,17 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	if bad := k.check(args); bad >= 0 {
 		return k.badArgument(op, args, bad)
 	}
-	grid, block := cfg.Grid.full(), cfg.Block.full()
-	l := rt.Launch{Context: sc.set, Function: k.function, Args: uint32(len(args)), Config: driver.CUlaunchConfig{
-		GridDimX: grid[0], GridDimY: grid[1], GridDimZ: grid[2],
-		BlockDimX: block[0], BlockDimY: block[1], BlockDimZ: block[2],
-		SharedMemBytes: cfg.SharedBytes, HStream: sc.raw,
-	}}
+	l := rt.Launch{Context: sc.set, Function: k.function, Args: uint32(len(args)), Config: cfg.raw()}
+	l.Config.HStream = sc.raw
 	var code driver.CUresult
 	var bad int
 	if cfg.Cooperative || cfg.Cluster.X > 0 || len(cfg.Attributes) > 0 {
 		var room [4]driver.CUlaunchAttribute
 		list := cfg.attributes(room[:0])
 		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
-		code, bad = sc.launch(&l, m, args)
+		code, bad = sc.launch(op, &l, m, args)
 	} else {
-		code, bad = sc.launch(&l, m, args)
+		code, bad = sc.launch(op, &l, m, args)
 	}
 	if bad >= 0 {
 		return k.badArgument(op, args, bad)
@@ -87,6 +83,16 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return k.refused(failed(op, code), &cfg)
 	}
 	return nil
+}
+
+// raw is cfg for CUDA, but for the stream and attributes.
+func (cfg *LaunchConfig) raw() driver.CUlaunchConfig {
+	grid, block := cfg.Grid.full(), cfg.Block.full()
+	return driver.CUlaunchConfig{
+		GridDimX: grid[0], GridDimY: grid[1], GridDimZ: grid[2],
+		BlockDimX: block[0], BlockDimY: block[1], BlockDimZ: block[2],
+		SharedMemBytes: cfg.SharedBytes,
+	}
 }
 
 // attributes are cfg's, added to list.
@@ -107,13 +113,12 @@ func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CU
 
 // launch notes which blocks the kernel uses, and enqueues it. bad is the index of an
 // argument whose block is closed or out of reach, -1 for none.
-func (s *streamCore) launch(l *rt.Launch, m *moduleCore, args []Arg) (code driver.CUresult, bad int) {
-	if err := lock("", &s.mu); err != nil {
-		return rt.CodeCallback, -1
+func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args []Arg) (code driver.CUresult, bad int) {
+	capture, err := s.enterWork(op)
+	if err != nil {
+		return codeOf(err), -1
 	}
-	defer s.mu.Unlock()
-	capture := s.lockCapture()
-	defer capture.unlock()
+	defer s.leaveWork(capture)
 	capture.keepsMarked(&m.handle)
 	for i := range args {
 		if args[i].raw.Kind() != rt.NearOfBlock {

@@ -21,6 +21,9 @@ func DeviceLocation(d Device) Location {
 	return Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int(d.raw)}
 }
 
+// location is the memory of the device, for CUDA.
+func (d Device) location() driver.CUmemLocation { return DeviceLocation(d).raw() }
+
 // NUMALocation is the memory of a NUMA node of the host.
 func NUMALocation(node int) Location {
 	return Location{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, ID: node}

@@ -143,12 +143,11 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 	if err := c.ctx.can(op, ops); err != nil || len(ops) == 0 {
 		return err
 	}
-	if err := lock(op, &c.mu); err != nil {
+	capture, err := c.enterWork(op)
+	if err != nil {
 		return err
 	}
-	defer c.mu.Unlock()
-	capture := c.lockCapture()
-	defer capture.unlock()
+	defer c.leaveWork(capture)
 	for i := range ops {
 		if err := ops[i].use(op, c, capture); err != nil {
 			return numbered(err, i, len(ops))

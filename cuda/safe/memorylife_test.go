@@ -39,14 +39,21 @@ func TestLocationNumbers(t *testing.T) {
 	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, zero), safe.ErrArgument)
 }
 
-// TestSimPoolAfterReset: a pool is not the context's, and is there after a reset.
-func TestSimPoolAfterReset(t *testing.T) {
+// toReset is a context of a device that a test is going to reset.
+func toReset(t *testing.T) *safe.Context {
+	t.Helper()
 	needsSimulated(t)
 	startClean(t)
 	needs(t, "cuCtxGetId")
-	defer simulated.Reset()
+	t.Cleanup(simulated.Reset)
 	x, err := safe.Open(1)
 	require.NoError(t, err)
+	return x
+}
+
+// TestSimPoolAfterReset: a pool is not the context's, and is there after a reset.
+func TestSimPoolAfterReset(t *testing.T) {
+	x := toReset(t)
 	p, err := safe.NewPool(x, safe.PoolOptions{})
 	require.NoError(t, err)
 	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
@@ -59,12 +66,7 @@ func TestSimPoolAfterReset(t *testing.T) {
 // TestSimFreeAfterReset: memory that was allocated in the order of a stream is gone
 // after a reset, and closing it is no error.
 func TestSimFreeAfterReset(t *testing.T) {
-	needsSimulated(t)
-	startClean(t)
-	needs(t, "cuCtxGetId")
-	defer simulated.Reset()
-	x, err := safe.Open(1)
-	require.NoError(t, err)
+	x := toReset(t)
 	s, err := safe.NewStream(x, safe.StreamOptions{})
 	require.NoError(t, err)
 	other, err := safe.NewStream(x, safe.StreamOptions{})

@@ -141,12 +141,7 @@ func (k *Kernel) MaxActiveClusters(cfg LaunchConfig) (int, error) {
 
 func (k *Kernel) askClusters(op string, cfg LaunchConfig, ask func(*int32, driver.CUfunction, *driver.CUlaunchConfig) error) (int, error) {
 	var n int32
-	grid, block := cfg.Grid.full(), cfg.Block.full()
-	raw := driver.CUlaunchConfig{
-		GridDimX: grid[0], GridDimY: grid[1], GridDimZ: grid[2],
-		BlockDimX: block[0], BlockDimY: block[1], BlockDimZ: block[2],
-		SharedMemBytes: cfg.SharedBytes,
-	}
+	raw := cfg.raw()
 	if list := cfg.attributes(nil); len(list) > 0 {
 		raw.Attrs, raw.NumAttrs = &list[0], uint32(len(list))
 	}

@@ -45,7 +45,7 @@ type PhysicalOptions struct {
 func (o PhysicalOptions) properties(c *contextCore) driver.CUmemAllocationProp {
 	p := driver.CUmemAllocationProp{Type: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: o.Location}
 	if p.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID {
-		p.Location = deviceLocation(c.device)
+		p.Location = c.device.location()
 	}
 	if o.Shareable {
 		p.RequestedHandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -79,12 +79,17 @@ func (x *Context) Granularity(o PhysicalOptions) (minimum, recommended uint64, e
 	return minimum, recommended, wrap(op, err)
 }
 
-// roundUp makes a size a multiple of the granule, which is not 0.
-func roundUp(op string, size, granule uint64) (uint64, error) {
-	if size == 0 || size > 1<<62 {
-		return 0, refuse(op, ErrRange, "%d bytes", size)
+// measure finds the granularity for memory of such properties, and rounds a size up
+// to it. The context is current.
+func measure(op string, size uint64, p *driver.CUmemAllocationProp) (rounded, granule uint64, err error) {
+	err = driver.CuMemGetAllocationGranularity(&granule, p, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+	if err == nil && (size == 0 || size > 1<<62) {
+		err = refuse(op, ErrRange, "%d bytes", size)
 	}
-	return (size + granule - 1) / granule * granule, nil
+	if err != nil {
+		return 0, 0, err
+	}
+	return (size + granule - 1) / granule * granule, granule, nil
 }
 
 // NewPhysical makes memory of at least size bytes; it is rounded up to the
@@ -121,13 +126,10 @@ func NewPhysical(x *Context, size uint64, o PhysicalOptions) (*Physical, error) 
 	return p.adopt(op)
 }
 
-// measure finds the granularity for memory of such properties, and the size by it.
-func (p *physicalCore) measure(op string, size uint64, properties *driver.CUmemAllocationProp) error {
+// measure finds the size of memory of such properties.
+func (p *physicalCore) measure(op string, size uint64, properties *driver.CUmemAllocationProp) (err error) {
 	p.location = properties.Location
-	err := driver.CuMemGetAllocationGranularity(&p.granule, properties, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
-	if err == nil {
-		p.size, err = roundUp(op, size, p.granule)
-	}
+	p.size, p.granule, err = measure(op, size, properties)
 	return err
 }
 

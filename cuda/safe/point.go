@@ -40,6 +40,19 @@ func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
 	}
 }
 
+// event takes an event of the pool. The context, which is marked, is kept until end.
+func (c *contextCore) event() (e driver.CUevent, end func(), err error) {
+	pool := &c.shared.events
+	if e, err = pool.get(c); err != nil {
+		return 0, nil, err
+	}
+	c.hold()
+	return e, func() {
+		pool.put(e)
+		c.unmark()
+	}, nil
+}
+
 // take takes an event, 0 if there is none.
 func (p *eventPool) take() (e driver.CUevent) {
 	p.mu.Lock()
@@ -101,10 +114,20 @@ func (s *streamCore) point() (p point, done bool, err error) {
 
 // pointHere is point for a stream that is not over, with mu held.
 func (s *streamCore) pointHere() (p point, done bool, err error) {
+	if s.capture.Load() != nil {
+		return point{}, false, rt.CodeCapturing
+	}
+	if s.legacy() {
+		gate := &s.ctx.shared.legacy
+		if !gate.enter() {
+			return point{}, false, rt.CodeCapturing
+		}
+		defer gate.leave()
+	}
 	pool := &s.ctx.shared.events
 	e, err := pool.get(s.ctx)
 	if err == nil {
-		switch code := rt.Point(s.set, s.raw, e, 0); code {
+		switch code := rt.Point(s.set, s.raw, e); code {
 		case driver.CUDA_ERROR_NOT_READY:
 			s.ctx.hold() // the stream is alive, and so its context
 			return point{s, e}, false, nil
@@ -170,17 +193,18 @@ func (p point) end() {
 
 // leaveTail marks the end of the work of a stream that is about to be closed,
 // for the blocks of memory that it uses. mu is held.
-func (s *streamCore) leaveTail() {
+func (s *streamCore) leaveTail() error {
 	if !s.used {
-		return
+		return nil
 	}
 	p, done, err := s.pointHere()
 	if done || err != nil {
-		return // the process is lost, or the work is captured and has no end yet
+		return err
 	}
 	s.ctx.unmark() // the context, when it goes, waits for its tails
 	s.tail = p.event
 	s.ctx.shared.tails.add(s)
+	return nil
 }
 
 // tailDone asks whether the work of a closed stream is over, and then gives

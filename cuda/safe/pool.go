@@ -300,11 +300,7 @@ func (p *Pool) Trim(keep uint64) error {
 // Source: cuMemAllocFromPoolAsync, cuMemFreeAsync.
 func NewBufferFrom[T any](p *Pool, s *Stream, n int) (*Buffer[T], error) {
 	const op = "NewBufferFrom"
-	size, err := sizeOf[T](n)
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	c, err := p.acquire(op)
+	size, c, err := valuesIn[T](op, p, n)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 func (p *Pool) SetAccess(d Device, flags driver.CUmemAccess_flags) error {
 	const op = "Pool.SetAccess"
 	return p.do(op, func(c *poolCore) error {
-		if d.raw == c.ctx.device.raw && flags != driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE {
+		if d.raw == c.ctx.device.raw && flags != fullAccess {
 			return refuse(op, ErrArgument, "%v is the pool's own", d)
 		}
 		return c.setAccess(d, flags)
@@ -43,22 +43,15 @@ func poolAccess(raw driver.CUmemoryPool, d Device) (flags driver.CUmemAccess_fla
 	return flags, err
 }
 
-// location is the device as a place for memory.
-func (d Device) location() driver.CUmemLocation {
-	l := driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}
-	*l.Id() = int32(d.raw)
-	return l
-}
-
 // openHere lets the context's device use the pool: host memory, and what another
 // process has on another device, is open to none at first. The context is current.
 func (p *poolCore) openHere() error {
 	d := p.ctx.device
 	flags, err := poolAccess(p.raw, d)
-	if err != nil || flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE {
+	if err != nil || flags == fullAccess {
 		return err
 	}
-	return p.setAccess(d, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+	return p.setAccess(d, fullAccess)
 }
 
 // mayUse tells whether kernels of c can reach a block, such as one that all of them
@@ -82,5 +75,5 @@ func (c *contextCore) mayUse(b *block) bool {
 		}
 		return err
 	})
-	return err == nil && flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	return err == nil && flags == fullAccess
 }

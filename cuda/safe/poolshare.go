@@ -114,11 +114,7 @@ func (p *poolCore) exportOnce() error {
 // Source: cuMemPoolImportPointer, and cuMemFree when closed.
 func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*Buffer[T], error) {
 	const op = "ImportBuffer"
-	size, err := sizeOf[T](n)
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	c, err := p.acquire(op)
+	size, c, err := valuesIn[T](op, p, n)
 	if err != nil {
 		return nil, err
 	}

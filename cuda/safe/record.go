@@ -1,7 +1,7 @@
 package safe
 
 import (
-	"time"
+	"errors"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -23,57 +23,70 @@ func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
 		c.unmark()
 		return err
 	}
-	switch {
-	case !v.ctx.same(c.ctx):
-		err = refuse(op, ErrContext, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
-	case flags == 0 && c.captured() == nil && v.waiting.Load() == 0 && !v.captured.Load():
-		code := rt.Record(c.set, v.raw, c.raw, 0)
-		if code == rt.CodeCaptured { // by a capture that this package did not begin
-			v.captured.Store(true)
-		} else if code != 0 {
-			err = check(op, code)
-		}
-	default:
+	if v.ctx.same(c.ctx) {
 		err = c.record(op, v, flags)
+	} else {
+		err = refuse(op, ErrContext, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
 	}
 	v.unmark()
 	c.unmark()
 	return err
 }
 
-// record is Record with a capture of this package, or with somebody who waits.
 func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record_flags) error {
-	if e.waiting.Load() > 0 && s.capturing() {
-		return refuse(op, ErrCapturing, "somebody waits for the event")
+	capture, err := s.enter(op)
+	if err != nil {
+		return err
 	}
-	capture := s.lockCapture()
-	defer capture.unlock()
-	if flags != 0 && !capture.keeps(&e.handle) {
-		return &Error{Op: op, Err: ErrClosed}
-	}
-	was := e.captured.Load()
-	if capture != nil && flags == 0 { // from now on nobody asks the event
-		e.captured.Store(true)
-		for e.asking.Load() > 0 {
-			time.Sleep(10 * time.Microsecond)
+	defer s.leave(capture)
+	switch {
+	case flags != 0:
+		return s.recordNode(op, e, flags, capture)
+	case capture == nil && e.gate.enter():
+		code := rt.Record(s.set, e.raw, s.raw)
+		e.gate.leave()
+		if code != rt.CodeCapturing {
+			return check(op, code)
 		}
 	}
-	code := rt.Record(s.set, e.raw, s.raw, uint32(flags))
-	if code != 0 && code != rt.CodeCaptured {
-		e.captured.Store(was)
-		return check(op, code)
+	return s.recordCaptured(op, e, capture)
+}
+
+// recordNode makes a node of a graph that records the event when the graph is launched.
+func (s *streamCore) recordNode(op string, e *eventCore, flags driver.CUevent_record_flags, capture *capturing) error {
+	if !capture.keeps(&e.handle) {
+		return &Error{Op: op, Err: ErrClosed}
 	}
-	if captured := code == rt.CodeCaptured && flags == 0; captured || e.captured.Load() {
-		e.capture.Store(capture)
-		e.captured.Store(captured)
-	}
-	return nil
+	return e.use(op, capture, func() error {
+		return check(op, rt.RecordWith(s.set, e.raw, s.raw, uint32(flags)))
+	})
+}
+
+// recordCaptured records an event that stands for captured work, or will.
+func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing) error {
+	return e.exclude(op, capture, func() error {
+		captures := capture != nil || s.capturing()
+		if captures && e.waiting.Load() > 0 {
+			return refuse(op, ErrCapturing, "a wait for the event is under way")
+		}
+		code := rt.RecordWith(s.set, e.raw, s.raw, 0)
+		if code != 0 && code != rt.CodeCaptured {
+			return check(op, code)
+		}
+		e.stands(code == rt.CodeCaptured, capture)
+		return nil
+	})
 }
 
 // WaitEvent makes what is put on the stream from now on wait for the work that
 // e stands for now: later records of e change nothing. An event that was never
 // recorded is no wait. e may be of another context or device. Source:
 // cuStreamWaitEvent.
+//
+// Where e stands for work that another stream captures, the stream joins that
+// capture until its end. WaitEvent then waits until launches that wait for room in
+// the stream's queue have returned. A stream of one capture cannot join another, and
+// waiting for it returns [ErrCapturing].
 func (s *Stream) WaitEvent(e *Event, flags driver.CUevent_wait_flags) error {
 	const op = "Stream.WaitEvent"
 	c, err := s.acquire(op)
@@ -86,31 +99,67 @@ func (s *Stream) WaitEvent(e *Event, flags driver.CUevent_wait_flags) error {
 		return err
 	}
 	defer v.unmark()
-	if flags == 0 && v.captured.Load() {
-		return c.waitCaptured(op, v)
+	for {
+		again, err := c.waitEvent(op, v, flags)
+		if !again {
+			return err
+		}
+		if again, err = c.joinBy(op, v); !again {
+			return err
+		}
 	}
-	capture := c.lockCapture()
-	defer capture.unlock()
-	if flags != 0 && !capture.keeps(&v.handle) {
-		return &Error{Op: op, Err: ErrClosed}
-	}
-	return check(op, rt.WaitEvent(c.set, c.raw, v.raw, uint32(flags)))
 }
 
-// waitCaptured waits for an event that stands for captured work, which makes the
-// stream a part of the capture.
-func (s *streamCore) waitCaptured(op string, e *eventCore) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	capture := e.capture.Load()
-	if capture == nil { // of a capture that this package did not begin
-		return check(op, rt.WaitEvent(s.set, s.raw, e.raw, 0))
+// waitEvent waits for an event, or returns again where that makes the stream one of
+// a capture's.
+func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wait_flags) (again bool, err error) {
+	capture, err := s.enter(op)
+	if err != nil {
+		return false, err
 	}
-	capture.graph.mu.Lock()
-	defer capture.graph.mu.Unlock()
-	if err := check(op, rt.WaitEvent(s.set, s.raw, e.raw, 0)); err != nil {
+	defer s.leave(capture)
+	if flags != 0 && !capture.keeps(&e.handle) {
+		return false, &Error{Op: op, Err: ErrClosed}
+	}
+	if e.gate.enter() { // without a closure, which would be allocated
+		defer e.gate.leave()
+		return false, check(op, rt.WaitEvent(s.set, s.raw, e.raw, uint32(flags)))
+	}
+	err = e.exclude(op, capture, func() error { return check(op, rt.WaitEvent(s.set, s.raw, e.raw, uint32(flags))) })
+	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
+}
+
+// joinBy has the stream join the capture whose work the event stands for. It returns
+// again where the event stands for other work by now.
+func (s *streamCore) joinBy(op string, e *eventCore) (again bool, err error) {
+	c := e.capture.Load()
+	if c == nil {
+		return true, nil
+	}
+	gates, err := s.claim(op, c)
+	if err != nil {
+		return false, err
+	}
+	if err := lock(op, c.graph.mu); err != nil {
+		s.disclaim(gates)
+		return false, err
+	}
+	joined := false
+	err = e.exclude(op, c, func() error {
+		if again = c.over || e.capture.Load() != c; again {
+			return nil
+		}
+		err := check(op, rt.WaitEvent(s.set, s.raw, e.raw, 0))
+		if joined = err == nil; joined {
+			c.join(s, gates)
+		}
 		return err
+	})
+	c.graph.mu.Unlock()
+	if !joined {
+		s.disclaim(gates)
+		return again, err
 	}
-	capture.join(s.root())
-	return nil
+	s.mu.Unlock()
+	return false, nil
 }

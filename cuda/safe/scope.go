@@ -71,7 +71,7 @@ func (p *pins) keep(pin runtime.Pinner) {
 // waitForScope waits for the work of a scope, without end. A stream that f has
 // closed is still marked.
 func (s *streamCore) waitForScope(op string) error {
-	w, done, err := s.waiter(op, s.slow.Load())
+	w, done, err := s.waiter(context.Background(), op, s.slow.Load())
 	switch {
 	case !done:
 		return w.wait(context.Background(), op)
@@ -118,9 +118,6 @@ func CopyToSlice[T any](c *Scope, dst []T, src *Buffer[T]) error {
 func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) error {
 	if c == nil || c.over {
 		return &Error{Op: op, Err: ErrClosed}
-	}
-	if c.stream.core.capturing() {
-		return refuse(op, ErrCapturing, "memory of Go's could not be found at every launch of the graph")
 	}
 	c.pinner.Pin(host)
 	return c.stream.copy(op, what, host, b)

@@ -102,11 +102,10 @@ func TestSimFaultSweep(t *testing.T) {
 	assert.Empty(t, simulated.Violation())
 }
 
-// TestSimCloseSweep has every call fail that closing makes. What could not be
-// destroyed counts as gone, and the error reaches Close or the hook.
-func TestSimCloseSweep(t *testing.T) {
-	needsSimulated(t)
-	startClean(t)
+// collectErrors returns a function that returns what HandleErrors was told since it was
+// called before.
+func collectErrors(t *testing.T) func() []error {
+	t.Helper()
 	var mu sync.Mutex
 	var reported []error
 	safe.HandleErrors(func(err error) {
@@ -114,7 +113,22 @@ func TestSimCloseSweep(t *testing.T) {
 		defer mu.Unlock()
 		reported = append(reported, err)
 	})
-	defer safe.HandleErrors(nil)
+	t.Cleanup(func() { safe.HandleErrors(nil) })
+	return func() []error {
+		mu.Lock()
+		defer mu.Unlock()
+		errs := reported
+		reported = nil
+		return errs
+	}
+}
+
+// TestSimCloseSweep has every call fail that closing makes. What could not be
+// destroyed counts as gone, and the error reaches Close or the hook.
+func TestSimCloseSweep(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	reported := collectErrors(t)
 	for _, code := range []driver.CUresult{driver.CUDA_ERROR_UNKNOWN, driver.CUDA_ERROR_OUT_OF_MEMORY} {
 		var w *world
 		sweep(t, code, func(n int) error {
@@ -125,10 +139,7 @@ func TestSimCloseSweep(t *testing.T) {
 			return w.close()
 		}, func(failed string, err error) {
 			settle(t)
-			mu.Lock()
-			defer mu.Unlock()
-			err = errors.Join(append(reported, err)...)
-			reported = nil
+			err = errors.Join(append(reported(), err)...)
 			if destroys(failed) {
 				assert.ErrorIs(t, err, code, failed)
 			}

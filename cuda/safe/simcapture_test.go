@@ -214,20 +214,26 @@ func TestSimContextClosed(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
+// beside calls f again and again until the test is over.
+func beside(t *testing.T, f func()) {
+	t.Helper()
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	t.Cleanup(func() { stop.Store(true); wg.Wait() })
+	wg.Go(func() {
+		for !stop.Load() {
+			f()
+		}
+	})
+}
+
 // TestSimQueryAndCapture: asking a stream beside the beginning of a capture does no harm.
 func TestSimQueryAndCapture(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	defer func() { stop.Store(true); wg.Wait() }()
-	wg.Go(func() {
-		for !stop.Load() {
-			s.Query()
-		}
-	})
+	beside(t, func() { s.Query() })
 	for i := range 500 {
 		g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
 		require.NoError(t, err, i)
@@ -241,14 +247,7 @@ func TestSimEventAndCapture(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	s, y, e := stream(t, x), buffer[float32](t, x, 10), event(t, x)
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	defer func() { stop.Store(true); wg.Wait() }()
-	wg.Go(func() {
-		for !stop.Load() {
-			e.Query()
-		}
-	})
+	beside(t, func() { e.Query() })
 	for i := range 500 {
 		require.NoError(t, s.Record(e, 0))
 		g, err := s.Capture(localMode, func() error { return errors.Join(y.ZeroAsync(s), s.Record(e, 0), y.ZeroAsync(s)) })

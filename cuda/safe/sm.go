@@ -205,7 +205,7 @@ func (s *Stream) SMs() (SMs, error) {
 		if green == 0 {
 			return driver.CuCtxGetDevResource(c.ctx.raw, &m.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 		}
-		if g := c.root().green; g != nil {
+		if g := c.green; g != nil {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +21,7 @@ type Stream struct {
 
 type streamCore struct {
 	handle
+	*queue
 	ctx         *contextCore
 	raw         driver.CUstream
 	set         driver.CUcontext // to make current for a call, 0 for none
@@ -34,19 +34,12 @@ type streamCore struct {
 	slow        atomic.Bool  // the last wait was long
 	took        atomic.Int64 // how long the last one was left to the poller, in nanoseconds
 
-	// mu is held while work that uses blocks of memory is put on the stream,
-	// so that whoever holds it knows that no such call is under way.
-	mu   sync.Mutex
-	used bool           // by such work
+	// With mu held:
+	used bool           // by work that uses blocks of memory
 	tail driver.CUevent // behind the last work of a stream that is over, 0 for none
 	over bool           // closed, and the handle not ours any more
 
-	capture atomic.Pointer[capturing] // that this package began, nil for none
-
-	// What a capture does not survive is asked only while none begins.
-	asking    atomic.Int32
-	beginning atomic.Bool
-	scopes    atomic.Int32 // that are open
+	scopes atomic.Int32 // that are open
 }
 
 // StreamOptions are the choices at [NewStream]. The zero value is CUDA's
@@ -72,7 +65,7 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 		return nil, err
 	}
 	defer c.unmark()
-	s := &streamCore{ctx: c, set: c.bare(), owned: true, nonBlocking: o.NonBlocking}
+	s := &streamCore{queue: newQueue(), ctx: c, set: c.bare(), owned: true, nonBlocking: o.NonBlocking}
 	err = c.in(func() error {
 		if err := s.choosePriority(op, o); err != nil {
 			return err
@@ -156,29 +149,37 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 	if raw <= driver.CU_STREAM_PER_THREAD {
 		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream", uintptr(raw))
 	}
-	s := &streamCore{ctx: c, raw: raw, set: c.bare(), owned: owned, owner: owner}
-	if rt.Capturing(s.set, raw) {
-		return nil, refuse(op, ErrCapturing, "it could not be asked what it is")
+	s := &streamCore{queue: c.shared.queueOf(raw), ctx: c, raw: raw, set: c.bare(), owned: owned, owner: owner}
+	if err := s.askWhat(op); err != nil {
+		return nil, wrap(op, err)
 	}
-	err = c.in(func() error {
-		of, err := c.contextOf(raw)
+	return s.adopt(op)
+}
+
+// askWhat asks the driver about a stream that was made elsewhere.
+func (s *streamCore) askWhat(op string) error {
+	if err := s.enterAsk(op); err != nil {
+		return err
+	}
+	defer s.leave(nil)
+	if s.capturing() {
+		return refuse(op, ErrCapturing, "it could not be asked what it is")
+	}
+	return s.ctx.in(func() error {
+		of, err := s.ctx.contextOf(s.raw)
 		if err != nil {
 			return err
 		}
-		if of != c.raw {
-			return refuse(op, ErrContext, "the stream belongs to context %#x, not to %#x", uintptr(of), uintptr(c.raw))
+		if of != s.ctx.raw {
+			return refuse(op, ErrContext, "the stream belongs to context %#x, not to %#x", uintptr(of), uintptr(s.ctx.raw))
 		}
 		var flags uint32
 		var priority int32
-		err = errors.Join(driver.CuStreamGetFlags(raw, &flags), driver.CuStreamGetPriority(raw, &priority))
+		err = errors.Join(driver.CuStreamGetFlags(s.raw, &flags), driver.CuStreamGetPriority(s.raw, &priority))
 		s.nonBlocking = driver.CUstream_flags(flags)&driver.CU_STREAM_NON_BLOCKING != 0
 		s.priority = int(priority)
 		return err
 	})
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	return s.adopt(op)
 }
 
 // LegacyStream is the legacy default stream of a context, which other libraries
@@ -191,30 +192,32 @@ func LegacyStream(x *Context) (*Stream, error) {
 		return nil, err
 	}
 	defer c.unmark()
-	return (&streamCore{ctx: c, raw: driver.CU_STREAM_LEGACY, set: c.raw}).adopt(op)
+	return (&streamCore{queue: c.shared.legacyQueue, ctx: c, raw: driver.CU_STREAM_LEGACY, set: c.raw}).adopt(op)
 }
 
 func (s *streamCore) kind() string { return "Stream" }
 
-func (s *streamCore) destroy(bool) error {
+func (s *streamCore) destroy(wait bool) error {
 	shared := s.ctx.shared
 	shared.mu.Lock()
 	delete(shared.streams, s)
 	shared.mu.Unlock()
-	err := s.ctx.destroying("Stream.Close", func() error {
+	if wait {
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.leaveTail()
-		s.over = true
+	} else if !s.mu.TryLock() {
+		return errLater
+	}
+	defer s.mu.Unlock()
+	if err := s.leaveTail(); err == rt.CodeCapturing {
+		return errLater
+	}
+	err := s.ctx.destroying("Stream.Close", func() error {
 		if s.owned {
 			return driver.CuStreamDestroy(s.raw)
 		}
 		return nil
 	})
-	s.mu.Lock()
-	s.over = true // also where a reset was first
-	s.mu.Unlock()
-	s.owner = nil
+	s.over, s.owner = true, nil
 	return err
 }
 
@@ -245,12 +248,14 @@ func (s *Stream) Release() driver.CUstream {
 	if s == nil || s.core == nil || !s.core.mark() {
 		return 0
 	}
-	s.core.mu.Lock()
-	mine := s.core.owned && s.core.capture.Load() == nil && s.core.scopes.Load() == 0
-	if mine {
-		s.core.owned = false
+	mine := false
+	if lock("Stream.Release", &s.core.mu) == nil {
+		mine = s.core.owned && s.core.capture.Load() == nil && s.core.scopes.Load() == 0
+		if mine {
+			s.core.owned = false
+		}
+		s.core.mu.Unlock()
 	}
-	s.core.mu.Unlock()
 	s.core.unmark()
 	if !mine {
 		return 0
@@ -277,7 +282,7 @@ func (s *Stream) Borrow() (*Stream, error) {
 		return nil, err
 	}
 	defer c.unmark()
-	return (&streamCore{ctx: c.ctx, raw: c.raw, set: c.set, of: c, owner: s, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
+	return (&streamCore{queue: c.queue, ctx: c.ctx, raw: c.raw, set: c.set, of: c, owner: s, green: c.green, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
 }
 
 // Raw is the stream for calls of package driver, and of the runtime API, whose
@@ -321,6 +326,10 @@ func (s *Stream) ID() (uint64, error) {
 		return 0, err
 	}
 	defer c.unmark()
+	if err := c.enterAsk(op); err != nil {
+		return 0, err
+	}
+	defer c.leave(nil)
 	if c.capturing() {
 		return 0, &Error{Op: op, Err: ErrCapturing}
 	}
@@ -329,7 +338,8 @@ func (s *Stream) ID() (uint64, error) {
 	return id, wrap(op, err)
 }
 
-// capturing tells whether work put on the stream now is captured.
+// capturing tells whether work put on the stream now is captured, also by a capture
+// that this package did not begin.
 func (s *streamCore) capturing() bool { return rt.Capturing(s.set, s.raw) }
 
 // Query tells whether everything on the stream is done, without waiting. Errors
@@ -340,21 +350,29 @@ func (s *Stream) Query() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	code := c.ask(func() driver.CUresult { return rt.Query(c.set, c.raw) })
+	done, err = c.query(op)
 	c.unmark()
-	return answer(op, code)
+	return done, err
 }
 
-// ask calls f, which asks the driver whether the stream captures and then
-// something that a capture would not survive.
-func (s *streamCore) ask(f func() driver.CUresult) driver.CUresult {
-	s = s.root()
-	s.asking.Add(1)
-	defer s.asking.Add(-1)
-	if s.beginning.Load() {
-		return rt.CodeCapturing
+func (s *streamCore) query(op string) (done bool, err error) {
+	for !s.mu.TryLock() {
+		switch {
+		case rt.InCallback():
+			return false, &Error{Op: op, Err: ErrInCallback}
+		case s.capture.Load() != nil:
+			return false, &Error{Op: op, Err: ErrCapturing}
+		case s.works.Load()%2 == 1: // a call, which may wait for the stream, adds work to it
+			return false, nil
+		}
+		runtime.Gosched()
 	}
-	return f()
+	if err := s.enteredAsk(op); err != nil {
+		return false, err
+	}
+	code := rt.Query(s.set, s.raw)
+	s.leave(nil)
+	return answer(op, code)
 }
 
 // answer makes a value of the code that says that work is not done yet.

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"runtime"
-	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -27,7 +26,7 @@ func (c *contextCore) inMode(relaxed bool, f func() error) error {
 
 // lock locks mu, but not on a thread of the driver: whoever holds mu may be waiting for
 // the function that the driver calls there.
-func lock(op string, mu *sync.Mutex) error {
+func lock(op string, mu locker) error {
 	if mu.TryLock() {
 		return nil
 	}

@@ -72,12 +72,8 @@ func ReserveAddress(x *Context, size uint64, o ReserveOptions) (*AddressRange, e
 	r := &rangeCore{ctx: c}
 	properties := PhysicalOptions{}.properties(c)
 	err = c.in(func() error {
-		var granule uint64
-		err := driver.CuMemGetAllocationGranularity(&granule, &properties, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
-		if err == nil {
-			r.size, err = roundUp(op, size, granule)
-		}
-		if err != nil {
+		var err error
+		if r.size, _, err = measure(op, size, &properties); err != nil {
 			return err
 		}
 		return driver.CuMemAddressReserve(&r.address, r.size, o.Alignment, o.Address, 0)

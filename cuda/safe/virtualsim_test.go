@@ -4,7 +4,6 @@ package safe_test
 
 import (
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -159,14 +158,7 @@ func zero(w *world, l place) error {
 func TestSimVirtualCloseSweep(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
-	var mu sync.Mutex
-	var reported []error
-	safe.HandleErrors(func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		reported = append(reported, err)
-	})
-	defer safe.HandleErrors(nil)
+	reported := collectErrors(t)
 	var w *world
 	sweep(t, driver.CUDA_ERROR_UNKNOWN, func(n int) error {
 		w = &world{}
@@ -183,10 +175,7 @@ func TestSimVirtualCloseSweep(t *testing.T) {
 		return w.close()
 	}, func(failed string, err error) {
 		settle(t)
-		mu.Lock()
-		defer mu.Unlock()
-		err = errors.Join(append(reported, err)...)
-		reported = nil
+		err = errors.Join(append(reported(), err)...)
 		if destroys(failed) || failed == "cuMemUnmap" {
 			assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN, failed)
 		}

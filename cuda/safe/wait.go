@@ -20,41 +20,58 @@ const (
 var spinning atomic.Int32
 
 // spins calls ask with the time to spin for.
-func spins(slow bool, ask func(spin int64) driver.CUresult) driver.CUresult {
-	if slow || spinning.Add(1) > max(1, processors.Load()/4) {
-		if !slow {
-			spinning.Add(-1)
-		}
+func spins(ask func(spin int64) driver.CUresult) driver.CUresult {
+	defer spinning.Add(-1)
+	if spinning.Add(1) > max(1, processors.Load()/4) {
 		return ask(0)
 	}
-	defer spinning.Add(-1)
 	return ask(int64(spin))
 }
 
 // waiter marks the end of the stream's work. done tells that there is nothing to
 // wait for, because of err or because the work is over; otherwise w waits. s is
-// marked, and need not be when w is waited for.
-func (s *streamCore) waiter(op string, slow bool) (w *waiter, done bool, err error) {
-	x := s.ctx
-	x.hold()
-	e, err := x.shared.events.get(x)
+// marked, and need not be when w is waited for. When ctx ends before the mark could be
+// set, as launches wait for room in the queue, the error is its cause.
+func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waiter, done bool, err error) {
+	e, end, err := s.ctx.event()
 	if err != nil {
-		x.unmark()
 		return nil, true, wrap(op, err)
 	}
-	end := func() {
-		x.shared.events.put(e)
-		x.unmark()
-	}
 	from := time.Now()
-	code := spins(slow, func(spin int64) driver.CUresult {
-		return s.ask(func() driver.CUresult { return rt.Point(s.set, s.raw, e, spin) })
-	})
+	if err := s.markEnd(ctx, op, e); err != errPending {
+		end()
+		return nil, true, err
+	}
+	to := time.Now()
+	code := driver.CUDA_ERROR_NOT_READY
+	if !slow {
+		code = spins(func(spin int64) driver.CUresult { return rt.EventQuery(s.set, e, spin) })
+	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		end()
 		return nil, true, check(op, code)
 	}
-	return &waiter{set: s.set, event: e, line: s, from: from, to: time.Now(), end: end}, false, nil
+	return &waiter{set: s.set, event: e, line: s, from: from, to: to, end: end}, false, nil
+}
+
+// errPending says that work is not done yet.
+var errPending = errors.New("pending")
+
+// markEnd records an event of the layer's, unless the work is done: then it returns
+// nil, otherwise errPending.
+func (s *streamCore) markEnd(ctx context.Context, op string, e driver.CUevent) error {
+	if err := lockFor(ctx, op, &s.mu); err != nil {
+		return err
+	}
+	if err := s.enteredAsk(op); err != nil {
+		return err
+	}
+	code := rt.Point(s.set, s.raw, e)
+	s.leave(nil)
+	if code == driver.CUDA_ERROR_NOT_READY {
+		return errPending
+	}
+	return check(op, code)
 }
 
 // Wait waits until the work that is on the stream now is done: work that is
@@ -71,7 +88,7 @@ func (s *Stream) Wait(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	w, done, err := c.waiter(op, c.slow.Load())
+	w, done, err := c.waiter(ctx, op, c.slow.Load())
 	c.unmark()
 	parked := time.Now()
 	if !done {
@@ -100,12 +117,12 @@ func (s *Stream) Shutdown(ctx context.Context) error {
 	return errors.Join(wrap("Stream.Shutdown", err), s.Close())
 }
 
-// SynchronizeBlocking has the driver wait. It blocks a thread, and answers fast
-// also where computing goroutines keep every processor that Go may use busy,
-// when a parked goroutine is woken late. Unlike [Stream.Wait] it waits for
-// everything on the stream, also what is added meanwhile.
+// SynchronizeBlocking is [Stream.Synchronize] by a wait of the driver's. It blocks a
+// thread, and answers fast also where computing goroutines keep every processor that
+// Go may use busy, when a parked goroutine is woken late. The thread spins, or sleeps
+// if [Stream.SetSynchronizationPolicy] says so.
 //
-// Source: cuStreamSynchronize.
+// Source: cuStreamQuery, cuEventRecord, cuEventSynchronize.
 func (s *Stream) SynchronizeBlocking() error {
 	const op = "Stream.SynchronizeBlocking"
 	c, err := s.acquire(op)
@@ -113,17 +130,34 @@ func (s *Stream) SynchronizeBlocking() error {
 		return err
 	}
 	defer c.unmark()
-	code := c.ask(func() driver.CUresult {
-		if c.capturing() {
-			return rt.CodeCapturing
-		}
-		err = c.ctx.in(func() error { return driver.CuStreamSynchronize(c.raw) })
-		return 0
-	})
-	if err == nil {
-		err = check(op, code)
+	e, end, err := c.blockingEvent(op)
+	if err != nil {
+		return wrap(op, err)
 	}
-	return wrap(op, err)
+	defer end()
+	// The stream is not locked during the wait, which may take for ever, and the
+	// driver's wait for a stream would see a capture that begins meanwhile.
+	if err := c.markEnd(context.Background(), op, e); err != errPending {
+		return err
+	}
+	return wrap(op, c.ctx.in(func() error { return driver.CuEventSynchronize(e) }))
+}
+
+// blockingEvent is an event to wait for as the stream's policy says.
+func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err error) {
+	capture, err := s.enter(op)
+	if err != nil {
+		return 0, nil, err
+	}
+	var policy driver.CUstreamAttrValue
+	err = s.ctx.in(func() error { return s.fetch(op, driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &policy) })
+	s.leave(capture)
+	if err != nil || *policy.SyncPolicy() != driver.CU_SYNC_POLICY_BLOCKING_SYNC {
+		return s.ctx.event()
+	}
+	flags := uint32(driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_BLOCKING_SYNC)
+	err = s.ctx.in(func() error { return driver.CuEventCreate(&e, flags) })
+	return e, func() { s.ctx.in(func() error { return driver.CuEventDestroy(e) }) }, err
 }
 
 // Wait waits until the work that e stands for is done. When ctx ends, Wait
@@ -135,8 +169,13 @@ func (e *Event) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.waiting.Add(1)
-	code := spins(false, v.query)
+	if !v.enter() {
+		v.unmark()
+		return &Error{Op: op, Err: ErrCapturing}
+	}
+	v.waiting.Add(1) // from now on no capture records the event
+	v.gate.leave()
+	code := spins(v.query)
 	if code != driver.CUDA_ERROR_NOT_READY {
 		v.waiting.Add(-1)
 		v.unmark()

@@ -29,7 +29,7 @@ func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_
 	}
 	list := make([]driver.CUmemAccessDesc, len(devices))
 	for i, d := range devices {
-		list[i] = driver.CUmemAccessDesc{Location: deviceLocation(d), Flags: access}
+		list[i] = driver.CUmemAccessDesc{Location: d.location(), Flags: access}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +106,7 @@ func (r *AddressRange) Access(offset uint64, d Device) (driver.CUmemAccess_flags
 		return 0, refuse(op, ErrRange, "offset %d of %d bytes", offset, c.size)
 	}
 	var flags uint64
-	location := deviceLocation(d)
+	location := d.location()
 	err = c.ctx.in(func() error {
 		return driver.CuMemGetAccess(&flags, &location, c.address+driver.CUdeviceptr(offset))
 	})
@@ -131,11 +131,7 @@ type window struct {
 // until the buffer is closed.
 func MappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], error) {
 	const op = "MappedBuffer"
-	size, err := sizeOf[T](n)
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	c, err := r.acquire(op)
+	size, c, err := valuesIn[T](op, r, n)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -130,13 +129,13 @@ func (w *kernelWork) setAttributes(n driver.CUgraphNode) error {
 // coldWork is all other work: functions that make CUDA's calls, with the graph's
 // context current.
 type coldWork struct {
-	sync.Mutex // from take to release
-	typ        driver.CUgraphNodeType
-	takes      func(op string, k *keepsake, into *graphCore) error // nil: nothing
-	adds       func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
-	sets       func(n driver.CUgraphNode) error                       // nil: it cannot be changed
-	setsExec   func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: it cannot be changed
-	releasing  func()                                                 // nil: nothing
+	mutex[workRank] // from take to release
+	typ             driver.CUgraphNodeType
+	takes           func(op string, k *keepsake, into *graphCore) error // nil: nothing
+	adds            func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
+	sets            func(n driver.CUgraphNode) error                       // nil: it cannot be changed
+	setsExec        func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: it cannot be changed
+	releasing       func()                                                 // nil: nothing
 }
 
 func (w *coldWork) kind() driver.CUgraphNodeType { return w.typ }
@@ -227,33 +226,31 @@ func HostWork(f func(), o HostFuncOptions) Work {
 // for once the graph is launched. Source: cuGraphAddEventRecordNode,
 // cuGraphEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent.
 func RecordWork(e *Event) Work {
-	return &coldWork{
-		typ:   driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-		takes: func(op string, k *keepsake, _ *graphCore) error { return e.keptBy(op, k) },
-		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return driver.CuGraphAddEventRecordNode(n, g, deps, count, e.core.raw)
-		},
-		sets: func(n driver.CUgraphNode) error { return driver.CuGraphEventRecordNodeSetEvent(n, e.core.raw) },
-		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error {
-			return driver.CuGraphExecEventRecordNodeSetEvent(x, n, e.core.raw)
-		},
-	}
+	return eventWork(driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD, e, driver.CuGraphAddEventRecordNode,
+		driver.CuGraphEventRecordNodeSetEvent, driver.CuGraphExecEventRecordNodeSetEvent)
 }
 
 // WaitWork waits for an event, as it is recorded when the graph is launched.
 // Source: cuGraphAddEventWaitNode, cuGraphEventWaitNodeSetEvent,
 // cuGraphExecEventWaitNodeSetEvent.
 func WaitWork(e *Event) Work {
+	return eventWork(driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT, e, driver.CuGraphAddEventWaitNode,
+		driver.CuGraphEventWaitNodeSetEvent, driver.CuGraphExecEventWaitNodeSetEvent)
+}
+
+func eventWork(typ driver.CUgraphNodeType, e *Event,
+	add func(*driver.CUgraphNode, driver.CUgraph, *driver.CUgraphNode, uint64, driver.CUevent) error,
+	set func(driver.CUgraphNode, driver.CUevent) error,
+	setExec func(driver.CUgraphExec, driver.CUgraphNode, driver.CUevent) error,
+) Work {
 	return &coldWork{
-		typ:   driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+		typ:   typ,
 		takes: func(op string, k *keepsake, _ *graphCore) error { return e.keptBy(op, k) },
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return driver.CuGraphAddEventWaitNode(n, g, deps, count, e.core.raw)
+			return add(n, g, deps, count, e.core.raw)
 		},
-		sets: func(n driver.CUgraphNode) error { return driver.CuGraphEventWaitNodeSetEvent(n, e.core.raw) },
-		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error {
-			return driver.CuGraphExecEventWaitNodeSetEvent(x, n, e.core.raw)
-		},
+		sets:     func(n driver.CUgraphNode) error { return set(n, e.core.raw) },
+		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error { return setExec(x, n, e.core.raw) },
 	}
 }
 

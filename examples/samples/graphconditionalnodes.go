@@ -64,13 +64,18 @@ func graphConditionalNodes(x *safe.Context, m *safe.Module, w io.Writer) error {
 	return nil
 }
 
+// chosen adds a kernel that makes the number a condition.
+func (d *decision) chosen(g *safe.Graph) (c safe.Condition, n safe.Node, err error) {
+	if c, err = g.NewCondition(safe.ConditionOptions{}); err != nil {
+		return c, n, err
+	}
+	n, err = g.Add(safe.KernelWork(d.choose, one, c.Arg(), d.number.Arg()))
+	return c, n, err
+}
+
 // addIf doubles the value if the number is not 0.
 func addIf(g *safe.Graph, d *decision) error {
-	c, err := g.NewCondition(safe.ConditionOptions{})
-	if err != nil {
-		return err
-	}
-	chosen, err := g.Add(safe.KernelWork(d.choose, one, c.Arg(), d.number.Arg()))
+	c, chosen, err := d.chosen(g)
 	if err != nil {
 		return err
 	}
@@ -84,11 +89,7 @@ func addIf(g *safe.Graph, d *decision) error {
 
 // addIfElse doubles the value, or clears it.
 func addIfElse(g *safe.Graph, d *decision) error {
-	c, err := g.NewCondition(safe.ConditionOptions{})
-	if err != nil {
-		return err
-	}
-	chosen, err := g.Add(safe.KernelWork(d.choose, one, c.Arg(), d.number.Arg()))
+	c, chosen, err := d.chosen(g)
 	if err != nil {
 		return err
 	}
@@ -130,11 +131,7 @@ func addWhile(g *safe.Graph, d *decision) error {
 // addSwitch has the value be 10, 20 or 30 by the number, and leaves it as it is for
 // any other.
 func addSwitch(g *safe.Graph, d *decision) error {
-	c, err := g.NewCondition(safe.ConditionOptions{})
-	if err != nil {
-		return err
-	}
-	chosen, err := g.Add(safe.KernelWork(d.choose, one, c.Arg(), d.number.Arg()))
+	c, chosen, err := d.chosen(g)
 	if err != nil {
 		return err
 	}

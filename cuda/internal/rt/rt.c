@@ -144,8 +144,8 @@ static CUresult spins(CUevent event, long spin)
 	return r;
 }
 
-/* rt_point marks the end of what is on the stream now, and waits a moment for it. */
-CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event, long spin)
+/* rt_point marks the end of what is on the stream now. */
+CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event)
 {
 	struct rt_scope s;
 	CUresult r = rt_begin(&s, context, 1);
@@ -154,7 +154,7 @@ CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event, long spi
 		return r;
 	if (!(r = rt_check_capturing((CUstream)stream)) && (r = rt_cu.cuStreamQuery((CUstream)stream)) == 600 &&
 	    !(r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream)))
-		r = spins((CUevent)event, spin);
+		r = 600;
 	rt_end(&s);
 	return r;
 }
@@ -171,7 +171,22 @@ CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin)
 	return r;
 }
 
-CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags)
+/* rt_record records an event, unless the stream captures. */
+CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, context, 0);
+
+	if (r)
+		return r;
+	if (!(r = rt_check_capturing((CUstream)stream)))
+		r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream);
+	rt_end(&s);
+	return r;
+}
+
+/* rt_record_with records an event also as part of a capture, which it then tells. */
+CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags)
 {
 	struct rt_scope s;
 	CUresult captured, r = rt_begin(&s, context, 0);

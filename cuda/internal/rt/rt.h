@@ -28,8 +28,9 @@ CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, un
 void rt_leave(unsigned char *scope);
 
 CUresult rt_query(uintptr_t context, uintptr_t stream);
-CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event, long spin);
-CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags);
+CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event);
+CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream);
+CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags);
 CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags);
 CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin);
 unsigned rt_capturing(uintptr_t context, uintptr_t stream);

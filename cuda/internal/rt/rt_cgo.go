@@ -21,6 +21,8 @@ package rt
 #cgo nocallback rt_point
 #cgo noescape rt_record
 #cgo nocallback rt_record
+#cgo noescape rt_record_with
+#cgo nocallback rt_record_with
 #cgo noescape rt_wait_event
 #cgo nocallback rt_wait_event
 #cgo noescape rt_event_query
@@ -92,15 +94,21 @@ func Capturing(context driver.CUcontext, stream driver.CUstream) bool {
 	return C.rt_capturing(C.uintptr_t(context), C.uintptr_t(stream)) != 0
 }
 
-// Point records event behind the stream's work, unless that is done already,
-// and waits up to spin nanoseconds for it.
-func Point(context driver.CUcontext, stream driver.CUstream, event driver.CUevent, spin int64) driver.CUresult {
-	return driver.CUresult(C.rt_point(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(event), C.long(spin)))
+// Point records event after the stream's work, unless that is done already. It is
+// driver.CUDA_ERROR_NOT_READY if it has recorded it.
+func Point(context driver.CUcontext, stream driver.CUstream, event driver.CUevent) driver.CUresult {
+	return driver.CUresult(C.rt_point(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(event)))
 }
 
-// Record is cuEventRecord, with flags cuEventRecordWithFlags.
-func Record(context driver.CUcontext, event driver.CUevent, stream driver.CUstream, flags uint32) driver.CUresult {
-	return driver.CUresult(C.rt_record(C.uintptr_t(context), C.uintptr_t(event), C.uintptr_t(stream), C.uint(flags)))
+// Record is cuEventRecord, unless the stream captures.
+func Record(context driver.CUcontext, event driver.CUevent, stream driver.CUstream) driver.CUresult {
+	return driver.CUresult(C.rt_record(C.uintptr_t(context), C.uintptr_t(event), C.uintptr_t(stream)))
+}
+
+// RecordWith is cuEventRecord, with flags cuEventRecordWithFlags, also on a stream
+// that captures: the result is then CodeCaptured.
+func RecordWith(context driver.CUcontext, event driver.CUevent, stream driver.CUstream, flags uint32) driver.CUresult {
+	return driver.CUresult(C.rt_record_with(C.uintptr_t(context), C.uintptr_t(event), C.uintptr_t(stream), C.uint(flags)))
 }
 
 // WaitEvent is cuStreamWaitEvent.

@@ -23,9 +23,13 @@ func Query(driver.CUcontext, driver.CUstream) driver.CUresult { return none }
 
 func Capturing(driver.CUcontext, driver.CUstream) bool { return false }
 
-func Point(driver.CUcontext, driver.CUstream, driver.CUevent, int64) driver.CUresult { return none }
+func Point(driver.CUcontext, driver.CUstream, driver.CUevent) driver.CUresult { return none }
 
-func Record(driver.CUcontext, driver.CUevent, driver.CUstream, uint32) driver.CUresult { return none }
+func Record(driver.CUcontext, driver.CUevent, driver.CUstream) driver.CUresult { return none }
+
+func RecordWith(driver.CUcontext, driver.CUevent, driver.CUstream, uint32) driver.CUresult {
+	return none
+}
 
 func WaitEvent(driver.CUcontext, driver.CUstream, driver.CUevent, uint32) driver.CUresult {
 	return none

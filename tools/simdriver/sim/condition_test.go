@@ -16,15 +16,7 @@ import (
 // conditional is one of the kernels that set conditions.
 func conditional(t *testing.T, name string) driver.CUfunction {
 	t.Helper()
-	image, err := os.ReadFile("../../../cuda/safe/testdata/condition.ptx")
-	require.NoError(t, err)
-	image = append(image, 0)
-	var m driver.CUmodule
-	require.NoError(t, driver.CuModuleLoadData(&m, unsafe.Pointer(&image[0])))
-	t.Cleanup(func() { assert.NoError(t, driver.CuModuleUnload(m)) })
-	var f driver.CUfunction
-	require.NoError(t, driver.CuModuleGetFunction(&f, m, unsafe.StringData(name+"\x00")))
-	return f
+	return kernelOf(t, "condition.ptx", name)
 }
 
 func setter(t *testing.T, g driver.CUgraph, f driver.CUfunction, h driver.CUgraphConditionalHandle, value driver.CUdeviceptr, after ...driver.CUgraphNode) (n driver.CUgraphNode) {

@@ -109,7 +109,12 @@ func allocate(t *testing.T, size uint64) driver.CUdeviceptr {
 // kernel is one of the test data's.
 func kernel(t *testing.T, name string) driver.CUfunction {
 	t.Helper()
-	image, err := os.ReadFile("../../../cuda/safe/testdata/kernels.ptx")
+	return kernelOf(t, "kernels.ptx", name)
+}
+
+func kernelOf(t *testing.T, file, name string) driver.CUfunction {
+	t.Helper()
+	image, err := os.ReadFile("../../../cuda/safe/testdata/" + file)
 	require.NoError(t, err)
 	image = append(image, 0)
 	var m driver.CUmodule

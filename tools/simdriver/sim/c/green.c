@@ -252,19 +252,25 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx handle, CUevent event)
 	return r;
 }
 
+/* green_of is what a stream is of, the legacy stream of what is current. */
+static CUgreenCtx green_of(struct stream *s)
+{
+	struct green *g = s == s->context->legacy ? current_view()->green : s->green;
+
+	return g ? g->handle : 0;
+}
+
 CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 {
 	ENTER(CALLBACK);
 	struct stream *s;
-	struct green *g;
 	CUresult r = stream_get(handle, &s);
 
 	if (r)
 		return r;
 	if (!green)
 		return INVALID_VALUE;
-	g = s == s->context->legacy ? current_view()->green : s->green;
-	*green = g ? g->handle : 0;
+	*green = green_of(s);
 	return OK;
 }
 
@@ -272,15 +278,13 @@ CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *c, CUgreenCtx *green)
 {
 	ENTER(CALLBACK);
 	struct stream *s;
-	struct green *g;
 	CUresult r = stream_get(handle, &s);
 
 	if (r)
 		return r;
 	if (!c || !green)
 		return INVALID_VALUE;
-	g = s == s->context->legacy ? current_view()->green : s->green;
 	*c = s->context->handle;
-	*green = g ? g->handle : 0;
+	*green = green_of(s);
 	return OK;
 }

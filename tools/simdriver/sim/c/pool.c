@@ -131,26 +131,26 @@ static void end_one(enum kind kind, void *handle, void *object)
 
 void pools_end(void) { handles_each(end_one); }
 
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice d)
+static CUresult tell(CUmemoryPool *pool, CUdevice d, struct pool *(*of)(int device))
 {
-	ENTER(0);
 	if (!pool)
 		return INVALID_VALUE;
 	if (!device_get(d))
 		return INVALID_DEVICE;
-	*pool = default_of(d)->handle;
+	*pool = of(d)->handle;
 	return OK;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice d)
+{
+	ENTER(0);
+	return tell(pool, d, default_of);
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice d)
 {
 	ENTER(0);
-	if (!pool)
-		return INVALID_VALUE;
-	if (!device_get(d))
-		return INVALID_DEVICE;
-	*pool = pool_current(d)->handle;
-	return OK;
+	return tell(pool, d, pool_current);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice d, CUmemoryPool pool)

@@ -1,0 +1,102 @@
+//go:build cudabind_lockorder
+
+package safe
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+)
+
+// A mutex is a lock of a rank. It panics where the order of ranks is broken.
+type mutex[R rank] struct{ mu sync.Mutex }
+
+// held are the locks that each goroutine has.
+var held = struct {
+	sync.Mutex
+	by map[int64][]heldLock
+}{by: map[int64][]heldLock{}}
+
+type heldLock struct {
+	mutex any
+	rank  int
+}
+
+func (m *mutex[R]) Lock() {
+	var r R
+	mayLock(r.rank())
+	m.mu.Lock()
+	noteLocked(m, r.rank())
+}
+
+// TryLock waits for nothing, and is free of the order.
+func (m *mutex[R]) TryLock() bool {
+	if !m.mu.TryLock() {
+		return false
+	}
+	var r R
+	noteLocked(m, r.rank())
+	return true
+}
+
+func (m *mutex[R]) Unlock() {
+	noteUnlocked(m)
+	m.mu.Unlock()
+}
+
+// handOver lets another goroutine unlock the mutex, once it has called takeOver.
+func (m *mutex[R]) handOver() { noteUnlocked(m) }
+
+func (m *mutex[R]) takeOver() {
+	var r R
+	noteLocked(m, r.rank())
+}
+
+func mayLock(rank int) {
+	held.Lock()
+	defer held.Unlock()
+	locks := held.by[goroutine()]
+	paired := false
+	for _, l := range locks {
+		paired = paired || l.rank == pairRank{}.rank()
+	}
+	for _, l := range locks {
+		if l.rank > rank || l.rank == rank && !(paired && rank == graphRank{}.rank()) {
+			panic(fmt.Sprintf("cuda: a %T is locked, and a lock of rank %d is taken", l.mutex, rank))
+		}
+	}
+}
+
+func noteLocked(m any, rank int) {
+	held.Lock()
+	defer held.Unlock()
+	g := goroutine()
+	held.by[g] = append(held.by[g], heldLock{m, rank})
+}
+
+// noteUnlocked forgets a lock of this goroutine; one that is handed over is of none.
+func noteUnlocked(m any) {
+	held.Lock()
+	defer held.Unlock()
+	g := goroutine()
+	for i, l := range held.by[g] {
+		if l.mutex == m {
+			held.by[g] = append(held.by[g][:i:i], held.by[g][i+1:]...)
+			break
+		}
+	}
+	if len(held.by[g]) == 0 {
+		delete(held.by, g)
+	}
+}
+
+// goroutine is the number of this goroutine, which only its stack tells.
+func goroutine() int64 {
+	var stack [64]byte
+	text := bytes.TrimPrefix(stack[:runtime.Stack(stack[:], false)], []byte("goroutine "))
+	number, _, _ := bytes.Cut(text, []byte(" "))
+	n, _ := strconv.ParseInt(string(number), 10, 64)
+	return n
+}

@@ -1,0 +1,125 @@
+/* Memory of all kinds: blocks, virtual memory, pools, and what textures read. */
+#pragma once
+
+/* -- memory: memory.c -- */
+
+enum place { DEVICE_MEMORY, ASYNC_MEMORY, GLOBAL_MEMORY, HOST_MEMORY, MANAGED_MEMORY, GRAPH_MEMORY, IPC_MEMORY, ARRAY_MEMORY, PLACES };
+
+/* What was said about a page of managed memory. A location is 0 for none. */
+struct advice { bool read_mostly; CUmemLocation preferred, prefetched; unsigned accessed; /* bits: the host, devices */ };
+
+struct pool;
+struct block {
+	CUdeviceptr address;
+	size_t size;
+	enum place place;
+	int device;
+	unsigned flags;
+	struct context *context;
+	struct pool *pool;    /* of stream-ordered memory */
+	unsigned long long id;
+	int imports;          /* by other processes, which free them first */
+	bool synchronous;     /* synchronous operations wait */
+	bool freed;           /* by the program */
+	bool absent, gone;    /* in the order of the stream: not yet allocated, freed */
+	/* of a graph */
+	int refs;             /* of work that allocates or frees it */
+	bool given;           /* to the program, by a launch */
+	bool counted;         /* as what graphs use */
+	struct graph *ender;  /* the graph that has a node which frees it */
+	struct advice *pages; /* of managed memory, once there is some */
+	struct block *next;   /* of the live ones */
+	struct block *before;
+};
+
+struct block *block_new(enum place place, int device, struct context *c, size_t size);
+void block_free(struct block *b);
+/* block_drop takes a reference of some work back. Without any, memory of a graph is freed, or the program's for good. */
+void block_drop(struct block *b);
+/* block_present tells that memory is allocated now or not, in the order of its stream; graphmem.c. */
+void block_present(struct block *b, bool there);
+void block_uncount(struct block *b);
+/* block_at finds the block that an address lies in, alive or not. */
+struct block *block_at(CUdeviceptr address);
+/* reachable returns the memory, or 0 after saying what is wrong with it. */
+void *reachable(CUdeviceptr address, size_t size, const char *who);
+/* usable tells whether a copy of device memory may be enqueued. */
+bool usable(CUdeviceptr address, size_t size, const char *who);
+bool pinned(const void *host, size_t size);
+/* registered finds the registered range that an address lies in. */
+bool registered(CUdeviceptr address, CUdeviceptr *from, size_t *size);
+void memory_end(struct context *c);
+int blocks_alive(enum place place);
+int registered_alive(void);
+void registered_end(void);
+void check_guards(void);
+
+/* -- virtual memory: virtual.c -- */
+
+/* virtual_known tells whether an address is, or was, one of a reserved range. */
+bool virtual_known(CUdeviceptr address);
+/* virtual_usable tells whether all of it is mapped, and a device may write to it; device -1 stands for any. */
+bool virtual_usable(CUdeviceptr address, size_t size, int device);
+/* virtual_part finds the mapping that an address lies in. */
+bool virtual_part(CUdeviceptr address, CUdeviceptr *from, size_t *size);
+int physical_alive(void);
+int reserved_alive(void);
+void virtual_end(void);
+
+/* -- memory pools: pool.c -- */
+
+struct pool {
+	CUmemoryPool handle, exporter; /* the latter of an imported pool */
+	int device;
+	unsigned location, type, shareable;
+	unsigned access; /* bits of devices */
+	int reuse[3];
+	size_t max, threshold, reserved, reserved_high, used, used_high;
+	int blocks;
+	bool initial, imported, exported, destroyed;
+};
+enum { POOL_FILE = 1 }; /* how pools can be shared */
+struct pool *pool_new(int device);
+struct pool *pool_get(CUmemoryPool handle);
+/* pool_current is the one that stream-ordered memory of a device comes from. */
+struct pool *pool_current(int device);
+bool pool_on_host(const struct pool *p);
+bool pool_managed(const struct pool *p);
+/* pool_block takes memory out of a pool, for a stream. */
+struct block *pool_block(struct pool *p, struct stream *s, size_t size);
+void pool_return(struct block *b);
+void pools_end(void);
+
+/* -- arrays and textures: array.c, texture.c -- */
+
+/* An array is memory, row by row. */
+struct array {
+	CUarray handle;
+	struct array *next;
+	struct context *context;
+	struct block *block;
+	size_t width, height, depth, element; /* element in bytes; 0 for no height or depth */
+	unsigned format, channels, flags;
+};
+CUresult array_get(CUarray handle, struct array **a);
+/* format_size is the size of a channel in bytes, 0 for a format that is not simulated. */
+size_t format_size(unsigned format);
+void arrays_end(struct context *c);
+
+/* A texture, or a surface, reads what is in rows. */
+struct texture {
+	unsigned long long handle;
+	struct texture *next;
+	struct context *context;
+	CUdeviceptr memory;
+	size_t width, height, pitch; /* in elements, rows and bytes */
+	unsigned format, channels;
+	int address[2];
+	bool linear, normalized;
+	float border;
+};
+/* texture_read is the value of a texture of float numbers at coordinates. The texture may be gone, which is a fault. */
+float texture_read(unsigned long long handle, float x, float y);
+/* surface_write stores a float number. Outside of the surface it is a fault. */
+void surface_write(unsigned long long handle, size_t x, size_t y, float value);
+void textures_end(struct context *c);
