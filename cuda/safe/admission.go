@@ -25,17 +25,19 @@ import (
 //     stands for captured work.
 //   - Calls with executables enter a gate of the process, against their destruction.
 //
-// No gate is held closed by a call that may block. A launch blocks while the
-// stream's queue is full, and holds the stream's lock meanwhile: what waits for
-// that, or for a long call in a gate, waits with nothing else locked.
+// Nothing is locked during a call that may block without end: work waits for room in
+// a stream's queue before it is enqueued. Context.Synchronize blocks in its gate, and
+// so does work where others have filled a queue that it shares: a capture waits for
+// that with nothing locked.
 
 // A queue is a stream of the driver. A Stream, those borrowed from it, and all
 // Streams of a context's legacy stream share it.
 type queue struct {
 	mu      mutex[streamRank]
 	capture atomic.Pointer[capturing] // that this package began; changed with mu held, or by its end
-	works   atomic.Uint32             // odd while a call is in flight that blocks if the queue is full
+	works   atomic.Uint32             // odd while a call is in flight that adds work
 	stripe  uint32                    // of the gate of executables
+	backlog
 }
 
 func newQueue() *queue { return &queue{stripe: queues.Add(1)} }
@@ -156,9 +158,10 @@ func (s *streamCore) leave(capture *capturing) {
 	s.mu.Unlock()
 }
 
-// enterWork is enter for a call that blocks while the stream's queue is full.
-func (s *streamCore) enterWork(op string) (capture *capturing, err error) {
-	if err := lock(op, &s.mu); err != nil {
+// enterWork is enter for a call that adds so much work to the stream's queue. It waits
+// for room there.
+func (s *streamCore) enterWork(op string, work int) (capture *capturing, err error) {
+	if err := s.lockWithRoom(op, work); err != nil {
 		return nil, err
 	}
 	if s.legacy() {
@@ -340,31 +343,4 @@ func settle(ctx context.Context, op string, gates []*gate) error {
 			return &Error{Op: op, Err: context.Cause(ctx)}
 		}
 	}
-}
-
-// awaitRoom waits, if ctx can end, while a call waits for room in the queue of some
-// stream: until it has returned, the driver begins no capture on any stream.
-func (s *contextState) awaitRoom(ctx context.Context, op string) error {
-	if ctx.Done() == nil || enqueuing.inside.Load() == 0 {
-		return nil
-	}
-	waiting := map[*streamCore]uint32{}
-	for _, c := range s.live() {
-		if works := c.works.Load(); works%2 == 1 {
-			waiting[c] = works
-		}
-	}
-	for len(waiting) > 0 {
-		select {
-		case <-ctx.Done():
-			return &Error{Op: op, Err: context.Cause(ctx)}
-		case <-time.After(time.Duration(longNap)):
-		}
-		for c, works := range waiting {
-			if c.works.Load() != works {
-				delete(waiting, c)
-			}
-		}
-	}
-	return nil
 }

@@ -159,7 +159,7 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 	if err != nil {
 		return nil, err
 	}
-	capture, err := c.enterWork(op)
+	capture, err := c.enterWork(op, 0)
 	if err != nil {
 		return nil, err
 	}

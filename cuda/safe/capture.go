@@ -205,9 +205,6 @@ func (c *capturing) begin(op string, call func() error) error {
 	case s.legacy():
 		return refuse(op, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture")
 	}
-	if err := s.ctx.shared.awaitRoom(c.ctx, op); err != nil {
-		return err
-	}
 	gates, err := s.claim(op, c)
 	if err != nil {
 		return err

@@ -184,7 +184,7 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 		return refuse(op, ErrContext, "the buffer is of %v, the stream of %v", blocks[0].ctx.device, sc.ctx.device)
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.set, blocks), sc.raw
-	capture, err := sc.enterWork(op)
+	capture, err := sc.enterWork(op, 1)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 // current. In a capture the blocks are kept as long as the graph, unless it is work
 // that cannot be captured.
 func (s *streamCore) enqueue(op string, blocks []*block, captured bool, call func() error) error {
-	capture, err := s.enterWork(op)
+	capture, err := s.enterWork(op, 1)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type execCore struct {
 	last      ending // of the last launches
 
 	source *graphCore
+	work   int // that a launch adds to a stream's queue
 
 	mu      mutex[execRank] // CUDA wants one thread at a time
 	kept    *holdings
@@ -75,6 +76,11 @@ func (g *Graph) Instantiate(flags driver.CUgraphInstantiate_flags) (*GraphExec, 
 }
 
 func (e *execCore) instantiate(op string, g *graphCore, flags driver.CUgraphInstantiate_flags) error {
+	var nodes uint64
+	if err := driver.CuGraphGetNodes(g.raw, nil, &nodes); err != nil {
+		return err
+	}
+	e.work = int(min(nodes, mostOfGraph-1)) + 1
 	p := driver.CUDA_GRAPH_INSTANTIATE_PARAMS{Flags: uint64(flags)}
 	err := driver.CuGraphInstantiateWithParams(&e.raw, g.raw, &p)
 	if errors.Is(err, ErrNotSupported) {
@@ -196,7 +202,7 @@ func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, drive
 		return err
 	}
 	defer sc.unmark()
-	capture, err := sc.enterWork(op)
+	capture, err := sc.enterWork(op, c.work)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ var executables execGate
 // threads at once.
 type execGate struct {
 	shut    atomic.Bool
-	turn    sync.Mutex // of those that shut it
+	turn    sync.Mutex // of those that destroy executables, graphs and streams
 	stripes [16]stripe
 }
 
@@ -65,6 +65,14 @@ func (g *execGate) alone(window time.Duration, f func()) bool {
 	}
 	f()
 	return true
+}
+
+// destroying calls f, which destroys a graph or a stream, while no other one is
+// destroyed, nor an executable: the driver's heap does not survive that.
+func (g *execGate) destroying(f func() error) error {
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	return f()
 }
 
 // A destruction is tried again and again with no launch in flight. Each try holds up

@@ -87,7 +87,9 @@ func (g *graphCore) destroy(bool) error {
 	if g.destroyed {
 		return nil
 	}
-	return g.ctx.destroying("Graph.Close", func() error { return driver.CuGraphDestroy(g.raw) })
+	return g.ctx.destroying("Graph.Close", func() error {
+		return executables.destroying(func() error { return driver.CuGraphDestroy(g.raw) })
+	})
 }
 
 func (g *Graph) acquire(op string) (*graphCore, error) {

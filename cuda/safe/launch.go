@@ -114,7 +114,7 @@ func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CU
 // launch notes which blocks the kernel uses, and enqueues it. bad is the index of an
 // argument whose block is closed or out of reach, -1 for none.
 func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args []Arg) (code driver.CUresult, bad int) {
-	capture, err := s.enterWork(op)
+	capture, err := s.enterWork(op, 1)
 	if err != nil {
 		return codeOf(err), -1
 	}

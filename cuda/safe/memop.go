@@ -143,7 +143,7 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 	if err := c.ctx.can(op, ops); err != nil || len(ops) == 0 {
 		return err
 	}
-	capture, err := c.enterWork(op)
+	capture, err := c.enterWork(op, len(ops))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package safe
 // each other. Two graphs are locked by whoever holds pairs. The build tag
 // cudabind_lockorder checks the order at every lock.
 type (
+	turnRank   struct{} // backlog.turn: who waits for room in a stream's queue
 	streamRank struct{} // queue.mu: calls on a stream
 	workRank   struct{} // coldWork: parameters of nodes
 	pairRank   struct{} // pairs
@@ -15,12 +16,13 @@ type (
 // A rank is the place of a kind of lock in the order.
 type rank interface{ rank() int }
 
-func (streamRank) rank() int { return 1 }
-func (workRank) rank() int   { return 2 }
-func (pairRank) rank() int   { return 3 }
-func (graphRank) rank() int  { return 4 }
-func (execRank) rank() int   { return 5 }
-func (eventRank) rank() int  { return 6 }
+func (turnRank) rank() int   { return 1 }
+func (streamRank) rank() int { return 2 }
+func (workRank) rank() int   { return 3 }
+func (pairRank) rank() int   { return 4 }
+func (graphRank) rank() int  { return 5 }
+func (execRank) rank() int   { return 6 }
+func (eventRank) rank() int  { return 7 }
 
 // A locker is a mutex of any rank.
 type locker interface {

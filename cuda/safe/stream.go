@@ -213,10 +213,13 @@ func (s *streamCore) destroy(wait bool) error {
 	}
 	err := s.ctx.destroying("Stream.Close", func() error {
 		if s.owned {
-			return driver.CuStreamDestroy(s.raw)
+			return executables.destroying(func() error { return driver.CuStreamDestroy(s.raw) })
 		}
 		return nil
 	})
+	if s.of == nil {
+		s.forgetBacklog()
+	}
 	s.over, s.owner = true, nil
 	return err
 }

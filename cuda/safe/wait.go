@@ -67,6 +67,9 @@ func (s *streamCore) markEnd(ctx context.Context, op string, e driver.CUevent) e
 		return err
 	}
 	code := rt.Point(s.set, s.raw, e)
+	if code == 0 {
+		s.forgetBacklog()
+	}
 	s.leave(nil)
 	if code == driver.CUDA_ERROR_NOT_READY {
 		return errPending

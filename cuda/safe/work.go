@@ -141,7 +141,7 @@ type coldWork struct {
 func (w *coldWork) kind() driver.CUgraphNodeType { return w.typ }
 
 func (w *coldWork) take(op string, k *keepsake, into *graphCore) error {
-	if err := lock(op, &w.Mutex); err != nil || w.takes == nil {
+	if err := lock(op, &w.mutex); err != nil || w.takes == nil {
 		return err
 	}
 	err := w.takes(op, k, into)
