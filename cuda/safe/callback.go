@@ -104,12 +104,21 @@ func (c *closure) runHost() {
 func guard(f func()) (err error) {
 	start := time.Now()
 	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+		if err != nil {
 			reportLater(err)
 		}
 		if took := time.Since(start); took > slow {
 			reportLater(&SlowCallbackError{took})
+		}
+	}()
+	return caught(f)
+}
+
+// caught calls f, and makes an error of a panic.
+func caught(f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	f()

@@ -96,37 +96,11 @@ func (e *execCore) destroy(bool) error {
 		e.destroyed = true
 		e.err = e.ctx.destroying("GraphExec.Close", func() error { return driver.CuGraphExecDestroy(e.raw) })
 	}
-	if !e.last.over(&e.launches) {
+	if !e.last.over(&e.launches, false) {
 		return errLater
 	}
 	e.kept.drop()
 	return e.err
-}
-
-// An ending waits, without waiting, for the work of some streams.
-type ending struct {
-	points []point
-	marked bool
-}
-
-// over tells whether the work is over that was there when it was first asked, or
-// a little later: a capturing stream has no end before its capture has.
-func (e *ending) over(u *uses) bool {
-	if !e.marked {
-		points, err := u.points()
-		if err == rt.CodeCapturing {
-			return false
-		}
-		e.points, e.marked = points, true // none where the process is lost: nothing runs
-	}
-	for len(e.points) > 0 {
-		if e.points[0].done() == driver.CUDA_ERROR_NOT_READY {
-			return false
-		}
-		e.points[0].end()
-		e.points = e.points[1:]
-	}
-	return true
 }
 
 func (e *GraphExec) acquire(op string) (*execCore, error) {
@@ -300,13 +274,15 @@ func (e *execCore) forgetUsers() { e.known, e.latest = nil, nil }
 
 // retire begins to let go what has been retired until now.
 func (e *execCore) retire() (again bool) {
-	e.mu.Lock()
+	if !e.mu.TryLock() { // whoever has it may be waiting for room on a stream
+		return true
+	}
 	retired := e.retired
 	e.retired = nil
 	e.mu.Unlock()
 	var last ending
 	reaper.add(func() bool {
-		if !last.over(&e.launches) {
+		if !last.over(&e.launches, false) {
 			return true
 		}
 		for _, r := range retired {

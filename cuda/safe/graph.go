@@ -81,8 +81,12 @@ func NewGraph(x *Context) (*Graph, error) {
 
 func (g *graphCore) kind() string { return "Graph" }
 
-func (g *graphCore) destroy(bool) error {
-	g.mu.Lock()
+func (g *graphCore) destroy(wait bool) error {
+	if wait {
+		g.mu.Lock()
+	} else if !g.mu.TryLock() {
+		return errLater
+	}
 	defer g.mu.Unlock()
 	defer g.kept.drop()
 	if g.destroyed {

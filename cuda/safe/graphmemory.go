@@ -103,15 +103,14 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return err
 	}
 	defer sc.unmark()
-	if rt.InCallback() { // somebody may hold the locks of streams
-		return &Error{Op: op, Err: ErrInCallback}
-	}
 	points, err := m.points()
 	defer endAll(points)
 	if err != nil {
 		return wrap(op, err)
 	}
-	sc.mu.Lock()
+	if err := lock(op, &sc.mu); err != nil {
+		return err
+	}
 	defer sc.mu.Unlock()
 	if sc.capturing() {
 		return check(op, rt.CodeCapturing)
@@ -122,7 +121,7 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		}
 	}
 	m.note(sc)
-	return check(op, rt.FreeAsync(sc.set, m.address, sc.raw))
+	return check(op, sc.home().FreeAsync(m.address, sc.raw))
 }
 
 // GraphMemory is how much memory the allocations of graphs take on a device, in

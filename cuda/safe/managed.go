@@ -87,7 +87,9 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	case to == driver.CU_MEM_ATTACH_SINGLE && c.raw <= driver.CU_STREAM_PER_THREAD:
 		return refuse(op, ErrArgument, "the default stream cannot have memory for itself")
 	}
-	c.mu.Lock()
+	if err := lock(op, &c.mu); err != nil {
+		return err
+	}
 	defer c.mu.Unlock()
 	if c.capturing() {
 		return &Error{Op: op, Err: ErrCapturing}

@@ -196,21 +196,30 @@ func LegacyStream(x *Context) (*Stream, error) {
 
 func (s *streamCore) kind() string { return "Stream" }
 
-func (s *streamCore) destroy(bool) error {
+func (s *streamCore) destroy(wait bool) error {
 	shared := s.ctx.shared
 	shared.mu.Lock()
 	delete(shared.streams, s)
 	shared.mu.Unlock()
 	err := s.ctx.destroying("Stream.Close", func() error {
-		s.mu.Lock()
+		if wait {
+			s.mu.Lock()
+		} else if !s.mu.TryLock() {
+			return errLater
+		}
 		defer s.mu.Unlock()
-		s.leaveTail()
+		if err := s.leaveTail(wait); err != nil {
+			return err
+		}
 		s.over = true
 		if s.owned {
 			return driver.CuStreamDestroy(s.raw)
 		}
 		return nil
 	})
+	if errors.Is(err, errLater) {
+		return errLater
+	}
 	s.mu.Lock()
 	s.over = true // also where a reset was first
 	s.mu.Unlock()

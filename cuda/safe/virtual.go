@@ -276,28 +276,20 @@ func (m *mapping) kind() string { return "mapped part of an AddressRange" }
 // destroy unmaps behind all work that uses the range.
 func (m *mapping) destroy(wait bool) error {
 	r := m.space
-	for !m.last.over(&r.uses) {
+	for !m.last.over(&r.uses, wait) {
 		if !wait || !m.last.marked {
 			return errLater
 		}
 		m.last.wait()
 	}
-	if wait {
-		r.mu.Lock()
-	} else if !r.mu.TryLock() { // whoever has it may be waiting for the GPU
-		return errLater
+	if !wait {
+		return &elsewhere{&r.ctx.shared.frees}
 	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.ctx.releasing("AddressRange.Unmap", func() error { return driver.CuMemUnmap(r.address+driver.CUdeviceptr(m.offset), m.size) })
 	if err == nil { // else there is another try when the addresses are given back
 		r.mappings = slices.DeleteFunc(r.mappings, func(o *mapping) bool { return o == m })
 	}
 	return err
-}
-
-// wait waits for the work, once that is marked.
-func (e *ending) wait() {
-	for _, p := range e.points {
-		p.wait()
-	}
 }
