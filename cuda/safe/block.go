@@ -162,8 +162,10 @@ const closing = "Close" // of a buffer, of whatever kind
 // giveBack frees the block, whose uses are over.
 func (b *block) giveBack() error {
 	err := b.ctx.destroying(closing, func() error { return b.free(b) })
-	if b.pinner != nil {
+	if b.pinner != nil && err == nil {
 		b.pinner.Unpin()
+	} else if b.pinner != nil { // the driver still has the addresses
+		stranded.keep(*b.pinner)
 	}
 	return err
 }

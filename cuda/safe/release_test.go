@@ -6,10 +6,13 @@
 package safe_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
+	"weak"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -226,5 +229,37 @@ func TestPeersAreForgotten(t *testing.T) {
 		assert.Equal(t, 1, safe.KnownPeers(x))
 		require.NoError(t, y.Close())
 		assert.Zero(t, safe.KnownPeers(x))
+	}
+}
+
+// TestUnregisterFails: Go's memory stays where it is as long as the driver has it.
+func TestUnregisterFails(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	for name, code := range map[string]driver.CUresult{"given back": 0, "kept": driver.CUDA_ERROR_UNKNOWN} {
+		t.Run(name, func(t *testing.T) {
+			memory, h := func() (weak.Pointer[[4096]byte], *safe.HostBuffer[byte]) {
+				m := new([4096]byte)
+				h, err := safe.RegisterHost(x, m[:], safe.HostOptions{})
+				require.NoError(t, err)
+				return weak.Make(m), h
+			}()
+			if code != 0 {
+				simulated.Fail("cuMemHostUnregister", 1, uint32(code))
+			}
+			err := h.Close()
+			drop()
+			if code == 0 {
+				assert.NoError(t, err)
+				assert.Nil(t, memory.Value())
+				return
+			}
+			assert.ErrorIs(t, err, code)
+			m := memory.Value()
+			require.NotNil(t, m, "the driver has it registered")
+			require.NoError(t, x.Do(func() error { return driver.CuMemHostUnregister(unsafe.Pointer(m)) }))
+			runtime.KeepAlive(m)
+		})
 	}
 }
