@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"time"
 	"unsafe"
@@ -194,7 +195,7 @@ func (b *block) freeAside() (done bool, err error) {
 	if err != nil {
 		return false, nil
 	}
-	defer pool.put(stream)
+	defer pool.put(stream, math.MaxInt32)
 	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
 }
 

@@ -115,13 +115,16 @@ func failed(op string, code driver.CUresult) *Error {
 // wrap names the operation in which err happened: the one that the user called,
 // if it was done by others of this package.
 func wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if e, ok := err.(*Error); ok && e.Op != op {
 		renamed := *e
 		renamed.Op = op
 		return &renamed
 	}
 	var named *Error
-	if err == nil || errors.As(err, &named) {
+	if errors.As(err, &named) {
 		return err
 	}
 	var code driver.CUresult

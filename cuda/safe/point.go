@@ -171,12 +171,16 @@ func (p point) done() driver.CUresult {
 // wait waits until the point is reached.
 func (p point) wait() {
 	if p.event != 0 {
-		w := &waiter{set: p.stream.set, event: p.event, line: p.stream, to: time.Now(), end: func() {}}
-		w.wait(context.Background(), "")
+		code := spins(p.stream.slow.Load(), func(spin int64) driver.CUresult { return rt.EventQuery(p.stream.set, p.event, spin) })
+		if code == driver.CUDA_ERROR_NOT_READY {
+			w := &waiter{set: p.stream.set, event: p.event, line: p.stream, to: time.Now(), end: func() {}}
+			w.wait(context.Background(), "")
+		}
 		return
 	}
-	for p.done() == driver.CUDA_ERROR_NOT_READY { // a tail may become somebody else's
-		time.Sleep(retry)
+	// A tail may become somebody else's.
+	for pause := retry / 64; p.done() == driver.CUDA_ERROR_NOT_READY; pause = min(2*pause, retry) {
+		time.Sleep(pause)
 	}
 }
 
@@ -289,10 +293,15 @@ func (p *streamPool) get(c *contextCore) (driver.CUstream, error) {
 	return s, err
 }
 
-func (p *streamPool) put(s driver.CUstream) {
+// put gives a stream back, unless there are so many already.
+func (p *streamPool) put(s driver.CUstream, most int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.free) >= int(most) {
+		return false
+	}
 	p.free = append(p.free, s)
+	return true
 }
 
 // empty destroys the streams. The context is current.

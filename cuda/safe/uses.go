@@ -76,11 +76,12 @@ func (u *uses) points(wait bool) ([]point, error) {
 	for _, user := range users {
 		p, done, err := user.point(wait)
 		switch {
+		case err == nil && done:
+		case err == nil:
+			points = append(points, p)
 		case err == rt.CodeCapturing || err == rt.CodeCallback || err == errLater || IsFatal(err):
 			endAll(points)
 			return nil, err
-		case err == nil && !done:
-			points = append(points, p)
 		} // after any other error the stream is gone, by a reset or by other means
 	}
 	return points, nil
