@@ -217,10 +217,10 @@ func (x *Context) Close() error {
 	return x.core.close()
 }
 
-// Raw is the context for calls of package driver and for other libraries. It is
-// good until the context is closed.
+// Raw is the context for calls of package driver and for other libraries. It is 0
+// once the context is closed.
 func (x *Context) Raw() driver.CUcontext {
-	if x == nil || x.core == nil {
+	if x == nil || x.core == nil || x.core.closed() {
 		return 0
 	}
 	return x.core.raw

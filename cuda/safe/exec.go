@@ -121,10 +121,10 @@ func (e *GraphExec) Close() error {
 	return e.core.close()
 }
 
-// Raw is the executable for calls of package driver. It is good until it is
+// Raw is the executable for calls of package driver. It is 0 once that is
 // closed, and to be used by one thread at a time.
 func (e *GraphExec) Raw() driver.CUgraphExec {
-	if e == nil || e.core == nil {
+	if e == nil || e.core == nil || e.core.closed() {
 		return 0
 	}
 	return e.core.raw

@@ -166,10 +166,10 @@ func (g *Graph) Close() error {
 	return g.core.close()
 }
 
-// Raw is the graph for calls of package driver. It is good until the graph is
+// Raw is the graph for calls of package driver. It is 0 once the graph is
 // closed, and to be used by one thread at a time.
 func (g *Graph) Raw() driver.CUgraph {
-	if g == nil || g.core == nil {
+	if g == nil || g.core == nil || g.core.top().closed() {
 		return 0
 	}
 	return g.core.raw

@@ -290,10 +290,10 @@ func (s *Stream) Borrow() (*Stream, error) {
 }
 
 // Raw is the stream for calls of package driver, and of the runtime API, whose
-// handles are the same: cudart13.CudaStream_t(s.Raw()). It is good until the
+// handles are the same: cudart13.CudaStream_t(s.Raw()). It is 0 once the
 // stream is closed; keep s reachable meanwhile.
 func (s *Stream) Raw() driver.CUstream {
-	if s == nil || s.core == nil {
+	if s == nil || s.core == nil || s.core.closed() {
 		return 0
 	}
 	return s.core.raw

@@ -147,11 +147,11 @@ func (r *AddressRange) Size() uint64 {
 }
 
 // Raw is the first address, for calls of package driver and for other libraries.
-// It is good until the range is closed; keep r reachable meanwhile. Work
+// It is 0 once the range is closed; keep r reachable meanwhile. Work
 // that the program enqueues with it is not known here: wait for it before
 // anything is unmapped.
 func (r *AddressRange) Raw() driver.CUdeviceptr {
-	if r == nil || r.core == nil {
+	if r == nil || r.core == nil || r.core.closed() {
 		return 0
 	}
 	return r.core.address
