@@ -20,6 +20,10 @@ const (
 // Val is an argument of any type that holds no Go pointers: a number or a
 // struct, as large as the kernel's parameter. Go's int has 8 bytes, where C's
 // has 4: convert. Up to 16 bytes it costs no allocation; see [Ref] for more.
+//
+// An address in v, such as [Buffer.Raw], is a number like others: the memory is not
+// known to be used by the kernel, and may be freed before it runs. Name it in
+// [LaunchConfig].Uses.
 func Val[T any](v T) Arg {
 	if !plain(v) {
 		return pointers[T]()

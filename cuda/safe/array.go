@@ -146,10 +146,10 @@ func (a *Array[T]) Extent() Extent {
 	return a.extent
 }
 
-// Raw is the array for calls of package driver. It is good until the array is closed;
+// Raw is the array for calls of package driver. It is 0 once the array is closed;
 // keep a reachable meanwhile.
 func (a *Array[T]) Raw() driver.CUarray {
-	if a == nil {
+	if a == nil || a.memory == nil || a.memory.closed() {
 		return 0
 	}
 	return a.raw

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"time"
 	"unsafe"
@@ -26,9 +27,8 @@ type block struct {
 	pinner  *runtime.Pinner    // of registered memory of Go's
 	owner   any                // of somebody else's memory: kept alive
 	graph   bool               // allocated by the launches of a graph
-	pending []point            // the work that a release waits for, once marked
-	marked  bool
-	window  *window // of virtual memory: what of it the block is
+	last    ending             // of the work that a release waits for
+	window  *window            // of virtual memory: what of it the block is
 
 	uses
 }
@@ -49,7 +49,7 @@ func (b *block) note(s *streamCore) {
 	}
 }
 
-func (b *block) points() ([]point, error) { return b.known().points() }
+func (b *block) points() ([]point, error) { return b.known().points(true) }
 
 // use notes that work on s, whose mu is held until that work is enqueued, uses
 // the block, and tells whether the block is open. Whoever closes the block locks
@@ -124,7 +124,7 @@ func collect() {
 	case <-time.After(time.Second / 10):
 	}
 	time.Sleep(retry)
-	reaper.drain(time.Second)
+	drain(time.Second)
 }
 
 func (b *block) kind() string { return "block of memory" }
@@ -135,36 +135,27 @@ func (b *block) destroy(wait bool) error {
 		b.window.close()
 		return nil
 	}
-	if b.home != nil && b.only(b.home) {
-		if done, err := b.home.freeHere(b); done {
-			return err
+	if b.home != nil {
+		wait = false // whoever closes it goes on at once
+		if b.only(b.home) {
+			if done, err := b.home.freeHere(b); done {
+				return err
+			}
 		}
 	}
-	if !b.marked {
-		points, err := b.points()
-		if err == rt.CodeCapturing {
+	for !b.last.over(b.known(), wait) {
+		if !wait || !b.last.marked {
 			return errLater
 		}
-		if err != nil { // the process is lost: nothing runs any more
-			return errors.Join(wrap(closing, err), b.giveBack())
-		}
-		b.pending, b.marked = points, true
+		b.last.wait()
 	}
-	if b.home != nil {
-		if done, err := b.freeBehind(); done {
+	switch {
+	case b.home != nil:
+		if done, err := b.freeAside(); done {
 			return err
 		}
-	}
-	for len(b.pending) > 0 {
-		p := b.pending[0]
-		if p.done() == driver.CUDA_ERROR_NOT_READY { // an error shows in giveBack as well
-			if !wait {
-				return errLater
-			}
-			p.wait()
-		}
-		p.end()
-		b.pending = b.pending[1:]
+	case !wait:
+		return &elsewhere{&b.ctx.shared.frees}
 	}
 	return b.giveBack()
 }
@@ -174,46 +165,56 @@ const closing = "Close" // of a buffer, of whatever kind
 // giveBack frees the block, whose uses are over.
 func (b *block) giveBack() error {
 	err := b.ctx.destroying(closing, func() error { return b.free(b) })
-	if b.pinner != nil {
+	if b.pinner != nil && err == nil {
 		b.pinner.Unpin()
+	} else if b.pinner != nil { // the driver still has the addresses
+		stranded.keep(*b.pinner)
 	}
 	return err
 }
 
-// freeHere frees a block in the stream's order, unless the stream is over or
-// captures.
+// freeHere frees a block in the stream's order, unless the stream is over,
+// captures, or is in use just now.
 func (s *streamCore) freeHere(b *block) (done bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over || s.capturing() {
+	if !s.mu.TryLock() {
 		return false, nil
 	}
-	return true, b.freed(rt.FreeAsync(s.set, b.address, s.raw))
+	defer s.mu.Unlock()
+	if s.over || s.capture.Load() != nil {
+		return false, nil
+	}
+	if s.legacy() {
+		if !s.ctx.shared.legacy.enter() {
+			return false, nil
+		}
+		defer s.ctx.shared.legacy.leave()
+	}
+	return b.freed(s.home().FreeAsync(b.address, s.raw))
 }
 
-// freeBehind frees a block in the order of a stream of ours that waits for all
-// users, if there is one to be had.
-func (b *block) freeBehind() (done bool, err error) {
+// freeAside frees a block, whose uses are over, on a stream of ours that has nothing
+// else to do, if there is one to be had.
+func (b *block) freeAside() (done bool, err error) {
 	pool := &b.ctx.shared.releases
 	stream, err := pool.get(b.ctx)
+	if err == rt.CodeReset {
+		return true, nil
+	}
 	if err != nil {
 		return false, nil
 	}
-	defer pool.put(stream)
-	for _, p := range b.pending {
-		if p.orders(b.ctx.bare(), stream) != 0 {
-			p.wait()
-		}
-	}
-	endAll(b.pending)
-	b.pending = nil
-	return true, b.freed(rt.FreeAsync(b.ctx.bare(), b.address, stream))
+	defer pool.put(stream, math.MaxInt32)
+	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
 }
 
-// freed is the error of a release, unless a reset of the context was first.
-func (b *block) freed(code driver.CUresult) error {
-	if code == 0 {
-		return nil
+// freed tells what came of a release in the order of a stream. A reset of the
+// context has freed it before.
+func (b *block) freed(code driver.CUresult) (done bool, err error) {
+	switch code {
+	case rt.CodeCapturing:
+		return false, nil
+	case rt.CodeReset:
+		return true, nil
 	}
-	return b.ctx.destroying(closing, func() error { return code })
+	return true, check(closing, code)
 }

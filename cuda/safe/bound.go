@@ -13,10 +13,13 @@ import (
 // can wait for ever: a host function may wait for a goroutine that launches.
 const patience = 10 * time.Millisecond
 
-var enqueuing bound
+var enqueuing = bound{patience: patience}
 
 // A bound lets so many in at once, GOMAXPROCS/2 or 2.
 type bound struct {
+	patience time.Duration
+	slowly   bool // so many more at a time, not twice as many
+
 	inside  atomic.Int32
 	extra   atomic.Int32 // that may be inside beyond the limit
 	waiting atomic.Int32
@@ -37,18 +40,30 @@ func init() { askProcessors() }
 func askProcessors() { processors.Store(int32(runtime.GOMAXPROCS(0))) }
 
 func (b *bound) enter() {
-	if b.inside.Add(1) <= b.limit() {
-		return
+	if !b.try() {
+		b.queueUp()
 	}
-	askProcessors()
+}
+
+// try enters if there is a place.
+func (b *bound) try() bool {
+	if b.inside.Add(1) <= b.limit() {
+		return true
+	}
 	b.inside.Add(-1)
+	return false
+}
+
+// queueUp enters when there is a place.
+func (b *bound) queueUp() {
+	askProcessors()
 	turn := make(chan struct{})
 	b.waiting.Add(1)
 	b.mu.Lock()
 	b.queue = append(b.queue, turn)
 	b.mu.Unlock()
 	b.next() // a place may have become free just now
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(b.patience)
 	defer timer.Stop()
 	for left := b.left.Load(); ; left = b.left.Load() {
 		select {
@@ -58,17 +73,21 @@ func (b *bound) enter() {
 			if b.left.Load() == left {
 				b.raise()
 			}
-			timer.Reset(patience)
+			timer.Reset(b.patience)
 		}
 	}
 }
 
-// raise lets more in, and twice as many the next time.
+// raise lets more in, and more yet the next time.
 func (b *bound) raise() {
 	b.mu.Lock()
-	if now := time.Now(); now.Sub(b.raised) >= patience {
+	if now := time.Now(); now.Sub(b.raised) >= b.patience {
 		b.raised = now
-		b.extra.Store(max(b.limit(), 2*b.extra.Load()))
+		more := b.extra.Load()
+		if b.slowly {
+			more = 0
+		}
+		b.extra.Add(max(b.limit(), more))
 	}
 	b.mu.Unlock()
 	b.next()

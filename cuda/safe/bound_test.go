@@ -9,7 +9,7 @@ import (
 )
 
 func TestBound(t *testing.T) {
-	var b bound
+	b := bound{patience: patience}
 	var inside, most atomic.Int32
 	var all sync.WaitGroup
 	for range 200 {
@@ -33,7 +33,7 @@ func TestBound(t *testing.T) {
 
 // TestBoundPatience: nobody waits for ever, also if none of those inside leaves.
 func TestBoundPatience(t *testing.T) {
-	var b bound
+	b := bound{patience: patience}
 	n := 5 * int(b.limit())
 	var all sync.WaitGroup
 	for range n {

@@ -249,10 +249,11 @@ func (b *Box[T]) SlicePitch() uint64 {
 	return b.pitch * b.rows
 }
 
-// Raw is the address of the box on its device, 0 for boxes of other memory. It is good
-// until the memory is closed; keep b reachable meanwhile.
+// Raw is the address of the box on its device, 0 for boxes of other memory and once the
+// memory is closed. Kernels that get it inside a struct need the box in
+// [LaunchConfig].Uses: see [Buffer.Raw].
 func (b *Box[T]) Raw() driver.CUdeviceptr {
-	if b == nil {
+	if b == nil || b.memory == nil || b.memory.closed() {
 		return 0
 	}
 	return b.address

@@ -219,11 +219,12 @@ func (b *Buffer[T]) Size() uint64 {
 	return uint64(b.Len()) * uint64(unsafe.Sizeof(zero))
 }
 
-// Raw is the address for calls of package driver and for other libraries. It is
-// good until the buffer is closed; keep b reachable meanwhile, and open until
-// what uses the address is done.
+// Raw is the address for calls of package driver and for other libraries, 0 once
+// the buffer is closed. Work that gets the address by other means than [Buffer.Arg],
+// also inside a struct that is an argument of a kernel, is not known to use the
+// buffer: name the buffer in [LaunchConfig].Uses, or keep it open until that work is done.
 func (b *Buffer[T]) Raw() driver.CUdeviceptr {
-	if b == nil {
+	if b == nil || b.memory == nil || b.memory.closed() {
 		return 0
 	}
 	return b.address

@@ -44,15 +44,18 @@ type closure struct {
 	status func(error)
 	future *Future[struct{}] // of a host function that runs once
 	repeat bool              // captured: runs at every launch of a graph
+	ctx    *contextCore      // with a future
 }
 
 // closures has the functions that CUDA may still call, by the tokens that it
 // has in place of them. A token that is not there any more does nothing.
 var closures = struct {
 	sync.Mutex
-	of   map[uintptr]*closure
-	last uintptr
-}{of: map[uintptr]*closure{}}
+	of      map[uintptr]*closure
+	last    uintptr
+	pending map[*contextCore]int // how many futures
+	witness bool                 // will be called, as there are some
+}{of: map[uintptr]*closure{}, pending: map[*contextCore]int{}}
 
 func init() {
 	rt.OnHostFunc = func(token uintptr) {
@@ -73,7 +76,25 @@ func (c *closure) keep() (token uintptr) {
 	defer closures.Unlock()
 	closures.last++
 	closures.of[closures.last] = c
+	if c.ctx != nil {
+		closures.pending[c.ctx]++
+		if !closures.witness {
+			closures.witness = true
+			time.AfterFunc(askWitness, witness)
+		}
+	}
 	return closures.last
+}
+
+// remove takes a closure out. closures is locked.
+func remove(token uintptr, c *closure) {
+	delete(closures.of, token)
+	if c.ctx == nil {
+		return
+	}
+	if closures.pending[c.ctx]--; closures.pending[c.ctx] == 0 {
+		delete(closures.pending, c.ctx)
+	}
 }
 
 // called finds a closure that is to run now.
@@ -82,7 +103,7 @@ func called(token uintptr) *closure {
 	defer closures.Unlock()
 	c := closures.of[token]
 	if c != nil && !c.repeat {
-		delete(closures.of, token)
+		remove(token, c)
 	}
 	return c
 }
@@ -90,7 +111,9 @@ func called(token uintptr) *closure {
 func forget(token uintptr) {
 	closures.Lock()
 	defer closures.Unlock()
-	delete(closures.of, token)
+	if c := closures.of[token]; c != nil {
+		remove(token, c)
+	}
 }
 
 func (c *closure) runHost() {
@@ -104,38 +127,31 @@ func (c *closure) runHost() {
 func guard(f func()) (err error) {
 	start := time.Now()
 	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+		if err != nil {
 			reportLater(err)
 		}
 		if took := time.Since(start); took > slow {
 			reportLater(&SlowCallbackError{took})
 		}
 	}()
-	f()
-	return nil
+	return caught(f)
 }
 
-// abandon ends what CUDA will not call any more, once it is lost to the process.
-func abandon(code driver.CUresult) {
-	closures.Lock()
-	var ended []*closure
-	for token, c := range closures.of {
-		if c.host != nil && !c.repeat {
-			delete(closures.of, token)
-			ended = append(ended, c)
+// caught calls f, and makes an error of a panic.
+func caught(f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
-	}
-	closures.Unlock()
-	for _, c := range ended {
-		c.future.complete(struct{}{}, failed("Stream.LaunchHostFunc", code))
-	}
+	}()
+	f()
+	return nil
 }
 
 // LaunchHostFunc puts a call of f on the stream: f runs when all work before it
 // is done, and work behind it waits for f. The future is completed when f has
 // run; it fails if f panics, which is reported to [HandleErrors] as well, or if
-// CUDA is lost, and then f never runs.
+// CUDA is lost or the context is reset, and then f never runs.
 //
 // f runs on a thread of the driver, which all host functions share: what takes
 // long belongs into a goroutine. There, everything of this package that needs
@@ -165,9 +181,9 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 	}
 	defer c.leaveWork(capture)
 	future := &Future[struct{}]{done: make(chan struct{})}
-	call := &closure{host: f, future: future}
+	call := &closure{host: f, future: future, ctx: c.ctx}
 	if capture != nil || c.capturing() {
-		call.future, call.repeat = nil, true
+		call.future, call.repeat, call.ctx = nil, true, nil
 		future.complete(struct{}{}, &Error{Op: op, Err: ErrCapturing})
 	}
 	token := call.keep()
@@ -212,17 +228,4 @@ func (s *Stream) AddCallback(f func(error)) error {
 		return check(op, code)
 	}
 	return nil
-}
-
-var lost sync.Once
-
-// noticeLoss has the closures told, by the reaper: whoever finds out that CUDA is
-// lost may hold locks.
-func noticeLoss(code driver.CUresult) {
-	lost.Do(func() {
-		reaper.add(func() bool {
-			abandon(code)
-			return false
-		})
-	})
 }

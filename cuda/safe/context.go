@@ -39,7 +39,8 @@ type contextState struct {
 	cores    int
 	events   eventPool
 	copies   streamPool // for synchronous copies
-	releases streamPool // for memory that is freed behind its uses
+	releases streamPool // for memory that is freed when its uses are over
+	frees    reaping    // of what has the driver wait for the context's work
 	tails    tails
 
 	whole, legacy gate   // of Context.Synchronize, and of calls on the legacy stream
@@ -47,7 +48,7 @@ type contextState struct {
 
 	mu      sync.Mutex
 	streams map[*streamCore]struct{}
-	peers   map[*contextState]bool // whose memory kernels here may reach
+	peers   map[*contextState]struct{} // whose memory kernels here may reach
 }
 
 // Open retains the primary context of a device, which the runtime API and most
@@ -119,13 +120,16 @@ func (c *contextCore) same(o *contextCore) bool { return c.shared == o.shared }
 
 func (c *contextCore) kind() string { return "Context" }
 
-func (c *contextCore) destroy(bool) error {
+func (c *contextCore) destroy(wait bool) error {
 	if !c.left {
 		c.left, c.last = true, c.shared.leave()
 	}
 	// The context may outlive ours, and so the work of streams that are closed.
 	if c.last && !c.shared.tails.over() {
 		return errLater
+	}
+	if !wait {
+		return &elsewhere{&c.shared.frees}
 	}
 	if c.last && !c.emptied {
 		c.emptied = true
@@ -160,7 +164,7 @@ func shareState(raw driver.CUcontext, id uint64) *contextState {
 	defer states.Unlock()
 	s := states.of[raw]
 	if s == nil || s.id != id {
-		s = &contextState{raw: raw, id: id, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, peers: map[*contextState]bool{}}
+		s = &contextState{raw: raw, id: id, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, peers: map[*contextState]struct{}{}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
 		}
@@ -174,11 +178,18 @@ func shareState(raw driver.CUcontext, id uint64) *contextState {
 func (s *contextState) leave() (last bool) {
 	states.Lock()
 	defer states.Unlock()
-	s.cores--
-	if s.cores == 0 && states.of[s.raw] == s {
+	if s.cores--; s.cores > 0 {
+		return false
+	}
+	if states.of[s.raw] == s {
 		delete(states.of, s.raw)
 	}
-	return s.cores == 0
+	for _, o := range states.of { // CUDA forgets as well
+		o.mu.Lock()
+		delete(o.peers, s)
+		o.mu.Unlock()
+	}
+	return true
 }
 
 // empty destroys what the layer made for itself. The context is current.
@@ -215,10 +226,10 @@ func (x *Context) Close() error {
 	return x.core.close()
 }
 
-// Raw is the context for calls of package driver and for other libraries. It is
-// good until the context is closed.
+// Raw is the context for calls of package driver and for other libraries. It is 0
+// once the context is closed.
 func (x *Context) Raw() driver.CUcontext {
-	if x == nil || x.core == nil {
+	if x == nil || x.core == nil || x.core.closed() {
 		return 0
 	}
 	return x.core.raw

@@ -130,7 +130,11 @@ func (x *Context) peerAccess(op string, peer *Context, allowed bool, already dri
 		s := x.core.shared
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.peers[p.shared] = allowed
+		if allowed {
+			s.peers[p.shared] = struct{}{}
+		} else {
+			delete(s.peers, p.shared)
+		}
 		return nil
 	})
 }
@@ -142,5 +146,6 @@ func (c *contextCore) reaches(other *contextCore) bool {
 	}
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
-	return c.shared.peers[other.shared]
+	_, ok := c.shared.peers[other.shared]
+	return ok
 }

@@ -1,7 +1,6 @@
 package safe
 
 import (
-	"errors"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -213,20 +212,18 @@ func uncapturable(c *rt.Copy, blocks []*block) string {
 	return ""
 }
 
-// copyNow does a copy or a memset behind all work that uses the blocks, and
+// copyNow does a copy or a memset when all work that uses the blocks is done, and
 // waits for it. It runs on a stream of the layer's: the legacy default stream,
 // on which the driver's own synchronous copies run, destroys captures.
 func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
 	x := b.ctx
-	stream, err := x.shared.copies.get(x)
+	turn, err := x.beginNow(op, blocks)
 	if err != nil {
-		return wrap(op, err)
-	}
-	defer x.shared.copies.put(stream)
-	if err := x.orderBehind(op, stream, blocks); err != nil {
 		return err
 	}
-	c.Context, c.Stream, c.Wait = x.forCopy(x.bare(), blocks), stream, 1
+	defer x.endNow(&turn)
+	c.Context, c.Stream, c.Wait = x.forCopy(x.bare(), blocks), turn.stream, 1
+	c.Home, c.ID = x.raw, x.id
 	return check(op, c.Do(host))
 }
 
@@ -239,26 +236,6 @@ func (c *contextCore) forCopy(set driver.CUcontext, blocks []*block) driver.CUco
 		}
 	}
 	return set
-}
-
-// orderBehind has a stream of the layer's wait for all work that uses the blocks.
-func (c *contextCore) orderBehind(op string, stream driver.CUstream, blocks []*block) error {
-	for _, b := range blocks {
-		points, err := b.points()
-		if err == rt.CodeCapturing {
-			return refuse(op, ErrCapturing, "a stream that uses the buffer captures, so that its work has no end to wait for")
-		}
-		for _, p := range points {
-			if code := p.orders(c.bare(), stream); code != 0 {
-				err = errors.Join(err, code)
-			}
-		}
-		endAll(points)
-		if err != nil {
-			return wrap(op, err)
-		}
-	}
-	return nil
 }
 
 // Zero clears the buffer, behind all work that uses it, and returns when that

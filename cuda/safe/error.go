@@ -29,7 +29,7 @@ var (
 	// ErrConditional: CUDA does not do that with a graph that has conditional nodes.
 	ErrConditional = errors.New("the graph has conditional nodes")
 	// ErrReset: the device's primary context was reset by somebody; what was made in
-	// it is gone. Calls that make something notice, and those that use objects of
+	// it is gone. Calls that make something notice, synchronous copies, and those that use objects of
 	// before and after together; others that use an object of before get CUDA's error.
 	// It takes a driver of CUDA 12.0 or newer to tell.
 	ErrReset = errors.New("the context was reset behind our back")

@@ -171,9 +171,9 @@ func (e *Event) Close() error {
 }
 
 // Raw is the event for calls of package driver, and of the runtime API. It is
-// good until the event is closed; keep e reachable meanwhile.
+// 0 once the event is closed; keep e reachable meanwhile.
 func (e *Event) Raw() driver.CUevent {
-	if e == nil || e.core == nil {
+	if e == nil || e.core == nil || e.core.closed() {
 		return 0
 	}
 	return e.core.raw

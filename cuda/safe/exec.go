@@ -113,37 +113,11 @@ func (e *execCore) destroy(bool) error {
 		}
 		e.destroyed, e.err = true, err
 	}
-	if !e.last.over(&e.launches) {
+	if !e.last.over(&e.launches, false) {
 		return errLater
 	}
 	e.kept.drop()
 	return e.err
-}
-
-// An ending waits, without waiting, for the work of some streams.
-type ending struct {
-	points []point
-	marked bool
-}
-
-// over tells whether the work is over that was there when it was first asked, or
-// a little later: a capturing stream has no end before its capture has.
-func (e *ending) over(u *uses) bool {
-	if !e.marked {
-		points, err := u.points()
-		if err == rt.CodeCapturing {
-			return false
-		}
-		e.points, e.marked = points, true // none where the process is lost: nothing runs
-	}
-	for len(e.points) > 0 {
-		if e.points[0].done() == driver.CUDA_ERROR_NOT_READY {
-			return false
-		}
-		e.points[0].end()
-		e.points = e.points[1:]
-	}
-	return true
 }
 
 func (e *GraphExec) acquire(op string) (*execCore, error) {
@@ -164,10 +138,10 @@ func (e *GraphExec) Close() error {
 	return e.core.close()
 }
 
-// Raw is the executable for calls of package driver. It is good until it is
+// Raw is the executable for calls of package driver. It is 0 once that is
 // closed, and to be used by one thread at a time.
 func (e *GraphExec) Raw() driver.CUgraphExec {
-	if e == nil || e.core == nil {
+	if e == nil || e.core == nil || e.core.closed() {
 		return 0
 	}
 	return e.core.raw
@@ -338,13 +312,15 @@ func (e *execCore) forgetUsers() { e.known, e.latest = nil, nil }
 
 // retire begins to let go what has been retired until now.
 func (e *execCore) retire() (again bool) {
-	e.mu.Lock()
+	if !e.mu.TryLock() { // whoever has it may be waiting for room on a stream
+		return true
+	}
 	retired := e.retired
 	e.retired = nil
 	e.mu.Unlock()
 	var last ending
 	reaper.add(func() bool {
-		if !last.over(&e.launches) {
+		if !last.over(&e.launches, false) {
 			return true
 		}
 		for _, r := range retired {

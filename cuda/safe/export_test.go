@@ -1,8 +1,12 @@
 package safe
 
 // ReaperIdle tells whether nothing is left to be given back.
-func ReaperIdle() bool {
-	reaper.mu.Lock()
-	defer reaper.mu.Unlock()
-	return !reaper.running
+func ReaperIdle() bool { return reapings.Load() == 0 }
+
+// KnownPeers is how many contexts are remembered whose memory x may use.
+func KnownPeers(x *Context) int {
+	s := x.core.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.peers)
 }

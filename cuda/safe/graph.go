@@ -80,8 +80,12 @@ func NewGraph(x *Context) (*Graph, error) {
 
 func (g *graphCore) kind() string { return "Graph" }
 
-func (g *graphCore) destroy(bool) error {
-	g.mu.Lock()
+func (g *graphCore) destroy(wait bool) error {
+	if wait {
+		g.mu.Lock()
+	} else if !g.mu.TryLock() {
+		return errLater
+	}
 	defer g.mu.Unlock()
 	defer g.kept.drop()
 	if g.destroyed {
@@ -163,10 +167,10 @@ func (g *Graph) Close() error {
 	return g.core.close()
 }
 
-// Raw is the graph for calls of package driver. It is good until the graph is
+// Raw is the graph for calls of package driver. It is 0 once the graph is
 // closed, and to be used by one thread at a time.
 func (g *Graph) Raw() driver.CUgraph {
-	if g == nil || g.core == nil {
+	if g == nil || g.core == nil || g.core.top().closed() {
 		return 0
 	}
 	return g.core.raw

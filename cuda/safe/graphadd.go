@@ -159,9 +159,10 @@ func (g *Graph) ID() (id uint32, err error) {
 	return id, err
 }
 
-// OnRelease has f called, on a goroutine of this package's, once the graph and all
-// that have come of it are gone: executables, their launches, clones, graphs that
-// it is part of. It is what CUDA's user objects are for.
+// OnRelease has f called, on a goroutine of its own, once the graph and all that have
+// come of it are gone: executables, their launches, clones, graphs that it is part of.
+// f may use CUDA and may block; only the functions given to the same graph later wait for it. A
+// panic of f is reported to [HandleErrors]. It is what CUDA's user objects are for.
 func (g *Graph) OnRelease(f func()) error {
 	const op = "Graph.OnRelease"
 	c, err := g.acquire(op)
@@ -187,7 +188,7 @@ func (g *Graph) OnRelease(f func()) error {
 // the caller's share of k.
 func (k *keepsake) behind() *keepsake {
 	own := newKeepsake()
-	own.release = []func(){k.drop}
+	own.next = k
 	return own
 }
 

@@ -96,9 +96,6 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return err
 	}
 	defer sc.unmark()
-	if rt.InCallback() { // somebody may hold the locks of streams
-		return &Error{Op: op, Err: ErrInCallback}
-	}
 	points, err := m.points()
 	defer endAll(points)
 	if err != nil {
@@ -117,7 +114,7 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		}
 	}
 	m.note(sc)
-	return check(op, rt.FreeAsync(sc.set, m.address, sc.raw))
+	return check(op, sc.home().FreeAsync(m.address, sc.raw))
 }
 
 // GraphMemory is how much memory the allocations of graphs take on a device, in

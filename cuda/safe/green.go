@@ -154,10 +154,10 @@ func (g *GreenContext) Close() error {
 }
 
 // Raw is the green context for calls of package driver, which must not use it on
-// two threads at once. It is good until the green context is closed; keep g
+// two threads at once. It is 0 once the green context is closed; keep g
 // reachable meanwhile.
 func (g *GreenContext) Raw() driver.CUgreenCtx {
-	if g == nil || g.core == nil {
+	if g == nil || g.core == nil || g.core.closed() {
 		return 0
 	}
 	return g.core.raw

@@ -37,6 +37,18 @@ type destroyer interface {
 // errLater is returned by a destroyer that cannot do it now.
 var errLater = errors.New("later")
 
+// elsewhere is returned by a destroyer that is ready, and that must not wait: the
+// driver may, for work that has nothing to do with the object.
+type elsewhere struct{ queue *reaping }
+
+func (*elsewhere) Error() string { return "elsewhere" }
+
+// put tells that a destroyer has put it off.
+func put(err error) bool {
+	_, other := err.(*elsewhere)
+	return other || err == errLater
+}
+
 const closedBit = math.MinInt64
 
 // open makes the handle live. It fails if the parent is closed and nobody has
@@ -111,12 +123,12 @@ func (h *handle) finish(wait bool) error {
 		return nil
 	}
 	err := h.object.destroy(wait)
-	if err == errLater {
+	if put(err) {
 		h.gone.Store(false)
 		return err
 	}
 	if p := h.parent; p != nil && p.state.Add(-1) == closedBit {
-		if up := p.finish(wait); up == errLater {
+		if up := p.finish(wait); put(up) {
 			reaper.add(p.reap) // h itself is gone
 		} else {
 			err = errors.Join(err, up)
@@ -128,6 +140,17 @@ func (h *handle) finish(wait bool) error {
 // reap finishes what nobody waits for.
 func (h *handle) reap() (again bool) {
 	err := h.finish(false)
+	if by, ok := err.(*elsewhere); ok {
+		by.queue.add(func() bool {
+			if err := h.finish(true); err == errLater {
+				reaper.add(h.reap)
+			} else if err != nil {
+				reportLater(err)
+			}
+			return false
+		})
+		return false
+	}
 	if err == errLater {
 		return true
 	}

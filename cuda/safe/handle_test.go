@@ -146,8 +146,6 @@ func TestHandleRace(t *testing.T) {
 		assert.Zero(t, using.Load())
 	}
 	assert.Eventually(t, func() bool {
-		reaper.mu.Lock()
-		defer reaper.mu.Unlock()
-		return !reaper.running
+		return ReaperIdle()
 	}, 5*time.Second, time.Millisecond, "the reaper rests")
 }

@@ -67,6 +67,8 @@ func NewHostBuffer[T any](x *Context, n int, o HostOptions) (*HostBuffer[T], err
 // it; Close undoes that. The slice stays where it is and is kept alive
 // meanwhile. Pinning works on pages of the system: a page that belongs to two
 // registered slices is driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED for the second.
+// If the driver fails to unpin the memory, Close returns the error and the slice is kept
+// for good.
 // Source: cuMemHostRegister, cuMemHostUnregister.
 func RegisterHost[T any](x *Context, s []T, o HostOptions) (*HostBuffer[T], error) {
 	const op = "RegisterHost"
@@ -88,15 +90,19 @@ func RegisterHost[T any](x *Context, s []T, o HostOptions) (*HostBuffer[T], erro
 	defer c.unmark()
 	b := &block{size: size, host: unsafe.Pointer(unsafe.SliceData(s)), free: (*block).memUnregister, pinner: new(runtime.Pinner)}
 	b.pinner.Pin(b.host)
+	registered := false
 	err = b.allocate(c, func() error {
 		if err := driver.CuMemHostRegister(b.host, size, flags); err != nil {
 			return err
 		}
+		registered = true
 		b.findAddress()
 		return nil
 	})
 	if err != nil {
-		b.pinner.Unpin()
+		if !registered { // else it was given back
+			b.pinner.Unpin()
+		}
 		return nil, wrap(op, err)
 	}
 	return &HostBuffer[T]{memory: newMemory(b), data: b.host, n: len(s)}, nil

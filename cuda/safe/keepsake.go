@@ -14,7 +14,8 @@ type keepsake struct {
 	at      map[*handle]struct{} // the objects, once there are many
 	tokens  []uintptr
 	inner   *holdings // of a graph that is part of another
-	release []func()
+	release []func()  // of the user's
+	next    *keepsake // that this one keeps
 }
 
 // few objects are found without a map.
@@ -109,13 +110,25 @@ func (k *keepsake) drop() {
 	if k.inner != nil {
 		k.inner.drop()
 	}
-	for _, f := range k.release {
-		reaper.add(func() bool {
-			guard(f)
+	if len(k.release) > 0 {
+		go callAll(k.release) // which may take as long as they like
+	}
+	if next := k.next; next != nil {
+		reaper.add(func() bool { // there may be a long row of them
+			next.drop()
 			return false
 		})
 	}
-	k.objects, k.at, k.tokens, k.inner, k.release = nil, nil, nil, nil, nil
+	k.objects, k.at, k.tokens, k.inner, k.release, k.next = nil, nil, nil, nil, nil, nil
+}
+
+// callAll calls functions of the user's, and reports those that panic.
+func callAll(all []func()) {
+	for _, f := range all {
+		if err := caught(f); err != nil {
+			reportLater(err)
+		}
+	}
 }
 
 // sameObjects tells whether k and o keep the same objects, and nothing else.
@@ -142,4 +155,6 @@ func (k *keepsake) content() (objects []*handle, plain bool) {
 }
 
 // plain tells that k keeps objects, and nothing else. mu is held.
-func (k *keepsake) plain() bool { return len(k.tokens)+len(k.release) == 0 && k.inner == nil }
+func (k *keepsake) plain() bool {
+	return len(k.tokens)+len(k.release) == 0 && k.inner == nil && k.next == nil
+}

@@ -52,10 +52,10 @@ func (k *Kernel) Name() string {
 	return k.name
 }
 
-// Raw is the kernel for calls of package driver. It is good until the module is
+// Raw is the kernel for calls of package driver. It is 0 once the module is
 // closed; keep k reachable meanwhile.
 func (k *Kernel) Raw() driver.CUfunction {
-	if k == nil {
+	if k == nil || k.module == nil || k.module.core.closed() {
 		return 0
 	}
 	return k.function

@@ -33,12 +33,17 @@ type LaunchConfig struct {
 	Cooperative bool   // all blocks run at once and may wait for each other
 	// Attributes are further ones, such as a priority.
 	Attributes []driver.CUlaunchAttribute
+	// Uses is memory, textures and surfaces that the kernel reaches by addresses inside
+	// its arguments, such as the fields of a struct: buf.Arg() and the like. They are
+	// kept, and their release ordered, as if they were arguments.
+	Uses []Arg
 }
 
 // Launch puts the kernel on a stream. Arguments are compared with the kernel's
 // parameters in number and size, where the driver tells those (from CUDA 12.4
 // on); otherwise wrong ones make the kernel misbehave. Buffers are kept until
-// the kernel is done, also if they are closed or dropped meanwhile. It
+// the kernel is done, also if they are closed or dropped meanwhile; so are those
+// in cfg.Uses, which the kernel reaches by addresses inside other arguments. It
 // allocates nothing.
 //
 // Launch returns before the kernel runs: what goes wrong in it is reported by
@@ -73,12 +78,12 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		var room [4]driver.CUlaunchAttribute
 		list := cfg.attributes(room[:0])
 		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
-		code, bad = sc.launch(op, &l, m, args)
+		code, bad = sc.launch(op, &l, m, args, cfg.Uses)
 	} else {
-		code, bad = sc.launch(op, &l, m, args)
+		code, bad = sc.launch(op, &l, m, args, cfg.Uses)
 	}
 	if bad >= 0 {
-		return k.badArgument(op, args, bad)
+		return k.badUse(op, args, cfg.Uses, bad)
 	} else if code != 0 {
 		return k.refused(failed(op, code), &cfg)
 	}
@@ -112,8 +117,9 @@ func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CU
 }
 
 // launch notes which blocks the kernel uses, and enqueues it. bad is the index of an
-// argument whose block is closed or out of reach, -1 for none.
-func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args []Arg) (code driver.CUresult, bad int) {
+// argument whose block is closed or out of reach, or beyond them of one that is only used;
+// -1 for none.
+func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args, uses []Arg) (code driver.CUresult, bad int) {
 	capture, err := s.enterWork(op, 1)
 	if err != nil {
 		return codeOf(err), -1
@@ -121,12 +127,13 @@ func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args []Arg) 
 	defer s.leaveWork(capture)
 	capture.keepsMarked(&m.handle)
 	for i := range args {
-		if args[i].raw.Kind() != rt.NearOfBlock {
-			continue
-		}
-		b := args[i].block()
-		if !b.use(s) || !capture.keeps(&b.handle) || !s.ctx.mayUse(b) {
+		if args[i].raw.Kind() == rt.NearOfBlock && !s.reaches(&args[i], capture) {
 			return 0, i
+		}
+	}
+	for i := range uses {
+		if uses[i].raw.Kind() != rt.NearOfBlock || !s.reaches(&uses[i], capture) {
+			return 0, len(args) + i
 		}
 	}
 	enqueuing.enter()
@@ -135,6 +142,12 @@ func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args []Arg) 
 		return l.Do(nil), -1
 	}
 	return l.Do(&args[0].raw), -1
+}
+
+// reaches notes that work on the stream uses the memory of an argument, if it may. mu is held.
+func (s *streamCore) reaches(a *Arg, capture *capturing) bool {
+	b := a.block()
+	return b.use(s) && capture.keeps(&b.handle) && s.ctx.mayUse(b)
 }
 
 // mostArgs is how many parameters no kernel has: CUDA gives them less than 32 KiB.
@@ -174,11 +187,31 @@ func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	case k.known && a.Size() != k.sizes[i]:
 		return refuse(op, ErrArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size(), k.sizes[i])
 	}
-	if b := args[i].block(); b.closed() {
-		return refuse(op, ErrClosed, "argument %d of %s is a buffer or a texture", i, k.name)
-	} else if b.of != nil {
-		return refuse(op, ErrContext, "argument %d of %s is a texture of %v, the kernel is of %v", i, k.name, b.ctx.device, k.module.core.ctx.device)
-	} else {
-		return refuse(op, ErrContext, "argument %d of %s is memory of %v, to which the stream's device was not given access", i, k.name, b.ctx.device)
+	return k.badBlock(op, "argument", i, args[i].block())
+}
+
+// badUse is badArgument for an index that goes on in uses.
+func (k *Kernel) badUse(op string, args, uses []Arg, i int) error {
+	if i < len(args) {
+		return k.badArgument(op, args, i)
 	}
+	i -= len(args)
+	switch uses[i].raw.Kind() {
+	case rt.NearOfBlock:
+		return k.badBlock(op, "use", i, uses[i].block())
+	case argClosed:
+		return refuse(op, ErrClosed, "use %d of %s is memory or a texture that is nil, or that kernels cannot reach", i, k.name)
+	}
+	return refuse(op, ErrArgument, "use %d of %s is no memory", i, k.name)
+}
+
+// badBlock says what is wrong with a block that is argument or use i.
+func (k *Kernel) badBlock(op, as string, i int, b *block) error {
+	switch {
+	case b.closed():
+		return refuse(op, ErrClosed, "%s %d of %s is a buffer or a texture", as, i, k.name)
+	case b.of != nil:
+		return refuse(op, ErrContext, "%s %d of %s is a texture of %v, the kernel is of %v", as, i, k.name, b.ctx.device, k.module.core.ctx.device)
+	}
+	return refuse(op, ErrContext, "%s %d of %s is memory of %v, to which the stream's device was not given access", as, i, k.name, b.ctx.device)
 }

@@ -180,9 +180,15 @@ func TestNoAllocations(t *testing.T) {
 		"launch with a struct":   func() error { return pairs.Launch(s, one, safe.Val(pair{A: 1}), out.Arg()) },
 		"launch with Ref":        func() error { return point.Launch(s, one, safe.Ref(&p), out.Arg()) },
 		"launch with attributes": func() error { return point.Launch(s, cooperative, safe.Ref(&p), out.Arg()) },
-		"graph":                  func() error { return exec.Launch(s) },
-		"copy":                   func() error { return b.CopyFromHostAsync(s, h) },
-		"fill":                   func() error { return b.FillAsync(s, 1) },
+		"launch with uses": func() error {
+			uses := [2]safe.Arg{b.Arg(), h.Arg()}
+			cfg := one
+			cfg.Uses = uses[:]
+			return pairs.Launch(s, cfg, safe.Val(pair{A: 1}), out.Arg())
+		},
+		"graph": func() error { return exec.Launch(s) },
+		"copy":  func() error { return b.CopyFromHostAsync(s, h) },
+		"fill":  func() error { return b.FillAsync(s, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, call())

@@ -129,10 +129,10 @@ func (l *Linker) Close() error {
 	return l.core.close()
 }
 
-// Raw is the linker for calls of package driver. It is good until the linker is
+// Raw is the linker for calls of package driver. It is 0 once the linker is
 // closed, and to be used by one thread at a time.
 func (l *Linker) Raw() driver.CUlinkState {
-	if l == nil || l.core == nil {
+	if l == nil || l.core == nil || l.core.closed() {
 		return 0
 	}
 	return l.core.raw

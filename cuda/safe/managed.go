@@ -87,5 +87,18 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	case to == driver.CU_MEM_ATTACH_SINGLE && c.raw <= driver.CU_STREAM_PER_THREAD:
 		return refuse(op, ErrArgument, "the default stream cannot have memory for itself")
 	}
-	return c.enqueue(op, []*block{m}, false, func() error { return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to)) })
+	capture, err := c.enterWork(op, 1)
+	if err != nil {
+		return err
+	}
+	defer c.leaveWork(capture)
+	if capture != nil || c.capturing() {
+		return &Error{Op: op, Err: ErrCapturing}
+	}
+	if !m.use(c) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	enqueuing.enter()
+	defer enqueuing.leave()
+	return wrap(op, c.ctx.in(func() error { return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to)) }))
 }

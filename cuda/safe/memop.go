@@ -100,9 +100,15 @@ func memOp[T Word](e Element[T], v T, narrow, wide driver.CUstreamBatchMemOpType
 // that waits for the stream waits too: Close of buffers that are used by it or
 // behind it, [Stream.Synchronize], [Stream.Shutdown] until its context ends it, and
 // perhaps the end of the process. The device does not know who will write the
-// value: a write that is enqueued later than the wait may come to lie behind it in
+// value: a write that is enqueued later than the wait may end up after it in
 // a queue of the hardware, and never be done. Enqueue the write first, or have
 // events order the streams too, where that is possible.
+//
+// Streams share the queues of the hardware, of which a process has 8 by default. A wait
+// that does not end can hold up streams that have nothing to do with it, and while all
+// queues are held up a fault in another kernel is not reported to any call.
+// Set CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment of a program that keeps more
+// than a few streams waiting: it has 32 queues then.
 //
 // 64-bit values, NOR and CU_STREAM_WAIT_VALUE_FLUSH are [ErrNotSupported], with the
 // attribute's name, where the device cannot do them. The memory must be the

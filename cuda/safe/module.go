@@ -103,7 +103,10 @@ func (m *moduleCore) load(image []byte, j *compiler) error {
 
 func (m *moduleCore) kind() string { return "Module" }
 
-func (m *moduleCore) destroy(bool) error {
+func (m *moduleCore) destroy(wait bool) error {
+	if !wait {
+		return &elsewhere{&m.ctx.shared.frees}
+	}
 	return m.ctx.destroying("Module.Close", func() error {
 		if m.library != 0 {
 			return driver.CuLibraryUnload(m.library)

@@ -259,10 +259,10 @@ func (p *Physical) Location() driver.CUmemLocation {
 	return p.core.location
 }
 
-// Raw is the memory for calls of package driver. It is good until p is closed;
+// Raw is the memory for calls of package driver. It is 0 once p is closed;
 // keep p reachable meanwhile.
 func (p *Physical) Raw() driver.CUmemGenericAllocationHandle {
-	if p == nil || p.core == nil {
+	if p == nil || p.core == nil || p.core.closed() {
 		return 0
 	}
 	return p.core.raw

@@ -3,6 +3,7 @@ package safe
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,12 @@ func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
 	if e := p.take(); e != 0 {
 		return e, nil
 	}
-	p.making.Lock()
+	if !p.making.TryLock() {
+		if rt.InCallback() {
+			return 0, rt.CodeCallback
+		}
+		p.making.Lock()
+	}
 	defer p.making.Unlock()
 	for { // others take events meanwhile
 		if e := p.take(); e != 0 {
@@ -102,18 +108,27 @@ type point struct {
 }
 
 // point marks the end of the stream's work. done tells that there is none. A
-// capturing stream has no such end: the error is rt.CodeCapturing.
-func (s *streamCore) point() (p point, done bool, err error) {
-	s.mu.Lock()
+// capturing stream has no such end: the error is rt.CodeCapturing. Without wait, a
+// stream that is in use just now is errLater.
+func (s *streamCore) point(wait bool) (p point, done bool, err error) {
+	if !s.mu.TryLock() {
+		switch {
+		case !wait:
+			return p, false, errLater
+		case rt.InCallback():
+			return p, false, rt.CodeCallback
+		}
+		s.mu.Lock()
+	}
 	defer s.mu.Unlock()
 	if s.over {
 		return point{stream: s}, s.tail == 0, nil
 	}
-	return s.pointHere()
+	return s.pointHere(wait)
 }
 
 // pointHere is point for a stream that is not over, with mu held.
-func (s *streamCore) pointHere() (p point, done bool, err error) {
+func (s *streamCore) pointHere(wait bool) (p point, done bool, err error) {
 	if s.capture.Load() != nil {
 		return point{}, false, rt.CodeCapturing
 	}
@@ -127,33 +142,51 @@ func (s *streamCore) pointHere() (p point, done bool, err error) {
 	pool := &s.ctx.shared.events
 	e, err := pool.get(s.ctx)
 	if err == nil {
-		switch code := rt.Point(s.set, s.raw, e); code {
+		code := s.home().Point(s.raw, e)
+		switch code {
 		case driver.CUDA_ERROR_NOT_READY:
 			s.ctx.hold() // the stream is alive, and so its context
 			return point{s, e}, false, nil
-		case driver.CUDA_SUCCESS, rt.CodeCapturing:
+		case driver.CUDA_SUCCESS:
 			pool.put(e)
-			if code == 0 {
-				return point{}, true, nil
-			}
+			return point{}, true, nil
+		case rt.CodeCapturing, rt.CodeCallback, rt.CodeReset:
+			pool.put(e)
 			return point{}, false, code
 		}
 		pool.put(e)
 	}
-	// Without an event, as where memory is out, the driver has to wait.
-	if s.capturing() {
-		return point{}, false, rt.CodeCapturing
-	}
-	err = s.ctx.in(func() error { return driver.CuStreamSynchronize(s.raw) })
+	err = s.withoutEvent(wait, err)
 	return point{}, err == nil, err
+}
+
+// withoutEvent waits for the stream's work, where no event can be had, as when memory
+// is out: nil means that it is over.
+func (s *streamCore) withoutEvent(wait bool, why error) error {
+	if why == rt.CodeReset || why == rt.CodeCallback {
+		return why
+	}
+	return s.ctx.in(func() error {
+		switch code := rt.Query(s.ctx.raw, s.raw); {
+		case code == driver.CUDA_ERROR_NOT_READY && wait:
+			return driver.CuStreamSynchronize(s.raw)
+		case code == driver.CUDA_ERROR_NOT_READY:
+			return errLater
+		case code != 0:
+			return code
+		}
+		return nil
+	})
 }
 
 // done asks whether the point is reached.
 func (p point) done() driver.CUresult {
 	if p.event != 0 {
-		return rt.EventQuery(p.stream.set, p.event, 0)
+		return p.stream.home().EventQuery(p.event)
 	}
-	p.stream.mu.Lock()
+	if !p.stream.mu.TryLock() {
+		return driver.CUDA_ERROR_NOT_READY // somebody is asking it just now
+	}
 	defer p.stream.mu.Unlock()
 	return p.stream.tailDone()
 }
@@ -161,12 +194,16 @@ func (p point) done() driver.CUresult {
 // wait waits until the point is reached.
 func (p point) wait() {
 	if p.event != 0 {
-		w := &waiter{set: p.stream.set, event: p.event, line: p.stream, to: time.Now(), end: func() {}}
-		w.wait(context.Background(), "")
+		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(p.stream.set, p.event, spin) })
+		if code == driver.CUDA_ERROR_NOT_READY {
+			w := &waiter{set: p.stream.set, event: p.event, line: p.stream, to: time.Now(), end: func() {}}
+			w.wait(context.Background(), "")
+		}
 		return
 	}
-	for p.done() == driver.CUDA_ERROR_NOT_READY { // a tail may become somebody else's
-		time.Sleep(retry)
+	// A tail may become somebody else's.
+	for pause := retry / 64; p.done() == driver.CUDA_ERROR_NOT_READY; pause = min(2*pause, retry) {
+		time.Sleep(pause)
 	}
 }
 
@@ -192,14 +229,18 @@ func (p point) end() {
 }
 
 // leaveTail marks the end of the work of a stream that is about to be closed,
-// for the blocks of memory that it uses. mu is held.
-func (s *streamCore) leaveTail() error {
+// for the blocks of memory that it uses. mu is held. It is errLater, without wait, or
+// where a capture keeps it from being marked.
+func (s *streamCore) leaveTail(wait bool) error {
 	if !s.used {
 		return nil
 	}
-	p, done, err := s.pointHere()
+	p, done, err := s.pointHere(wait)
 	if done || err != nil {
-		return err
+		if err == errLater || err == rt.CodeCapturing {
+			return errLater
+		}
+		return nil // the process is lost
 	}
 	s.ctx.unmark() // the context, when it goes, waits for its tails
 	s.tail = p.event
@@ -213,7 +254,7 @@ func (s *streamCore) tailDone() driver.CUresult {
 	if s.tail == 0 {
 		return 0
 	}
-	code := rt.EventQuery(s.set, s.tail, 0)
+	code := s.home().EventQuery(s.tail)
 	if code != driver.CUDA_ERROR_NOT_READY {
 		s.ctx.shared.events.put(s.tail)
 		s.tail = 0
@@ -225,24 +266,16 @@ func (s *streamCore) tailDone() driver.CUresult {
 type tails struct {
 	mu   sync.Mutex
 	list []*streamCore
+	most int // streams in the list, before it is looked through again
 }
 
-// add notes a stream, whose mu is held, and forgets those at the head of the
-// list that are over.
+// add notes a stream, whose mu is held.
 func (t *tails) add(s *streamCore) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.list) > 0 {
-		first := t.list[0]
-		if !first.mu.TryLock() {
-			break // somebody is asking it just now
-		}
-		code := first.tailDone()
-		first.mu.Unlock()
-		if code == driver.CUDA_ERROR_NOT_READY {
-			break
-		}
-		t.list = t.list[1:]
+	if len(t.list) >= t.most {
+		t.forget()
+		t.most = max(16, 2*len(t.list)) // so that a stream costs the same however many there are
 	}
 	t.list = append(t.list, s)
 }
@@ -251,13 +284,15 @@ func (t *tails) add(s *streamCore) {
 func (t *tails) over() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.list) > 0 {
-		if (point{stream: t.list[0]}).done() == driver.CUDA_ERROR_NOT_READY {
-			return false
-		}
-		t.list = t.list[1:]
-	}
-	return true
+	t.forget()
+	return len(t.list) == 0
+}
+
+// forget forgets those whose work is over. mu is held.
+func (t *tails) forget() {
+	t.list = slices.DeleteFunc(t.list, func(s *streamCore) bool {
+		return (point{stream: s}).done() != driver.CUDA_ERROR_NOT_READY
+	})
 }
 
 // streamPool has non-blocking streams of one context on which the layer does
@@ -282,10 +317,15 @@ func (p *streamPool) get(c *contextCore) (driver.CUstream, error) {
 	return s, err
 }
 
-func (p *streamPool) put(s driver.CUstream) {
+// put gives a stream back, unless there are so many already.
+func (p *streamPool) put(s driver.CUstream, most int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.free) >= int(most) {
+		return false
+	}
 	p.free = append(p.free, s)
+	return true
 }
 
 // empty destroys the streams. The context is current.

@@ -262,10 +262,10 @@ func (p *Pool) Close() error {
 }
 
 // Raw is the pool for calls of package driver, and of the runtime API, whose handles
-// are the same: cudart13.CudaMemPool_t(p.Raw()). It is good until the pool is closed;
+// are the same: cudart13.CudaMemPool_t(p.Raw()). It is 0 once the pool is closed;
 // keep p reachable meanwhile.
 func (p *Pool) Raw() driver.CUmemoryPool {
-	if p == nil || p.core == nil {
+	if p == nil || p.core == nil || p.core.closed() {
 		return 0
 	}
 	return p.core.raw

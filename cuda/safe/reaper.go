@@ -11,11 +11,16 @@ import (
 // so that a program that has closed everything has no goroutine of ours left.
 var reaper reaping
 
+// A reaping does one thing after another. What may wait for the GPU belongs into one
+// of its own, so that it holds up nothing else.
 type reaping struct {
 	mu      sync.Mutex
 	queue   []func() (again bool)
 	running bool
 }
+
+// reapings is how many are running.
+var reapings atomic.Int32
 
 // retry is how often something that could not be done is tried again.
 const retry = time.Millisecond
@@ -27,25 +32,29 @@ func (r *reaping) add(do func() (again bool)) {
 	r.queue = append(r.queue, do)
 	if !r.running {
 		r.running = true
+		reapings.Add(1)
 		go r.run()
 	}
 }
 
 func (r *reaping) run() {
 	var later []func() bool
+	var took time.Duration
 	for {
 		r.mu.Lock()
 		batch := r.queue
 		r.queue = nil
 		if len(batch) == 0 && len(later) == 0 {
 			r.running = false
+			reapings.Add(-1)
 			r.mu.Unlock()
 			return
 		}
 		r.mu.Unlock()
 		if len(batch) == 0 {
-			time.Sleep(retry)
+			time.Sleep(min(max(retry, 4*took), 50*retry)) // most of a processor is the program's
 		}
+		start := time.Now()
 		batch = append(batch, later...)
 		later = later[:0:0]
 		for _, do := range batch {
@@ -53,18 +62,14 @@ func (r *reaping) run() {
 				later = append(later, do)
 			}
 		}
+		took = time.Since(start)
 	}
 }
 
-// drain waits until the reaper has nothing to do, but not for long.
-func (r *reaping) drain(limit time.Duration) {
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(retry) {
-		r.mu.Lock()
-		running := r.running
-		r.mu.Unlock()
-		if !running {
-			return
-		}
+// drain waits until there is nothing to destroy, but not for long.
+func drain(limit time.Duration) {
+	for end := time.Now().Add(limit); reapings.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(retry)
 	}
 }
 

@@ -208,15 +208,18 @@ func (s *streamCore) destroy(wait bool) error {
 		return errLater
 	}
 	defer s.mu.Unlock()
-	if err := s.leaveTail(); err == rt.CodeCapturing {
-		return errLater
-	}
 	err := s.ctx.destroying("Stream.Close", func() error {
+		if err := s.leaveTail(wait); err != nil {
+			return err
+		}
 		if s.owned {
 			return executables.destroying(func() error { return driver.CuStreamDestroy(s.raw) })
 		}
 		return nil
 	})
+	if errors.Is(err, errLater) {
+		return errLater
+	}
 	if s.of == nil {
 		s.forgetBacklog()
 	}
@@ -289,10 +292,10 @@ func (s *Stream) Borrow() (*Stream, error) {
 }
 
 // Raw is the stream for calls of package driver, and of the runtime API, whose
-// handles are the same: cudart13.CudaStream_t(s.Raw()). It is good until the
+// handles are the same: cudart13.CudaStream_t(s.Raw()). It is 0 once the
 // stream is closed; keep s reachable meanwhile.
 func (s *Stream) Raw() driver.CUstream {
-	if s == nil || s.core == nil {
+	if s == nil || s.core == nil || s.core.closed() {
 		return 0
 	}
 	return s.core.raw

@@ -47,10 +47,11 @@ func (s *Surface) Close() error {
 	return s.memory.close()
 }
 
-// Raw is the surface for calls of package driver, and of the runtime API. It is good
-// until the surface is closed; keep s reachable meanwhile.
+// Raw is the surface for calls of package driver, and of the runtime API. It is 0
+// once the surface is closed. Kernels that get it inside a struct need the surface in
+// [LaunchConfig].Uses: see [Buffer.Raw].
 func (s *Surface) Raw() driver.CUsurfObject {
-	if s == nil {
+	if s == nil || s.memory == nil || s.memory.closed() {
 		return 0
 	}
 	return s.raw

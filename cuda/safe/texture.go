@@ -177,10 +177,11 @@ func (t *Texture) Close() error {
 	return t.memory.close()
 }
 
-// Raw is the texture for calls of package driver, and of the runtime API. It is good
-// until the texture is closed; keep t reachable meanwhile.
+// Raw is the texture for calls of package driver, and of the runtime API. It is 0
+// once the texture is closed. Kernels that get it inside a struct need the texture in
+// [LaunchConfig].Uses: see [Buffer.Raw].
 func (t *Texture) Raw() driver.CUtexObject {
-	if t == nil {
+	if t == nil || t.memory == nil || t.memory.closed() {
 		return 0
 	}
 	return t.raw

@@ -55,3 +55,9 @@ func (c *contextCore) bare() driver.CUcontext {
 	}
 	return c.raw
 }
+
+// home is the context for calls of package rt that notice a reset of it.
+func (c *contextCore) home() rt.Home { return rt.Home{Set: c.bare(), Context: c.raw, ID: c.id} }
+
+// home is that of the stream's context.
+func (s *streamCore) home() rt.Home { return rt.Home{Set: s.set, Context: s.ctx.raw, ID: s.ctx.id} }

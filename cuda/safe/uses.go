@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -59,8 +60,10 @@ func (u *uses) only(s *streamCore) bool {
 }
 
 // points marks the ends of all work of the users. Where one of the streams
-// captures there is no such end, and the error is rt.CodeCapturing.
-func (u *uses) points() ([]point, error) {
+// captures there is no such end, and the error is rt.CodeCapturing. Without wait it is
+// errLater where a stream is in use just now; on a thread of the driver it is
+// rt.CodeCallback.
+func (u *uses) points(wait bool) ([]point, error) {
 	u.mu.Lock()
 	users := append([]*streamCore(nil), u.more...)
 	for i := range u.users {
@@ -71,13 +74,14 @@ func (u *uses) points() ([]point, error) {
 	u.mu.Unlock()
 	var points []point
 	for _, user := range users {
-		p, done, err := user.point()
+		p, done, err := user.point(wait)
 		switch {
-		case err == rt.CodeCapturing || IsFatal(err):
+		case err == nil && done:
+		case err == nil:
+			points = append(points, p)
+		case err == rt.CodeCapturing || err == rt.CodeCallback || err == errLater || IsFatal(err):
 			endAll(points)
 			return nil, err
-		case err == nil && !done:
-			points = append(points, p)
 		} // after any other error the stream is gone, by a reset or by other means
 	}
 	return points, nil
@@ -86,6 +90,40 @@ func (u *uses) points() ([]point, error) {
 func endAll(points []point) {
 	for _, p := range points {
 		p.end()
+	}
+}
+
+// An ending is that of all work which uses something.
+type ending struct {
+	points []point
+	marked bool
+}
+
+// over tells whether the work is over that was there when it was first asked, or
+// a little later: a capturing stream has no end before its capture has. Without wait it
+// waits for nothing, with it for the locks of streams at most.
+func (e *ending) over(u *uses, wait bool) bool {
+	if !e.marked {
+		points, err := u.points(wait)
+		if err == rt.CodeCapturing || err == rt.CodeCallback || err == errLater {
+			return false
+		}
+		e.points, e.marked = points, true // none where the process is lost: nothing runs
+	}
+	e.points = slices.DeleteFunc(e.points, func(p point) bool {
+		over := p.done() != driver.CUDA_ERROR_NOT_READY
+		if over {
+			p.end()
+		}
+		return over
+	})
+	return len(e.points) == 0
+}
+
+// wait waits for the work, once that is marked.
+func (e *ending) wait() {
+	for _, p := range e.points {
+		p.wait()
 	}
 }
 

@@ -143,11 +143,11 @@ func (r *AddressRange) Size() uint64 {
 }
 
 // Raw is the first address, for calls of package driver and for other libraries.
-// It is good until the range is closed; keep r reachable meanwhile. Work
+// It is 0 once the range is closed; keep r reachable meanwhile. Work
 // that the program enqueues with it is not known here: wait for it before
 // anything is unmapped.
 func (r *AddressRange) Raw() driver.CUdeviceptr {
-	if r == nil || r.core == nil {
+	if r == nil || r.core == nil || r.core.closed() {
 		return 0
 	}
 	return r.core.address
@@ -272,28 +272,20 @@ func (m *mapping) kind() string { return "mapped part of an AddressRange" }
 // destroy unmaps behind all work that uses the range.
 func (m *mapping) destroy(wait bool) error {
 	r := m.space
-	for !m.last.over(&r.uses) {
+	for !m.last.over(&r.uses, wait) {
 		if !wait || !m.last.marked {
 			return errLater
 		}
 		m.last.wait()
 	}
-	if wait {
-		r.mu.Lock()
-	} else if !r.mu.TryLock() { // whoever has it may be waiting for the GPU
-		return errLater
+	if !wait {
+		return &elsewhere{&r.ctx.shared.frees}
 	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.ctx.releasing("AddressRange.Unmap", func() error { return driver.CuMemUnmap(r.address+driver.CUdeviceptr(m.offset), m.size) })
 	if err == nil { // else there is another try when the addresses are given back
 		r.mappings = slices.DeleteFunc(r.mappings, func(o *mapping) bool { return o == m })
 	}
 	return err
-}
-
-// wait waits for the work, once that is marked.
-func (e *ending) wait() {
-	for _, p := range e.points {
-		p.wait()
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 const fullAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -84,10 +85,13 @@ func (r *rangeCore) unused(op string, part []*mapping) error {
 		}
 	}
 	var last ending
-	if !last.over(&r.uses) && !last.marked {
+	if !last.over(&r.uses, true) && !last.marked {
+		if rt.InCallback() {
+			return &Error{Op: op, Err: ErrInCallback}
+		}
 		return refuse(op, ErrCapturing, "a stream that uses the range captures, so that its work has no end to wait for")
 	}
-	for !last.over(&r.uses) {
+	for !last.over(&r.uses, true) {
 		last.wait()
 	}
 	return nil

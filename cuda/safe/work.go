@@ -2,6 +2,7 @@ package safe
 
 import (
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -40,6 +41,7 @@ type kernelWork struct {
 // cuGraphExecKernelNodeSetParams.
 func KernelWork(k *Kernel, cfg LaunchConfig, args ...Arg) Work {
 	w := &kernelWork{kernel: k, cfg: cfg}
+	w.cfg.Uses = slices.Clone(cfg.Uses)
 	w.args = append(w.room[:0], args...)
 	return w
 }
@@ -54,17 +56,22 @@ func (w *kernelWork) take(op string, k *keepsake, _ *graphCore) error {
 		return err
 	}
 	k.keep(&m.handle, func() bool { return true }) // k gets the mark
-	bad := w.kernel.check(w.args)
-	for i := 0; i < len(w.args) && bad < 0; i++ {
-		if a := &w.args[i]; a.raw.Kind() == rt.NearOfBlock {
-			b := a.block()
-			if !k.keep(&b.handle, b.mark) || !m.ctx.mayUse(b) {
-				bad = i
-			}
+	if bad := w.kernel.check(w.args); bad >= 0 {
+		return w.kernel.badArgument(op, w.args, bad)
+	}
+	keep := func(a *Arg) bool {
+		b := a.block()
+		return k.keep(&b.handle, b.mark) && m.ctx.mayUse(b)
+	}
+	for i := range w.args {
+		if a := &w.args[i]; a.raw.Kind() == rt.NearOfBlock && !keep(a) {
+			return w.kernel.badArgument(op, w.args, i)
 		}
 	}
-	if bad >= 0 {
-		return w.kernel.badArgument(op, w.args, bad)
+	for i := range w.cfg.Uses {
+		if a := &w.cfg.Uses[i]; a.raw.Kind() != rt.NearOfBlock || !keep(a) {
+			return w.kernel.badUse(op, nil, w.cfg.Uses, i)
+		}
 	}
 	return nil
 }

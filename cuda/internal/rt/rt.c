@@ -65,14 +65,20 @@ void rt_end(struct rt_scope *s)
 		rt_cu.cuCtxSetCurrent((CUcontext)s->before);
 }
 
-CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, unsigned char *scope)
+/* same is RT_RESET if the context is not the one that had this id, which 0 does not ask. */
+static CUresult same(uintptr_t context, unsigned long long id)
 {
 	unsigned long long now = id;
 	CUresult r = id && rt_cu.cuCtxGetId && !rt_called_back ? rt_cu.cuCtxGetId((CUcontext)context, &now) : 0;
 
-	if (now != id || r == 201 || r == 709)
-		return RT_RESET; /* any other error will show in what is to be done */
-	return rt_begin((struct rt_scope *)scope, context, relaxed);
+	return now != id || r == 201 || r == 709 ? RT_RESET : 0; /* any other error will show in what is to be done */
+}
+
+CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, unsigned char *scope)
+{
+	CUresult r = same(context, id);
+
+	return r ? r : rt_begin((struct rt_scope *)scope, context, relaxed);
 }
 
 void rt_leave(unsigned char *scope)
@@ -157,6 +163,20 @@ CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event)
 		r = 600;
 	rt_end(&s);
 	return r;
+}
+
+CUresult rt_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event)
+{
+	CUresult r = same(home, id);
+
+	return r ? r : rt_point(context, stream, event);
+}
+
+CUresult rt_reached(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event)
+{
+	CUresult r = same(home, id);
+
+	return r ? r : rt_event_query(context, event, 0);
 }
 
 CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin)
@@ -275,9 +295,9 @@ CUresult rt_copy(unsigned char *what, unsigned char *host)
 {
 	struct rt_copy *c = (struct rt_copy *)what;
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, c->context, c->wait);
+	CUresult r = same(c->home, c->id);
 
-	if (r)
+	if (r || (r = rt_begin(&s, c->context, c->wait)))
 		return r;
 	if (!(r = rt_legacy((CUstream)c->stream)))
 		r = copy(c, host);
@@ -304,14 +324,16 @@ CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long
 	return r;
 }
 
-CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream)
+/* rt_free_async frees memory of a context that had this id, unless the stream captures. */
+CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream)
 {
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
+	CUresult r = same(home, id);
 
-	if (r)
+	if (r || (r = rt_begin(&s, context, 1)))
 		return r;
-	r = rt_cu.cuMemFreeAsync(address, (CUstream)stream);
+	if (!(r = rt_check_capturing((CUstream)stream)))
+		r = rt_cu.cuMemFreeAsync(address, (CUstream)stream);
 	rt_end(&s);
 	return r;
 }

@@ -115,6 +115,16 @@ type Copy struct {
 	DstContext, SrcContext driver.CUcontext // of the kind Peer
 	Kind                   CopyKind
 	Wait                   uint32 // not 0: wait for the stream
+	Home                   driver.CUcontext
+	ID                     uint64 // that Home must still have, 0 for any
+}
+
+// Home is the context of streams, events and memory: calls on them are CodeReset
+// once it has another ID. Set is the context to make current for such a call, 0 for
+// none; an ID of 0 is not compared.
+type Home struct {
+	Set, Context driver.CUcontext
+	ID           uint64
 }
 
 // Entry is an event for [Poll] to ask. Result is what it said: the event is
@@ -143,7 +153,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(KernelNode{})-80]
-	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-48]
 	_ = [1]struct{}{}[unsafe.Sizeof(Alarm{})-8]
 )

@@ -33,6 +33,8 @@ CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream);
 CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags);
 CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags);
 CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin);
+CUresult rt_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event);
+CUresult rt_reached(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event);
 unsigned rt_capturing(uintptr_t context, uintptr_t stream);
 
 /* An argument of a kernel, as Go's Arg lays it out. */
@@ -70,12 +72,14 @@ struct rt_copy {
 	unsigned long long dst, src, size;
 	uintptr_t dst_context, src_context;
 	unsigned kind, wait;
+	uintptr_t home;
+	unsigned long long id; /* that home must still have, 0 for any */
 };
-_Static_assert(sizeof(struct rt_copy) == 64, "Copy");
+_Static_assert(sizeof(struct rt_copy) == 80, "Copy");
 
 CUresult rt_copy(unsigned char *copy, unsigned char *host);
 CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream);
-CUresult rt_free_async(uintptr_t context, unsigned long long address, uintptr_t stream);
+CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream);
 
 CUresult rt_import_memory(unsigned char *memory, uintptr_t fd);
 CUresult rt_import_pool(unsigned char *pool, uintptr_t fd);

@@ -19,6 +19,10 @@ package rt
 #cgo nocallback rt_capturing
 #cgo noescape rt_point
 #cgo nocallback rt_point
+#cgo noescape rt_mark
+#cgo nocallback rt_mark
+#cgo noescape rt_reached
+#cgo nocallback rt_reached
 #cgo noescape rt_record
 #cgo nocallback rt_record
 #cgo noescape rt_record_with
@@ -144,9 +148,19 @@ func AllocAsync(context driver.CUcontext, address *driver.CUdeviceptr, size uint
 	return driver.CUresult(C.rt_alloc_async(C.uintptr_t(context), (*C.uchar)(unsafe.Pointer(address)), C.ulonglong(size), C.uintptr_t(stream)))
 }
 
-// FreeAsync is cuMemFreeAsync.
-func FreeAsync(context driver.CUcontext, address driver.CUdeviceptr, stream driver.CUstream) driver.CUresult {
-	return driver.CUresult(C.rt_free_async(C.uintptr_t(context), C.ulonglong(address), C.uintptr_t(stream)))
+// FreeAsync is cuMemFreeAsync, unless the stream captures.
+func (h Home) FreeAsync(address driver.CUdeviceptr, stream driver.CUstream) driver.CUresult {
+	return driver.CUresult(C.rt_free_async(C.uintptr_t(h.Set), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.ulonglong(address), C.uintptr_t(stream)))
+}
+
+// Point is the function Point.
+func (h Home) Point(stream driver.CUstream, event driver.CUevent) driver.CUresult {
+	return driver.CUresult(C.rt_mark(C.uintptr_t(h.Set), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(stream), C.uintptr_t(event)))
+}
+
+// EventQuery asks whether an event is done.
+func (h Home) EventQuery(event driver.CUevent) driver.CUresult {
+	return driver.CUresult(C.rt_reached(C.uintptr_t(h.Set), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(event)))
 }
 
 // ImportMemory is cuMemImportFromShareableHandle of a file's number, which must

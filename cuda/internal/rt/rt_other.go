@@ -45,7 +45,11 @@ func AllocAsync(driver.CUcontext, *driver.CUdeviceptr, uint64, driver.CUstream) 
 	return none
 }
 
-func FreeAsync(driver.CUcontext, driver.CUdeviceptr, driver.CUstream) driver.CUresult { return none }
+func (Home) FreeAsync(driver.CUdeviceptr, driver.CUstream) driver.CUresult { return none }
+
+func (Home) Point(driver.CUstream, driver.CUevent) driver.CUresult { return none }
+
+func (Home) EventQuery(driver.CUevent) driver.CUresult { return none }
 
 func ImportMemory(*driver.CUmemGenericAllocationHandle, uintptr) driver.CUresult { return none }
 

@@ -1,0 +1,134 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+// These tests look at synchronous copies from many goroutines. They need
+// /proc/self/task, and two of them the simulated driver, whose queues are finite as real ones are.
+
+package safe_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// nowCalls are synchronous calls that wait for what uses the memory.
+func nowCalls(t *testing.T, x *safe.Context, b *safe.Buffer[float32]) map[string]func() error {
+	t.Helper()
+	box, err := b.Box(safe.Extent{Width: 4, Height: 4}, 0)
+	require.NoError(t, err)
+	return map[string]func() error{
+		"copy to":   func() error { return b.CopyToHost(make([]float32, 16)) },
+		"copy from": func() error { return b.CopyFromHost(make([]float32, 16)) },
+		"zero":      b.Zero,
+		"fill":      func() error { return b.Fill(1) },
+		"box":       func() error { return box.CopyToHost(make([]float32, 16)) },
+		"zero box":  box.Zero,
+	}
+}
+
+// TestCopiesHoldNoThreads: a thousand copies that wait for a stuck stream.
+func TestCopiesHoldNoThreads(t *testing.T) {
+	x := open(t, 0)
+	g, s, b := newGate(t, x), stream(t, x), buffer[float32](t, x, 16)
+	calls := nowCalls(t, x, b)
+	g.shut(t, s)
+	require.NoError(t, b.ZeroAsync(s))
+	before := threads(t)
+	var all sync.WaitGroup
+	for range 50 {
+		for name, call := range calls {
+			all.Go(func() { assert.NoError(t, call(), name) })
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	assert.Less(t, threads(t), before+40)
+	g.open()
+	all.Wait()
+}
+
+// TestCopiesBesideStuck: copies that wait for a stuck stream keep no others from running.
+func TestCopiesBesideStuck(t *testing.T) {
+	x := open(t, 0)
+	g, s := newGate(t, x), stream(t, x)
+	stuck, idle := buffer[float32](t, x, 16), buffer[float32](t, x, 16)
+	g.shut(t, s)
+	require.NoError(t, stuck.ZeroAsync(s))
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { assert.NoError(t, stuck.CopyToHost(make([]float32, 16))) })
+	}
+	time.Sleep(50 * time.Millisecond)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 20 {
+			assert.NoError(t, idle.CopyToHost(make([]float32, 16)))
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(soon):
+		t.Error("copies of other memory wait as well")
+	}
+	g.open()
+	all.Wait()
+}
+
+// TestCopiesInCallback: a host function waits for no lock, also while a launch waits for
+// room on the stream that uses the memory.
+func TestCopiesInCallback(t *testing.T) {
+	x := open(t, 0)
+	k, g, first, s := kernel(t, x, "nothing"), newGate(t, x), stream(t, x), stream(t, x)
+	b, e := buffer[float32](t, x, 16), event(t, x)
+	calls := nowCalls(t, x, b)
+	require.NoError(t, b.Zero()) // there is a stream for copies now
+	begin, over := make(chan struct{}), make(chan struct{})
+	g.shut(t, first)
+	require.NoError(t, b.ZeroAsync(s))
+	_, err := first.LaunchHostFunc(func() {
+		defer close(over)
+		<-begin
+		for name, call := range calls {
+			assert.ErrorIs(t, call(), safe.ErrInCallback, name)
+		}
+	}, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	require.NoError(t, first.Record(e, 0))
+	require.NoError(t, s.WaitEvent(e, 0)) // s goes on behind the host function
+	g.open()
+	launched := fillQueue(t, k, s)
+	close(begin)
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the host function waits for the launch, which waits for the host function")
+	}
+	<-launched
+}
+
+// BenchmarkCopyToHost is the way of a copy that has nothing to wait for.
+func BenchmarkCopyToHost(b *testing.B) {
+	x := open(b, 0)
+	s, m := stream(b, x), buffer[float32](b, x, 16)
+	dst := make([]float32, 16)
+	require.NoError(b, m.ZeroAsync(s))
+	require.NoError(b, s.Synchronize())
+	b.Run("idle", func(b *testing.B) {
+		for b.Loop() {
+			if err := m.CopyToHost(dst); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("behind work", func(b *testing.B) {
+		for b.Loop() {
+			if m.ZeroAsync(s) != nil || m.CopyToHost(dst) != nil {
+				b.Fatal("fails")
+			}
+		}
+	})
+}

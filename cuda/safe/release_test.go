@@ -1,0 +1,265 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+// These tests look at what is given back while a stream is stuck. They need the
+// simulated driver, which counts what is alive.
+
+package safe_test
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+	"weak"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// soon is long enough for what does not wait for a stream that is stuck.
+const soon = 2 * time.Second
+
+// TestReleaseBesideStuck: memory that a stuck stream uses is given back when that goes
+// on, and all other memory at once.
+func TestReleaseBesideStuck(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	g := newGate(t, x)
+	s := [4]*safe.Stream{stream(t, x), stream(t, x), stream(t, x), stream(t, x)}
+	e := event(t, x)
+	used := func(on, by *safe.Stream) *safe.Buffer[byte] {
+		b, err := safe.NewBufferAsync[byte](on, 1<<20)
+		require.NoError(t, err)
+		require.NoError(t, on.Record(e, 0))
+		require.NoError(t, by.WaitEvent(e, 0))
+		require.NoError(t, b.ZeroAsync(by))
+		return b
+	}
+	g.shut(t, s[0])
+	require.NoError(t, used(s[0], s[1]).Close(), "it does not wait")
+	for range 3 {
+		b := used(s[2], s[3])
+		require.NoError(t, s[3].Synchronize())
+		require.NoError(t, b.Close())
+		assert.Eventually(t, func() bool { return simulated.Live("async") == 1 }, soon, time.Millisecond, "the stuck one is alive, and no other")
+	}
+	assert.Equal(t, 1, simulated.Live("async"))
+	g.open()
+	assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, soon, time.Millisecond)
+}
+
+// TestClosedBehindStuck: a stream that is closed while it is stuck keeps nothing of those
+// that are closed later.
+func TestClosedBehindStuck(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	g, b := newGate(t, x), buffer[int32](t, x, 4)
+	stuck, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	g.shut(t, stuck)
+	require.NoError(t, b.ZeroAsync(stuck))
+	require.NoError(t, stuck.Close())
+	k := kernel(t, x, "spin")
+	for range 300 {
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		require.NoError(t, k.Launch(s, one, safe.Val(uint64(10_000))))
+		c, err := safe.NewBufferAsync[int32](s, 4)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		require.NoError(t, s.Close())
+	}
+	assert.Less(t, simulated.Live("event"), 150)
+	g.open()
+}
+
+// fillQueue has a goroutine launch on a stream until that takes no more. over is closed
+// when the launches are done.
+func fillQueue(t *testing.T, k *safe.Kernel, s *safe.Stream) (over chan struct{}) {
+	t.Helper()
+	var n atomic.Int64
+	over = make(chan struct{})
+	go func() {
+		defer close(over)
+		for range 1500 {
+			assert.NoError(t, k.Launch(s, one))
+			n.Add(1)
+		}
+	}()
+	for before := int64(-1); before != n.Load(); time.Sleep(50 * time.Millisecond) {
+		before = n.Load()
+	}
+	require.Less(t, n.Load(), int64(1500), "the queue is full")
+	return over
+}
+
+// TestReapingBesideFullQueue: what is dropped while a launch waits for room on its stream
+// is given back later, and all else at once.
+func TestReapingBesideFullQueue(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	k, g, s := kernel(t, x, "nothing"), newGate(t, x), stream(t, x)
+	capture := func() *safe.GraphExec {
+		graph, err := s.Capture(localMode, func() error { return k.Launch(s, one) })
+		require.NoError(t, err)
+		closing(t, graph)
+		e, err := graph.Instantiate(0)
+		require.NoError(t, err)
+		return e
+	}
+	e := capture()
+	func() {
+		for _, n := range []func() (*safe.Buffer[int32], error){
+			func() (*safe.Buffer[int32], error) { return safe.NewBuffer[int32](x, 4) },
+			func() (*safe.Buffer[int32], error) { return safe.NewBufferAsync[int32](s, 4) },
+		} {
+			b, err := n()
+			require.NoError(t, err)
+			require.NoError(t, b.ZeroAsync(s))
+		}
+		require.NoError(t, e.Launch(s))
+	}()
+	g.shut(t, s)
+	over := fillQueue(t, k, s)
+	e = nil
+	drop()
+	began := time.Now()
+	for range 3 {
+		released := make(chan struct{})
+		graph, err := safe.NewGraph(x)
+		require.NoError(t, err)
+		require.NoError(t, graph.OnRelease(func() { close(released) }))
+		require.NoError(t, graph.Close())
+		select {
+		case <-released:
+		case <-time.After(soon):
+			t.Error("the graph is closed, and its function was not called")
+		}
+		_, err = safe.NewEvent(x, safe.EventOptions{})
+		require.NoError(t, err)
+	}
+	events := simulated.Live("event")
+	drop()
+	assert.Eventually(t, func() bool { return simulated.Live("event") < events }, soon, time.Millisecond, "dropped events are destroyed")
+	assert.False(t, isDone(over), "after %v", time.Since(began))
+	g.open()
+	<-over
+}
+
+// TestFreeBesideStuck: the driver waits for all work of the context when it frees memory,
+// which holds up nothing else.
+func TestFreeBesideStuck(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	g, s := newGate(t, x), stream(t, x)
+	g.shut(t, s)
+	for range 3 {
+		_, err := safe.NewBuffer[int32](x, 4)
+		require.NoError(t, err)
+		_, err = safe.NewEvent(x, safe.EventOptions{})
+		require.NoError(t, err)
+	}
+	events := simulated.Live("event")
+	for end := time.Now().Add(soon); simulated.Live("event") > events-3 && time.Now().Before(end); {
+		drop()
+	}
+	assert.LessOrEqual(t, simulated.Live("event"), events-3)
+	g.open()
+}
+
+// TestOnReleaseMayBlock: a function of a graph may wait for what is given back.
+func TestOnReleaseMayBlock(t *testing.T) {
+	x := open(t, 0)
+	g := newGate(t, x)
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	g.shut(t, s)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	waiting.Go(func() { assert.NoError(t, s.SynchronizeBlocking()) }) // keeps s
+	time.Sleep(20 * time.Millisecond)
+	blocked, raw := make(chan struct{}), make(chan driver.CUstream, 1)
+	releasing(t, x, func() {
+		raw <- s.Release()
+		<-blocked
+	})
+	other := make(chan struct{})
+	releasing(t, x, func() { close(other) })
+	select {
+	case <-other:
+	case <-time.After(soon):
+		t.Error("one function holds up those of other graphs")
+	}
+	g.open()
+	select {
+	case raw := <-raw:
+		require.NoError(t, x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+	case <-time.After(soon):
+		t.Error("Release waits for the goroutine that it is on")
+	}
+	close(blocked)
+}
+
+// releasing calls f as a graph's release.
+func releasing(t *testing.T, x *safe.Context, f func()) {
+	t.Helper()
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	require.NoError(t, g.OnRelease(f))
+	require.NoError(t, g.Close())
+}
+
+// TestPeersAreForgotten: contexts that come and go leave nothing with the one that was
+// given access to them.
+func TestPeersAreForgotten(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	for range 5 {
+		y, err := safe.Open(1)
+		require.NoError(t, err)
+		require.NoError(t, x.EnablePeerAccess(y))
+		assert.Equal(t, 1, safe.KnownPeers(x))
+		require.NoError(t, y.Close())
+		assert.Zero(t, safe.KnownPeers(x))
+	}
+}
+
+// TestUnregisterFails: Go's memory stays where it is as long as the driver has it.
+func TestUnregisterFails(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	for name, code := range map[string]driver.CUresult{"given back": 0, "kept": driver.CUDA_ERROR_UNKNOWN} {
+		t.Run(name, func(t *testing.T) {
+			memory, h := func() (weak.Pointer[[4096]byte], *safe.HostBuffer[byte]) {
+				m := new([4096]byte)
+				h, err := safe.RegisterHost(x, m[:], safe.HostOptions{})
+				require.NoError(t, err)
+				return weak.Make(m), h
+			}()
+			if code != 0 {
+				simulated.Fail("cuMemHostUnregister", 1, uint32(code))
+			}
+			err := h.Close()
+			drop()
+			if code == 0 {
+				assert.NoError(t, err)
+				assert.Nil(t, memory.Value())
+				return
+			}
+			assert.ErrorIs(t, err, code)
+			m := memory.Value()
+			require.NotNil(t, m, "the driver has it registered")
+			require.NoError(t, x.Do(func() error { return driver.CuMemHostUnregister(unsafe.Pointer(m)) }))
+			runtime.KeepAlive(m)
+		})
+	}
+}

@@ -1,0 +1,107 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+// These tests have CUDA lost, or a context reset, while nothing but a host function is
+// waited for. They need the simulated driver, which can be told to.
+
+package safe_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestHostFuncLost: futures of host functions are told though nobody calls CUDA.
+func TestHostFuncLost(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		for range 2 { // the second time there was a loss before
+			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			require.NoError(t, err)
+			var futures []*safe.Future[struct{}]
+			simulated.Hold(true)
+			for range 3 {
+				f, err := s.LaunchHostFunc(func() { t.Error("it runs") }, safe.HostFuncOptions{})
+				require.NoError(t, err)
+				futures = append(futures, f)
+			}
+			time.Sleep(60 * time.Millisecond)
+			assert.False(t, isDone(futures[0].Done()))
+			simulated.Fault(uint32(driver.CUDA_ERROR_ILLEGAL_ADDRESS))
+			for _, f := range futures {
+				ctx, cancel := context.WithTimeout(context.Background(), soon)
+				_, err = f.Wait(ctx)
+				cancel()
+				assert.True(t, safe.IsFatal(err), "%v", err)
+			}
+			s.Close()
+			simulated.Reset()
+		}
+		x.Close()
+		simulated.Purge()
+		simulated.Lost()
+	})
+}
+
+// TestHostFuncReset: futures of host functions are told of a reset of their context, and
+// not those of other contexts.
+func TestHostFuncReset(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuCtxGetId")
+	drivertest.InChild(t, func(t *testing.T) {
+		x, err := safe.Open(1)
+		require.NoError(t, err)
+		other := open(t, 0)
+		g, s := newGate(t, other), stream(t, other)
+		g.shut(t, s)
+		ran := false
+		stays, err := s.LaunchHostFunc(func() { ran = true }, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		lost, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		simulated.Hold(true)
+		goes, err := lost.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			simulated.Hold(false)
+		}()
+		require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		if _, err = goes.Wait(ctx); err != nil { // else it ran before
+			assert.ErrorIs(t, err, safe.ErrReset)
+		}
+		assert.False(t, isDone(stays.Done()))
+		g.open()
+		_, err = stays.Wait(context.Background())
+		require.NoError(t, err)
+		assert.True(t, ran)
+		lost.Close()
+		x.Close()
+		simulated.Lost()
+	})
+}
+
+// TestWitnessRests: nothing is left running when no future waits.
+func TestWitnessRests(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	require.NoError(t, s.Synchronize())
+	before := runtime.NumGoroutine()
+	for range 50 {
+		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		<-f.Done()
+	}
+	noneLeft(t, before)
+}
