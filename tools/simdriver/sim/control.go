@@ -24,6 +24,7 @@ static struct control {
 	const char *(*violation)(void);
 	void (*strict)(int);
 	void (*odd)(unsigned);
+	void (*widen)(long);
 } sim;
 
 // bind returns the name of what is missing, or 0.
@@ -52,6 +53,7 @@ static const char *bind(const char *file)
 	FIND(violation, "simViolation")
 	FIND(strict, "simStrict")
 	FIND(odd, "simOddNodes")
+	FIND(widen, "simWiden")
 	sim = found;
 	return 0;
 }
@@ -71,6 +73,7 @@ static int violations(void) { return sim.violations(); }
 static const char *violation(void) { return sim.violation(); }
 static void strict(int on) { sim.strict(on); }
 static void odd(unsigned type) { sim.odd(type); }
+static void widen(long us) { sim.widen(us); }
 */
 import "C"
 
@@ -138,6 +141,12 @@ func (Control) Strict(on bool) { C.strict(flag(on)) }
 // OddNodes makes every node of a graph be of a type, such as one of a newer driver
 // that the program does not know. A type of 0 takes that back.
 func (Control) OddNodes(kind uint32) { C.odd(C.uint(kind)) }
+
+// Widen makes some of the calls that must not overlap with others wait for d before
+// they do anything, and the rest yield, so that overlaps happen on a machine of few
+// cores too. A d of 0 takes that back. The environment variable SIMDRIVER_WIDEN
+// does the same, in microseconds.
+func (Control) Widen(d time.Duration) { C.widen(C.long(d.Microseconds())) }
 
 func flag(on bool) C.int {
 	if on {

@@ -39,12 +39,13 @@ static CUresult due(struct call *c)
 	return c->fail;
 }
 
-CUresult enter_call(struct call *c)
+CUresult enter_call(struct call *c, struct flight *f)
 {
 	struct call *told;
 	unsigned needs;
 	CUresult r, all;
 
+	flight_begin(f);
 	pthread_mutex_lock(&sim.lock);
 	if (!c->known) {
 		c->known = true;
@@ -68,6 +69,7 @@ CUresult enter_call(struct call *c)
 		usleep(pause);
 		pthread_mutex_lock(&sim.lock);
 	}
+	flight_check(f);
 	r = due(c);
 	all = needs & BARE ? OK : due(&any);
 	r = r ? r : all;
@@ -86,9 +88,9 @@ CUresult enter_call(struct call *c)
 	return r;
 }
 
-void leave_call(int *unused)
+void leave_call(struct flight *f)
 {
-	(void)unused;
+	flight_end(f);
 	pthread_mutex_unlock(&sim.lock);
 	users_finish();
 }
@@ -111,7 +113,14 @@ void violation(const char *format, ...)
 	va_end(list);
 }
 
-#define LOCK() pthread_mutex_lock(&sim.lock); int locked_ __attribute__((cleanup(leave_call), unused)) = 0
+static void unlock(int *unused)
+{
+	(void)unused;
+	pthread_mutex_unlock(&sim.lock);
+	users_finish();
+}
+
+#define LOCK() pthread_mutex_lock(&sim.lock); int locked_ __attribute__((cleanup(unlock), unused)) = 0
 
 void simFail(const char *function, long nth, unsigned code)
 {

@@ -218,8 +218,10 @@ CUresult enqueue(struct stream *s, struct item *i)
 	if (s == s->context->legacy)
 		r = on_legacy(s->context);
 	s->waiting++; /* a full queue makes its user wait */
-	while (!r && !sim.dead && s->enqueued - s->executed >= 1024)
+	while (!r && !sim.dead && s->enqueued - s->executed >= 1024) {
+		flight_rest();
 		await_change();
+	}
 	s->waiting--;
 	if (r || sim.dead) {
 		item_free(i);

@@ -124,7 +124,7 @@ static CUresult allowed(struct graph *g)
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph, unsigned long long flags)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = INSTANTIATES, .graph = graph);
 	struct graph *g = graph_get(graph);
 	struct node *node;
 	CUresult r;
@@ -167,7 +167,7 @@ static struct item *launch_item(struct exec *e, struct stream *s, bool upload)
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *handle, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = INSTANTIATES, .graph = graph);
 	struct graph *g = graph_get(graph);
 	struct stream *s = 0;
 	struct exec *e;
@@ -264,13 +264,13 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool upload)
 
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = LAUNCHES, .stream = stream, .exec = handle);
 	return launch(handle, stream, false);
 }
 
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = LAUNCHES, .stream = stream, .exec = handle);
 	return launch(handle, stream, true);
 }
 
@@ -324,7 +324,7 @@ void launch_end(struct item *i)
 
 CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = handle);
 	struct exec *e = handle_get(EXEC, handle);
 
 	if (!e || !flags)
@@ -335,7 +335,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 
 CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = DESTROYS, .exec = handle);
 	struct exec *e = handle_get(EXEC, handle);
 	CUresult r;
 

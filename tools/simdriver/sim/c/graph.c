@@ -300,7 +300,7 @@ CUresult cuGraphCreate(CUgraph *handle, unsigned flags)
 
 CUresult cuGraphClone(CUgraph *handle, CUgraph graph)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = graph);
 	struct graph *g = graph_get(graph);
 
 	if (!g || !handle || g->capture)
@@ -313,7 +313,7 @@ CUresult cuGraphClone(CUgraph *handle, CUgraph graph)
 
 CUresult cuGraphDestroy(CUgraph handle)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = DESTROYS, .graph = handle);
 	struct graph *g = graph_get(handle);
 
 	if (!g || g->inner)

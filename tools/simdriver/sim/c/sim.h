@@ -65,6 +65,8 @@ void handles_each(void (*f)(enum kind kind, void *handle, void *object));
 void live_count(enum kind kind, int by);
 void live_lost(int n);
 
+#include "overlap.h"
+
 /* -- control: control.c -- */
 
 enum { /* what a function needs, or may */
@@ -84,20 +86,23 @@ struct call {
 	CUresult fail;
 };
 
-/* ENTER begins a function of the API: it takes the lock until the function returns. */
-#define ENTER(flags) \
-	ENTER_ANYWAY(flags); \
+/*
+ * ENTER begins a function of the API: it takes the lock until the function returns.
+ * What follows the flags is said of the flight; see overlap.h.
+ */
+#define ENTER(...) \
+	ENTER_ANYWAY(__VA_ARGS__); \
 	if (entered_) \
 		return entered_
 
 /* ENTER_ANYWAY is for a function that does something also where it fails, with entered_. */
-#define ENTER_ANYWAY(flags) \
+#define ENTER_ANYWAY(flags, ...) \
 	static struct call call_ = {.name = __func__, .needs = (flags)}; \
-	int locked_ __attribute__((cleanup(leave_call), unused)) = 0; \
-	CUresult entered_ = enter_call(&call_)
+	struct flight flight_ __attribute__((cleanup(leave_call), unused)) = {.name = __func__, __VA_ARGS__}; \
+	CUresult entered_ = enter_call(&call_, &flight_)
 
-CUresult enter_call(struct call *call);
-void leave_call(int *);
+CUresult enter_call(struct call *call, struct flight *f);
+void leave_call(struct flight *f);
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* -- the state of all: control.c -- */
@@ -151,6 +156,8 @@ struct context *current(void);
 struct context *current_view(void);
 /* context_of finds a context by its handle, as current does. */
 struct context *context_of(CUcontext handle);
+/* context_behind is the context in which lives what a context has, if that is not dead. */
+struct context *context_behind(struct context *c);
 struct context *context_retain(struct device *v);
 /* context_release ends a primary context that nobody needs any more. */
 void context_release(struct context *c);
@@ -453,6 +460,7 @@ CUresult resource_tell(struct z_CUdevResource *to, unsigned type, const struct z
 /* green_join makes a new stream one of a green context. */
 void green_join(struct stream *s, struct green *g);
 CUcontext green_view(struct green *g);
+struct context *green_context(struct green *g);
 /* greens_end ends those that retain a context that is reset. */
 void greens_end(struct context *c);
 

@@ -13,6 +13,8 @@ void simDelay(const char *function, long microseconds);
 void simHold(int on);
 /* Kills the contexts of the process as a bad store does. */
 void simFault(unsigned code);
+/* Calls that crash at once with others last longer: one of 16 for so many microseconds. */
+void simWiden(long microseconds);
 /* Takes back failures, delays, a hold, odd nodes and a fault, and forgets violations. */
 void simReset(void);
 /* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface, 0 for all. */
