@@ -25,6 +25,7 @@ static struct control {
 	void (*strict)(int);
 	void (*odd)(unsigned);
 	void (*widen)(long);
+	int (*flying)(void);
 } sim;
 
 // bind returns the name of what is missing, or 0.
@@ -54,6 +55,7 @@ static const char *bind(const char *file)
 	FIND(strict, "simStrict")
 	FIND(odd, "simOddNodes")
 	FIND(widen, "simWiden")
+	FIND(flying, "simFlying")
 	sim = found;
 	return 0;
 }
@@ -74,6 +76,7 @@ static const char *violation(void) { return sim.violation(); }
 static void strict(int on) { sim.strict(on); }
 static void odd(unsigned type) { sim.odd(type); }
 static void widen(long us) { sim.widen(us); }
+static int flying(void) { return sim.flying(); }
 */
 import "C"
 
@@ -147,6 +150,10 @@ func (Control) OddNodes(kind uint32) { C.odd(C.uint(kind)) }
 // cores too. A d of 0 takes that back. The environment variable SIMDRIVER_WIDEN
 // does the same, in microseconds.
 func (Control) Widen(d time.Duration) { C.widen(C.long(d.Microseconds())) }
+
+// Flying is how many of the calls that must not overlap with others have begun, and
+// neither returned nor begun to wait for work.
+func (Control) Flying() int { return int(C.flying()) }
 
 func flag(on bool) C.int {
 	if on {

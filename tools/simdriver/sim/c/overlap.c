@@ -262,6 +262,15 @@ void simWiden(long microseconds)
 	atomic_store(&window, microseconds);
 }
 
+int simFlying(void)
+{
+	int n = 0;
+
+	for (int i = 0; i < PLACES_OF_FLIGHTS; i++)
+		n += atomic_load(&flights[i]) != 0;
+	return n;
+}
+
 /* For programs that cannot say so themselves. */
 static __attribute__((constructor)) void widen_from_outside(void)
 {

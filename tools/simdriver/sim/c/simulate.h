@@ -15,6 +15,8 @@ void simHold(int on);
 void simFault(unsigned code);
 /* Calls that crash at once with others last longer: one of 16 for so many microseconds. */
 void simWiden(long microseconds);
+/* How many of them have begun and do not wait for work. */
+int simFlying(void);
 /* Takes back failures, delays, a hold, odd nodes and a fault, and forgets violations. */
 void simReset(void);
 /* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface, 0 for all. */
