@@ -329,3 +329,20 @@ func newStage(t *testing.T) *stage {
 	require.NoError(t, driver.CuStreamSynchronize(s.other))
 	return s
 }
+
+// end gives all of it back.
+func (s *stage) end() {
+	require.NoError(s.t, driver.CuCtxSynchronize())
+	for _, e := range []driver.CUgraphExec{s.idle, s.launched, s.spare} {
+		assert.NoError(s.t, driver.CuGraphExecDestroy(e))
+	}
+	assert.NoError(s.t, driver.CuGraphDestroy(s.graph))
+	assert.NoError(s.t, driver.CuGraphDestroy(s.second))
+	assert.NoError(s.t, driver.CuMemFree(s.memory))
+	for _, e := range []driver.CUevent{s.recorded, s.fresh} {
+		assert.NoError(s.t, driver.CuEventDestroy(e))
+	}
+	for _, h := range []driver.CUstream{s.a, s.b, s.other, s.blocking} {
+		assert.NoError(s.t, driver.CuStreamDestroy(h))
+	}
+}

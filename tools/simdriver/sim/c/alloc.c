@@ -16,8 +16,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
 	ENTER(CURRENT, .does = ALLOCATES, .unsafe = true);
 	struct block *b;
-	CUresult r = address ? allocate(DEVICE_MEMORY, size, &b) : INVALID_VALUE;
+	CUresult r;
 
+	queue_pass_all(current());
+	r = address ? allocate(DEVICE_MEMORY, size, &b) : INVALID_VALUE;
 	if (!r)
 		*address = b->address;
 	return r;

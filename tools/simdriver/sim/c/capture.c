@@ -252,9 +252,10 @@ CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode, struct graph *
 {
 	struct stream *s;
 	struct capture *c;
-	CUresult r = stream_get(handle, &s);
+	CUresult r;
 
-	if (r)
+	queue_pass_all(current());
+	if ((r = stream_get(handle, &s)))
 		return r;
 	if (mode > RELAXED)
 		return INVALID_VALUE;
@@ -304,9 +305,10 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 	ENTER_ANYWAY(0, .does = ENDS, .stream = handle);
 	struct stream *s;
 	struct capture *c;
-	CUresult r = stream_get(handle, &s);
+	CUresult r;
 
-	if (r)
+	queue_pass_all(current());
+	if ((r = stream_get(handle, &s)))
 		return entered_ ? entered_ : r;
 	if (!(c = s->capture))
 		return entered_ ? entered_ : ILLEGAL_STATE;

@@ -139,6 +139,7 @@ static void pop(struct stream *s)
 	if (!(s->head = i->next))
 		s->tail = &s->head;
 	s->executed++;
+	queue_remove(s, i);
 	item_free(i);
 }
 
@@ -217,12 +218,8 @@ CUresult enqueue(struct stream *s, struct item *i)
 		return capture_item(s, i);
 	if (s == s->context->legacy)
 		r = on_legacy(s->context);
-	s->waiting++; /* a full queue makes its user wait */
-	while (!r && !sim.dead && s->enqueued - s->executed >= 1024) {
-		flight_rest();
-		await_change();
-	}
-	s->waiting--;
+	if (!r)
+		queue_room(s, i);
 	if (r || sim.dead) {
 		item_free(i);
 		return r ? r : sim.dead;
@@ -233,6 +230,7 @@ CUresult enqueue(struct stream *s, struct item *i)
 	*s->tail = i;
 	s->tail = &i->next;
 	s->enqueued++;
+	queue_add(s, i);
 	if (!s->listed) {
 		s->listed = true;
 		s->active = active;
@@ -270,6 +268,7 @@ void fault(CUresult code)
 		s->head = 0;
 		s->tail = &s->head;
 		s->executed = s->enqueued;
+		s->filled = 0;
 	}
 	changed();
 	engine_wake();

@@ -134,6 +134,7 @@ struct context {
 	unsigned peers; /* bits of devices that kernels may reach */
 	struct stream *legacy;
 	struct stream *streams;
+	int blocked;          /* calls that wait for room on a stream */
 	int greens;           /* green contexts that retain this one */
 	struct green *green;  /* of the context that stands for a green one: that, */
 	struct context *of;   /* and the primary context, in which all it has lives */
@@ -392,6 +393,7 @@ struct stream {
 	struct green *green; /* where the kernels run, 0 for anywhere */
 	bool detached;       /* the green context was destroyed first */
 	int waiting;
+	int filled, blocked; /* by items, calls that wait for room */
 	struct item *head, **tail;
 	unsigned long long enqueued, executed;
 	CUstreamAttrValue attributes[STREAM_ATTRIBUTES];
@@ -419,6 +421,13 @@ bool attribute_valid(unsigned id, const CUstreamAttrValue *v, int device);
 void attributes_begin(struct stream *s);
 /* enqueue puts an item on a stream, or into the graph that the stream captures. */
 CUresult enqueue(struct stream *s, struct item *i);
+/* queue_room waits until a stream has room for an item; queue.c. */
+void queue_room(struct stream *s, const struct item *i);
+void queue_add(struct stream *s, const struct item *i);
+void queue_remove(struct stream *s, const struct item *i);
+/* queue_pass waits while a call waits for room on a stream, queue_pass_all on any of a context. */
+void queue_pass(struct stream *s);
+void queue_pass_all(struct context *c);
 void stream_wait(struct stream *s);
 void context_wait(struct context *c);
 void fault(CUresult code);

@@ -239,10 +239,14 @@ CUresult cuStreamQuery(CUstream handle)
 	ENTER(CALLBACK, .does = ASKS, .stream = handle, .unsafe = true);
 	struct stream *s;
 	CUresult r = waited(handle, &s);
+	bool busy;
 
 	if (r)
 		return r;
-	return stream_busy(s) ? NOT_READY : OK;
+	queue_pass(s);
+	busy = stream_busy(s);
+	stream_collect(s);
+	return sim.dead ? sim.dead : busy ? NOT_READY : OK;
 }
 
 CUresult cuStreamSynchronize(CUstream handle)
