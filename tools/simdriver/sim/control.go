@@ -26,6 +26,7 @@ static struct control {
 	void (*odd)(unsigned);
 	void (*widen)(long);
 	int (*flying)(void);
+	void (*fault_delay)(long);
 } sim;
 
 // bind returns the name of what is missing, or 0.
@@ -56,6 +57,7 @@ static const char *bind(const char *file)
 	FIND(odd, "simOddNodes")
 	FIND(widen, "simWiden")
 	FIND(flying, "simFlying")
+	FIND(fault_delay, "simFaultDelay")
 	sim = found;
 	return 0;
 }
@@ -76,6 +78,7 @@ static const char *violation(void) { return sim.violation(); }
 static void strict(int on) { sim.strict(on); }
 static void odd(unsigned type) { sim.odd(type); }
 static void widen(long us) { sim.widen(us); }
+static void fault_delay(long us) { sim.fault_delay(us); }
 static int flying(void) { return sim.flying(); }
 */
 import "C"
@@ -162,11 +165,18 @@ func flag(on bool) C.int {
 	return 0
 }
 
-// Fault kills all contexts of the process, as a bad store of a kernel does.
+// Fault kills all contexts of the process, as a bad store of a kernel does. As
+// with a real one, calls fail only a little later, and one that has nothing to
+// wait for may succeed before.
 func (Control) Fault(code uint32) { C.fault(C.uint(code)) }
 
-// Reset takes back failures, delays, a hold, odd nodes and a fault, and forgets
-// violations.
+// FaultDelay is how long it takes from a fault, of [Control.Fault] or of a kernel,
+// until calls fail: 20 ms unless this changes it, and 100 to 200 ms on real GPUs.
+// With 0 they do at once.
+func (Control) FaultDelay(d time.Duration) { C.fault_delay(C.long(d.Microseconds())) }
+
+// Reset takes back failures, delays, a hold, odd nodes, a fault and its delay, and
+// forgets violations.
 func (Control) Reset() { C.reset() }
 
 // Live is how many objects of a kind are alive: primary (retains), context,

@@ -3,7 +3,10 @@
 
 #include "sim.h"
 
+#define FAULT_DELAY 20000000 /* ns; a real fault takes five times as long */
+
 struct sim sim = {
+	.fault_delay = FAULT_DELAY,
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.strict = SIM_VERSION < 13000,
 };
@@ -159,7 +162,16 @@ void simHold(int on)
 void simFault(unsigned code)
 {
 	LOCK();
-	fault(code);
+	if (sim.initialized && sim.fault_delay)
+		fault_later(code);
+	else
+		fault(code);
+}
+
+void simFaultDelay(long microseconds)
+{
+	LOCK();
+	sim.fault_delay = microseconds * 1000;
 }
 
 void simReset(void)
@@ -171,7 +183,10 @@ void simReset(void)
 	failed = "";
 	violations = 0;
 	sim.held = false;
+	if (sim.fault_at)
+		fault(sim.fault_code); /* for the work behind it */
 	sim.dead = 0;
+	sim.fault_delay = FAULT_DELAY;
 	graph_odd(0);
 	engine_wake();
 }

@@ -148,8 +148,13 @@ static long pass(void)
 {
 	long again = -1;
 
+	if (sim.fault_at && now_ns() >= sim.fault_at) {
+		fault(sim.fault_code);
+		return 0;
+	}
 	for (struct stream **at = &active, *s; (s = *at);) {
 		struct item *i = s->head;
+		bool over;
 
 		if (!i) {
 			*at = s->active;
@@ -160,18 +165,21 @@ static long pass(void)
 		at = &s->active;
 		if (!ready(s, i))
 			continue;
-		if (run(i)) {
+		if (i->stuck)
+			continue;
+		over = run(i);
+		if (sim.faulted) {
+			i->stuck = true;
+			fault_later(sim.faulted);
+			again = 0;
+		} else if (over) {
 			pop(s);
 			again = 0;
 		} else if (i->until && (again < 0 || i->until < again)) {
 			again = i->until;
 		}
-		if (sim.faulted) {
-			fault(sim.faulted);
-			return 0;
-		}
 	}
-	return again;
+	return sim.fault_at && (again < 0 || sim.fault_at < again) ? sim.fault_at : again;
 }
 
 static void *engine(void *unused)
@@ -240,6 +248,17 @@ CUresult enqueue(struct stream *s, struct item *i)
 	return OK;
 }
 
+/* A fault shows late. What had it is not over until then, and the rest goes on. */
+void fault_later(CUresult code)
+{
+	sim.faulted = OK;
+	if (sim.fault_at || sim.dead)
+		return;
+	sim.fault_code = code;
+	sim.fault_at = now_ns() + sim.fault_delay;
+	engine_wake();
+}
+
 /*
  * fault ends all work of the process. Host functions do not run any more,
  * callbacks with a status do and get the code. Those directly behind one that
@@ -248,6 +267,7 @@ CUresult enqueue(struct stream *s, struct item *i)
 void fault(CUresult code)
 {
 	sim.faulted = OK;
+	sim.fault_at = 0;
 	sim.dead = code;
 	for (struct stream *s = active; s; s = s->active) {
 		bool spared = s->head && s->head->started;

@@ -114,6 +114,8 @@ extern struct sim {
 	int waiters;            /* for changed */
 	bool initialized, held, strict;
 	CUresult faulted; /* by the work that runs just now */
+	CUresult fault_code; /* the fault that shows then */
+	long fault_at, fault_delay; /* ns; at 0 there is none */
 	CUresult dead;    /* the code of the fault that has killed the process's contexts */
 	unsigned long long contexts, ids, order;
 } sim;
@@ -334,6 +336,7 @@ struct item {
 	unsigned long long order;
 	struct context *context; /* where it runs */
 	bool started, finished;
+	bool stuck;            /* it had a fault */
 	bool orphan, spared;   /* by a fault: what no stream holds any more, what does not see it */
 	long until; /* ns: when to look again */
 	struct item *queued; /* for the callback thread */
@@ -431,6 +434,7 @@ void queue_pass_all(struct context *c);
 void stream_wait(struct stream *s);
 void context_wait(struct context *c);
 void fault(CUresult code);
+void fault_later(CUresult code);
 /* run goes on with an item and tells whether it is over. */
 bool run(struct item *i);
 bool memop_run(struct item *i);
