@@ -7,7 +7,7 @@ void exec_free(struct exec *e, enum where where)
 {
 	struct graph *source = handle_find(GRAPH, e->source);
 
-	if (source)
+	if (source && source->id == e->source_id)
 		source->execs--;
 	handle_end(e->handle);
 	mark_drop(e->last);
@@ -83,12 +83,13 @@ static struct exec *instantiate(struct graph *g, unsigned long long flags)
 	exec_hold(e, g);
 	e->flags = flags;
 	e->source = g->handle;
+	e->source_id = g->id;
 	e->handle = handle_new(EXEC, e);
 	g->execs++;
 	return e;
 }
 
-static struct node *find(struct graph *g, CUgraphNode source)
+static struct node *find(struct graph *g, unsigned long long source)
 {
 	struct node *found = 0;
 
@@ -103,7 +104,9 @@ static struct node *find(struct graph *g, CUgraphNode source)
 
 struct node *exec_node(struct exec *e, CUgraphNode handle)
 {
-	return handle_get(NODE, handle) ? find(e->graph, handle) : 0;
+	struct node *n = handle_get(NODE, handle);
+
+	return n ? find(e->graph, n->made) : 0;
 }
 
 /* allowed tells whether a graph may be instantiated now. */

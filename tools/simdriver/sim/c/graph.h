@@ -24,7 +24,7 @@ bool edge_plain(const CUgraphEdgeData *data);
 
 struct node {
 	CUgraphNode handle; /* 0 inside of an executable */
-	CUgraphNode source; /* what it is a copy of */
+	unsigned long long made, source; /* which of all nodes it is, and what it is a copy of */
 	unsigned id;
 	struct graph *graph;
 	struct item *item;
@@ -154,6 +154,7 @@ void users_finish(void);
 struct exec {
 	CUgraphExec handle;
 	CUgraph source;
+	unsigned source_id;
 	struct graph *graph;
 	struct node **order; /* of all nodes, with those of children */
 	int n;

@@ -162,7 +162,7 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph
 	if (!n || !g || !node)
 		return INVALID_VALUE;
 	for (int i = 0; i < g->n; i++)
-		if (g->nodes[i]->source == original) {
+		if (g->nodes[i]->source == n->made) {
 			*node = g->nodes[i]->handle;
 			return OK;
 		}
