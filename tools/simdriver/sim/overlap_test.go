@@ -171,6 +171,10 @@ func capturing(of func(*stage) driver.CUstream, mode driver.CUstreamCaptureMode)
 	}
 }
 
+func intoGraph(s *stage) {
+	require.NoError(s.t, driver.CuStreamBeginCaptureToGraph(s.a, s.graph, nil, nil, 0, loose))
+}
+
 func joined(s *stage) {
 	capturing(onA, loose)(s)
 	require.NoError(s.t, driver.CuStreamWaitEvent(s.b, s.recorded, 0))
@@ -237,6 +241,13 @@ var overlaps = []struct {
 	{"destroying what is launched", nothing, destroyIt(idleOne), launchIt(idleOne), true},
 	{"two launches", nothing, launchIt(idleOne), launchIt(idleOne), false},
 	{"instantiation and a launch", nothing, instantiateIt(itsGraph), launchIt(idleOne), false},
+	{"destroying an event and its query", nothing, call{name: "cuEventDestroy_v2", do: func(s *stage) error { return driver.CuEventDestroy(s.fresh) }}, queryEvent(anEvent), true},
+	{"destroying another event", nothing, call{name: "cuEventDestroy_v2", do: func(s *stage) error { return driver.CuEventDestroy(s.recorded) }}, queryEvent(anEvent), false},
+	{"destroying a stream and its query", nothing, call{name: "cuStreamDestroy_v2", do: func(s *stage) error { return driver.CuStreamDestroy(s.a) }}, query(onA), true},
+	{"external record in a capture and query of the event", capturing(onA, loose), call{name: "cuEventRecordWithFlags", do: func(s *stage) error {
+		return driver.CuEventRecordWithFlags(s.fresh, s.a, uint32(driver.CU_EVENT_RECORD_EXTERNAL))
+	}}, queryEvent(anEvent), false},
+	{"capture into a graph and a change of it", intoGraph, set(onA), addNode, true},
 	{"reset and query", nothing, reset, query(onA), true},
 	{"reset and launch", nothing, reset, launchIt(idleOne), true},
 	{"reset and record", nothing, reset, recordOn(onA, anEvent), true},
