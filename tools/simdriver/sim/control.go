@@ -24,6 +24,9 @@ static struct control {
 	const char *(*violation)(void);
 	void (*strict)(int);
 	void (*odd)(unsigned);
+	void (*widen)(long);
+	int (*flying)(void);
+	void (*fault_delay)(long);
 } sim;
 
 // bind returns the name of what is missing, or 0.
@@ -52,6 +55,9 @@ static const char *bind(const char *file)
 	FIND(violation, "simViolation")
 	FIND(strict, "simStrict")
 	FIND(odd, "simOddNodes")
+	FIND(widen, "simWiden")
+	FIND(flying, "simFlying")
+	FIND(fault_delay, "simFaultDelay")
 	sim = found;
 	return 0;
 }
@@ -71,6 +77,9 @@ static int violations(void) { return sim.violations(); }
 static const char *violation(void) { return sim.violation(); }
 static void strict(int on) { sim.strict(on); }
 static void odd(unsigned type) { sim.odd(type); }
+static void widen(long us) { sim.widen(us); }
+static void fault_delay(long us) { sim.fault_delay(us); }
+static int flying(void) { return sim.flying(); }
 */
 import "C"
 
@@ -139,6 +148,16 @@ func (Control) Strict(on bool) { C.strict(flag(on)) }
 // that the program does not know. A type of 0 takes that back.
 func (Control) OddNodes(kind uint32) { C.odd(C.uint(kind)) }
 
+// Widen makes some of the calls that must not overlap with others wait for d before
+// they do anything, and the rest yield, so that overlaps happen on a machine of few
+// cores too. A d of 0 takes that back. The environment variable SIMDRIVER_WIDEN
+// does the same, in microseconds.
+func (Control) Widen(d time.Duration) { C.widen(C.long(d.Microseconds())) }
+
+// Flying is how many of the calls that must not overlap with others have begun, and
+// neither returned nor begun to wait for work.
+func (Control) Flying() int { return int(C.flying()) }
+
 func flag(on bool) C.int {
 	if on {
 		return 1
@@ -146,11 +165,18 @@ func flag(on bool) C.int {
 	return 0
 }
 
-// Fault kills all contexts of the process, as a bad store of a kernel does.
+// Fault kills all contexts of the process, as a bad store of a kernel does. As
+// with a real one, calls fail only a little later, and one that has nothing to
+// wait for may succeed before.
 func (Control) Fault(code uint32) { C.fault(C.uint(code)) }
 
-// Reset takes back failures, delays, a hold, odd nodes and a fault, and forgets
-// violations.
+// FaultDelay is how long it takes from a fault, of [Control.Fault] or of a kernel,
+// until calls fail: 20 ms unless this changes it, and 100 to 200 ms on real GPUs.
+// With 0 they do at once.
+func (Control) FaultDelay(d time.Duration) { C.fault_delay(C.long(d.Microseconds())) }
+
+// Reset takes back failures, delays, a hold, odd nodes, a fault and its delay, and
+// forgets violations.
 func (Control) Reset() { C.reset() }
 
 // Live is how many objects of a kind are alive: primary (retains), context,

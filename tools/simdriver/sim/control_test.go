@@ -128,6 +128,41 @@ func TestFault(t *testing.T) {
 	assert.NoError(t, driver.CuStreamSynchronize(s))
 }
 
+// TestFaultIsLate: until a fault shows, calls succeed that do not wait for what had it.
+func TestFaultIsLate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault func(*testing.T, driver.CUstream)
+	}{
+		{"of the control", func(*testing.T, driver.CUstream) { control.Fault(uint32(driver.CUDA_ERROR_LAUNCH_FAILED)) }},
+		{"of a kernel", func(t *testing.T, s driver.CUstream) { require.NoError(t, launch(kernel(t, "trap"), s, 0)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			primary(t, 0)
+			bad, idle, e := stream(t), stream(t), event(t)
+			const d = 40 * time.Millisecond
+			trap := kernel(t, "trap")
+			control.FaultDelay(time.Hour)
+			c.fault(t, bad)
+			require.NoError(t, driver.CuStreamSynchronize(idle))
+			require.NoError(t, driver.CuEventRecord(e, idle))
+			require.NoError(t, driver.CuEventSynchronize(e))
+			control.Reset()
+
+			open := gate(t, idle)
+			start := time.Now()
+			control.FaultDelay(d)
+			require.NoError(t, launch(trap, bad, 0))
+			assert.ErrorIs(t, driver.CuStreamQuery(bad), driver.CUDA_ERROR_NOT_READY)
+			assert.ErrorIs(t, driver.CuStreamSynchronize(idle), driver.CUDA_ERROR_LAUNCH_FAILED, "whatever it waits for")
+			assert.GreaterOrEqual(t, time.Since(start), d)
+			assert.ErrorIs(t, driver.CuEventQuery(e), driver.CUDA_ERROR_LAUNCH_FAILED)
+			open()
+			control.Reset()
+		})
+	}
+}
+
 func TestLive(t *testing.T) {
 	primary(t, 0)
 	s := stream(t)

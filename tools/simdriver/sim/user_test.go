@@ -111,6 +111,7 @@ func TestUserObjectsOfTheDead(t *testing.T) {
 	require.NoError(t, driver.CuGraphInstantiate(&e, g, 0))
 	gate(t, s)
 	require.NoError(t, driver.CuGraphLaunch(e, s))
+	control.FaultDelay(0)
 	control.Fault(uint32(driver.CUDA_ERROR_LAUNCH_FAILED))
 	assert.ErrorIs(t, driver.CuGraphLaunch(e, s), driver.CUDA_ERROR_LAUNCH_FAILED)
 	assert.NoError(t, driver.CuGraphDestroy(g))

@@ -14,10 +14,12 @@ static CUresult allocate(enum place place, size_t size, struct block **b)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = ALLOCATES, .unsafe = true);
 	struct block *b;
-	CUresult r = address ? allocate(DEVICE_MEMORY, size, &b) : INVALID_VALUE;
+	CUresult r;
 
+	queue_pass_all(current());
+	r = address ? allocate(DEVICE_MEMORY, size, &b) : INVALID_VALUE;
 	if (!r)
 		*address = b->address;
 	return r;
@@ -25,7 +27,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 
 CUresult cuMemHostAlloc(void **host, size_t size, unsigned flags)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = ALLOCATES, .unsafe = true);
 	struct block *b;
 	CUresult r = host && flags < 8 ? allocate(HOST_MEMORY, size, &b) : INVALID_VALUE;
 
@@ -128,13 +130,13 @@ static CUresult ordered(CUdeviceptr *address, size_t size, CUstream stream, stru
 
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream, .unsafe = true);
 	return ordered(address, size, stream, 0);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream, .unsafe = true);
 	struct pool *p = pool_get(pool);
 
 	return p && !p->imported ? ordered(address, size, stream, p) : INVALID_VALUE;
@@ -163,7 +165,7 @@ static CUresult vanish(struct block *b, struct stream *s)
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = WORKS, .stream = stream);
 	struct block *b = start(address);
 	struct stream *s;
 	CUresult r;

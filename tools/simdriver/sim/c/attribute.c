@@ -50,7 +50,7 @@ bool attribute_valid(unsigned id, const CUstreamAttrValue *v, int device)
 
 CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID id, CUstreamAttrValue *value)
 {
-	ENTER(0);
+	ENTER(0, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUstreamAttrValue *v;
 	CUresult r = stream_get(handle, &s);
@@ -65,7 +65,7 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID id, CUstreamAttrVa
 
 CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstreamAttrValue *value)
 {
-	ENTER(0);
+	ENTER(0, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUstreamAttrValue *v;
 	CUresult r = stream_get(handle, &s);
@@ -82,7 +82,7 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstream
 
 CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
 {
-	ENTER(0);
+	ENTER(0, .does = LOOKS, .stream = to);
 	struct stream *a, *b;
 	CUresult r = stream_get(to, &a);
 

@@ -112,7 +112,7 @@ static CUresult copy(struct stream *s, const CUDA_MEMCPY3D *p)
 
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	struct stream *s;
 	CUresult r = stream_get(stream, &s);
 
@@ -128,7 +128,7 @@ static bool context(const struct end *e)
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	struct stream *s;
 	CUresult r = stream_get(stream, &s);
 
@@ -171,19 +171,19 @@ static CUresult set(CUstream stream, CUdeviceptr dst, size_t pitch, unsigned val
 
 CUresult cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return set(stream, dst, pitch, value, 1, width, height);
 }
 
 CUresult cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return set(stream, dst, pitch, value, 2, width, height);
 }
 
 CUresult cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return set(stream, dst, pitch, value, 4, width, height);
 }
 

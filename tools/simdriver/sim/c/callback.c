@@ -78,13 +78,13 @@ static CUresult host(CUstream handle, CUhostFn fn, void *data, unsigned mode)
 
 CUresult cuLaunchHostFunc(CUstream handle, CUhostFn fn, void *data)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = WORKS, .stream = handle);
 	return host(handle, fn, data, 0);
 }
 
 CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback fn, void *data, unsigned flags)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = WORKS, .stream = handle);
 	struct item *i;
 
 	if (!fn || flags)
@@ -97,6 +97,6 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback fn, void *data, u
 
 CUresult cuLaunchHostFunc_v2(CUstream handle, CUhostFn fn, void *data, unsigned mode)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = WORKS, .stream = handle);
 	return host(handle, fn, data, mode);
 }

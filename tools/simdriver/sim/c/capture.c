@@ -57,6 +57,32 @@ bool legacy_waits(struct context *c)
 	return false;
 }
 
+bool capture_blocks(struct capture *c, struct context *of)
+{
+	for (struct stream *s = of->streams; s; s = s->next)
+		if (s->capture == c && !(s->flags & 1))
+			return true;
+	return false;
+}
+
+bool context_captures(struct context *c, struct green *g)
+{
+	for (struct stream *s = c->streams; s; s = s->next)
+		if (s->capture && (!g || s->green == g))
+			return true;
+	return false;
+}
+
+bool capture_global(struct capture *c) { return c && c->mode == GLOBAL; }
+
+bool captures_global(void)
+{
+	for (struct capture *c = captures; c; c = c->next)
+		if (c->mode == GLOBAL)
+			return true;
+	return false;
+}
+
 void capture_lose_context(struct context *c)
 {
 	for (struct stream *s = c->streams; s; s = s->next)
@@ -226,9 +252,10 @@ CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode, struct graph *
 {
 	struct stream *s;
 	struct capture *c;
-	CUresult r = stream_get(handle, &s);
+	CUresult r;
 
-	if (r)
+	queue_pass_all(current());
+	if ((r = stream_get(handle, &s)))
 		return r;
 	if (mode > RELAXED)
 		return INVALID_VALUE;
@@ -254,7 +281,7 @@ CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode, struct graph *
 
 CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
 {
-	ENTER(0);
+	ENTER(0, .does = BEGINS, .stream = handle, .global = !mode);
 	return capture_begin(handle, mode, 0, 0);
 }
 
@@ -275,12 +302,13 @@ static CUresult end(struct stream *s)
 
 CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 {
-	ENTER_ANYWAY(0);
+	ENTER_ANYWAY(0, .does = ENDS, .stream = handle);
 	struct stream *s;
 	struct capture *c;
-	CUresult r = stream_get(handle, &s);
+	CUresult r;
 
-	if (r)
+	queue_pass_all(current());
+	if ((r = stream_get(handle, &s)))
 		return entered_ ? entered_ : r;
 	if (!(c = s->capture))
 		return entered_ ? entered_ : ILLEGAL_STATE;

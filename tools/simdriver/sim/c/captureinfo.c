@@ -54,21 +54,21 @@ static CUresult info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t 
 
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = LOOKS, .stream = stream);
 	return info(stream, status, id, 0, 0, 0, 0);
 }
 
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
 	const CUgraphNode **nodes, size_t *n)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = LOOKS, .stream = stream);
 	return info(stream, status, id, graph, nodes, 0, n);
 }
 
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
 	const CUgraphNode **nodes, const CUgraphEdgeData **data, size_t *n)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = LOOKS, .stream = stream);
 	return info(stream, status, id, graph, nodes, data, n);
 }
 
@@ -97,20 +97,20 @@ static CUresult update(CUstream handle, const CUgraphNode *nodes, const CUgraphE
 
 CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes, size_t n, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return update(stream, nodes, 0, n, flags);
 }
 
 CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return update(stream, nodes, data, n, flags);
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
 	size_t n, CUstreamCaptureMode mode)
 {
-	ENTER(0);
+	ENTER(0, .does = BEGINS, .stream = stream, .graph = graph, .global = !mode);
 	struct graph *g = graph_get(graph);
 	struct edges edges = {0};
 	CUresult r;

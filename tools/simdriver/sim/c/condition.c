@@ -59,7 +59,7 @@ bool conditions_unused(const struct graph *g)
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	struct graph *g = graph_get(graph);
 	struct context *in = context ? context_of(context) : current();
 	struct condition *c;

@@ -53,15 +53,14 @@ struct context *current_view(void)
 	return thread.depth ? thread.stack[thread.depth - 1] : 0;
 }
 
-/* behind is the context in which lives what a context has, if that is not dead. */
-static struct context *behind(struct context *c)
+struct context *context_behind(struct context *c)
 {
 	return c && c->of && c->alive ? c->of : c;
 }
 
 struct context *current(void)
 {
-	return behind(current_view());
+	return context_behind(current_view());
 }
 
 static struct context *created; /* those that are no primary ones */
@@ -104,7 +103,7 @@ static struct context *get(CUcontext handle)
 
 struct context *context_of(CUcontext handle)
 {
-	return behind(get(handle));
+	return context_behind(get(handle));
 }
 
 struct context *context_retain(struct device *v)
@@ -147,7 +146,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice d)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = RESETS, .device = d, .last = true);
 	struct device *v = device_get(d);
 
 	if (!v)
@@ -161,7 +160,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice d)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = RESETS, .device = d);
 	struct device *v = device_get(d);
 
 	if (!v)
@@ -230,7 +229,7 @@ CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *params, unsigned f
 
 CUresult cuCtxDestroy_v2(CUcontext handle)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = RESETS, .context = handle);
 	struct context *c = get(handle);
 
 	if (!c || c->primary || c->of)
@@ -379,7 +378,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 CUresult cuCtxSynchronize(void)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = SWEEPS);
 	CUresult r = unsafe_call();
 
 	for (struct stream *s = current()->streams; s; s = s->next)

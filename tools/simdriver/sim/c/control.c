@@ -3,7 +3,10 @@
 
 #include "sim.h"
 
+#define FAULT_DELAY 20000000 /* ns; a real fault takes five times as long */
+
 struct sim sim = {
+	.fault_delay = FAULT_DELAY,
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.strict = SIM_VERSION < 13000,
 };
@@ -39,12 +42,13 @@ static CUresult due(struct call *c)
 	return c->fail;
 }
 
-CUresult enter_call(struct call *c)
+CUresult enter_call(struct call *c, struct flight *f)
 {
 	struct call *told;
 	unsigned needs;
 	CUresult r, all;
 
+	flight_begin(f);
 	pthread_mutex_lock(&sim.lock);
 	if (!c->known) {
 		c->known = true;
@@ -68,6 +72,7 @@ CUresult enter_call(struct call *c)
 		usleep(pause);
 		pthread_mutex_lock(&sim.lock);
 	}
+	flight_check(f);
 	r = due(c);
 	all = needs & BARE ? OK : due(&any);
 	r = r ? r : all;
@@ -86,9 +91,9 @@ CUresult enter_call(struct call *c)
 	return r;
 }
 
-void leave_call(int *unused)
+void leave_call(struct flight *f)
 {
-	(void)unused;
+	flight_end(f);
 	pthread_mutex_unlock(&sim.lock);
 	users_finish();
 }
@@ -111,7 +116,14 @@ void violation(const char *format, ...)
 	va_end(list);
 }
 
-#define LOCK() pthread_mutex_lock(&sim.lock); int locked_ __attribute__((cleanup(leave_call), unused)) = 0
+static void unlock(int *unused)
+{
+	(void)unused;
+	pthread_mutex_unlock(&sim.lock);
+	users_finish();
+}
+
+#define LOCK() pthread_mutex_lock(&sim.lock); int locked_ __attribute__((cleanup(unlock), unused)) = 0
 
 void simFail(const char *function, long nth, unsigned code)
 {
@@ -150,7 +162,16 @@ void simHold(int on)
 void simFault(unsigned code)
 {
 	LOCK();
-	fault(code);
+	if (sim.initialized && sim.fault_delay)
+		fault_later(code);
+	else
+		fault(code);
+}
+
+void simFaultDelay(long microseconds)
+{
+	LOCK();
+	sim.fault_delay = microseconds * 1000;
 }
 
 void simReset(void)
@@ -162,7 +183,10 @@ void simReset(void)
 	failed = "";
 	violations = 0;
 	sim.held = false;
+	if (sim.fault_at)
+		fault(sim.fault_code); /* for the work behind it */
 	sim.dead = 0;
+	sim.fault_delay = FAULT_DELAY;
 	graph_odd(0);
 	engine_wake();
 }

@@ -63,37 +63,37 @@ static CUresult now(enum side side, CUdeviceptr dst, CUdeviceptr src, size_t siz
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = WORKS);
 	return now(TO_DEVICE, dst, (uintptr_t)src, size);
 }
 
 CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t size)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = WORKS);
 	return now(TO_HOST, (uintptr_t)dst, src, size);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t size)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = WORKS);
 	return now(ON_DEVICE, dst, src, size);
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return later(stream, TO_DEVICE, dst, (uintptr_t)src, size);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return later(stream, TO_HOST, (uintptr_t)dst, src, size);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return later(stream, ON_DEVICE, dst, src, size);
 }
 
@@ -104,13 +104,13 @@ static bool contexts(CUcontext a, CUcontext b)
 
 CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = WORKS);
 	return contexts(to, from) ? now(ON_DEVICE, dst, src, size) : INVALID_CONTEXT;
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	struct stream *s;
 	CUresult r = stream_get(stream, &s);
 
@@ -144,13 +144,13 @@ static CUresult set(struct stream *s, CUdeviceptr dst, unsigned value, size_t wi
 #define SETS(name, type, width) \
 	CUresult cuMemset##name##_v2(CUdeviceptr dst, type value, size_t n) \
 	{ \
-		ENTER(CURRENT); \
+		ENTER(CURRENT, .does = WORKS); \
 		CUresult r = on_legacy(current()); \
 		return r ? r : set(current()->legacy, dst, value, width, n); \
 	} \
 	CUresult cuMemset##name##Async(CUdeviceptr dst, type value, size_t n, CUstream stream) \
 	{ \
-		ENTER(CALLBACK); \
+		ENTER(CALLBACK, .does = WORKS, .stream = stream); \
 		struct stream *s; \
 		CUresult r = stream_get(stream, &s); \
 		return r ? r : set(s, dst, value, width, n); \
@@ -175,7 +175,7 @@ static CUresult anywhere(struct stream *s, CUdeviceptr dst, CUdeviceptr src, siz
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	struct stream *s;
 	CUresult r = stream_get(stream, &s);
 
@@ -218,7 +218,7 @@ static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_
 CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
 	size_t *from, size_t n, size_t *wrong, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	size_t unused;
 
 	return batch(dsts, srcs, sizes, count, attributes, from, n, stream, wrong ? wrong : &unused);
@@ -227,7 +227,7 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
 	size_t *from, size_t n, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	size_t unused;
 
 	return batch(dsts, srcs, sizes, count, attributes, from, n, stream, &unused);

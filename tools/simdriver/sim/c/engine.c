@@ -139,6 +139,7 @@ static void pop(struct stream *s)
 	if (!(s->head = i->next))
 		s->tail = &s->head;
 	s->executed++;
+	queue_remove(s, i);
 	item_free(i);
 }
 
@@ -147,8 +148,13 @@ static long pass(void)
 {
 	long again = -1;
 
+	if (sim.fault_at && now_ns() >= sim.fault_at) {
+		fault(sim.fault_code);
+		return 0;
+	}
 	for (struct stream **at = &active, *s; (s = *at);) {
 		struct item *i = s->head;
+		bool over;
 
 		if (!i) {
 			*at = s->active;
@@ -159,18 +165,21 @@ static long pass(void)
 		at = &s->active;
 		if (!ready(s, i))
 			continue;
-		if (run(i)) {
+		if (i->stuck)
+			continue;
+		over = run(i);
+		if (sim.faulted) {
+			i->stuck = true;
+			fault_later(sim.faulted);
+			again = 0;
+		} else if (over) {
 			pop(s);
 			again = 0;
 		} else if (i->until && (again < 0 || i->until < again)) {
 			again = i->until;
 		}
-		if (sim.faulted) {
-			fault(sim.faulted);
-			return 0;
-		}
 	}
-	return again;
+	return sim.fault_at && (again < 0 || sim.fault_at < again) ? sim.fault_at : again;
 }
 
 static void *engine(void *unused)
@@ -217,10 +226,8 @@ CUresult enqueue(struct stream *s, struct item *i)
 		return capture_item(s, i);
 	if (s == s->context->legacy)
 		r = on_legacy(s->context);
-	s->waiting++; /* a full queue makes its user wait */
-	while (!r && !sim.dead && s->enqueued - s->executed >= 1024)
-		await_change();
-	s->waiting--;
+	if (!r)
+		queue_room(s, i);
 	if (r || sim.dead) {
 		item_free(i);
 		return r ? r : sim.dead;
@@ -231,6 +238,7 @@ CUresult enqueue(struct stream *s, struct item *i)
 	*s->tail = i;
 	s->tail = &i->next;
 	s->enqueued++;
+	queue_add(s, i);
 	if (!s->listed) {
 		s->listed = true;
 		s->active = active;
@@ -238,6 +246,17 @@ CUresult enqueue(struct stream *s, struct item *i)
 	}
 	engine_wake();
 	return OK;
+}
+
+/* A fault shows late. What had it is not over until then, and the rest goes on. */
+void fault_later(CUresult code)
+{
+	sim.faulted = OK;
+	if (sim.fault_at || sim.dead)
+		return;
+	sim.fault_code = code;
+	sim.fault_at = now_ns() + sim.fault_delay;
+	engine_wake();
 }
 
 /*
@@ -248,6 +267,7 @@ CUresult enqueue(struct stream *s, struct item *i)
 void fault(CUresult code)
 {
 	sim.faulted = OK;
+	sim.fault_at = 0;
 	sim.dead = code;
 	for (struct stream *s = active; s; s = s->active) {
 		bool spared = s->head && s->head->started;
@@ -268,6 +288,7 @@ void fault(CUresult code)
 		s->head = 0;
 		s->tail = &s->head;
 		s->executed = s->enqueued;
+		s->filled = 0;
 	}
 	changed();
 	engine_wake();

@@ -52,7 +52,7 @@ CUresult cuEventCreate(CUevent *handle, unsigned flags)
 
 CUresult cuEventDestroy_v2(CUevent handle)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD | CALLBACK, .does = DESTROYS, .event = handle);
 	struct event *e;
 
 	if (!(e = handle_get(EVENT, handle)))
@@ -103,13 +103,13 @@ static CUresult record(CUevent event, CUstream stream, unsigned flags)
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = RECORDS, .stream = stream, .event = event);
 	return record(event, stream, 0);
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = RECORDS, .stream = stream, .event = flags ? 0 : event);
 	return record(event, stream, flags);
 }
 
@@ -121,7 +121,7 @@ bool event_stale(struct event *e)
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = WAITS, .stream = stream, .event = flags ? 0 : event);
 	struct stream *s;
 	struct event *e;
 	struct item *i;
@@ -172,7 +172,7 @@ static CUresult asked(CUevent handle, struct event **e)
 
 CUresult cuEventQuery(CUevent handle)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = ASKS_EVENT, .event = handle, .unsafe = true);
 	struct event *e;
 	CUresult r = asked(handle, &e);
 
@@ -183,7 +183,7 @@ CUresult cuEventQuery(CUevent handle)
 
 CUresult cuEventSynchronize(CUevent handle)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = ASKS_EVENT, .event = handle, .unsafe = true);
 	struct event *e;
 	struct mark *m;
 	CUresult r = asked(handle, &e);
@@ -191,6 +191,7 @@ CUresult cuEventSynchronize(CUevent handle)
 	if (r || !(m = e->mark))
 		return r;
 	m->refs++;
+	flight_rest();
 	while (!m->done && !sim.dead)
 		await_change();
 	mark_drop(m);

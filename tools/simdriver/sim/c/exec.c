@@ -7,7 +7,7 @@ void exec_free(struct exec *e, enum where where)
 {
 	struct graph *source = handle_find(GRAPH, e->source);
 
-	if (source)
+	if (source && source->id == e->source_id)
 		source->execs--;
 	handle_end(e->handle);
 	mark_drop(e->last);
@@ -83,12 +83,13 @@ static struct exec *instantiate(struct graph *g, unsigned long long flags)
 	exec_hold(e, g);
 	e->flags = flags;
 	e->source = g->handle;
+	e->source_id = g->id;
 	e->handle = handle_new(EXEC, e);
 	g->execs++;
 	return e;
 }
 
-static struct node *find(struct graph *g, CUgraphNode source)
+static struct node *find(struct graph *g, unsigned long long source)
 {
 	struct node *found = 0;
 
@@ -103,7 +104,9 @@ static struct node *find(struct graph *g, CUgraphNode source)
 
 struct node *exec_node(struct exec *e, CUgraphNode handle)
 {
-	return handle_get(NODE, handle) ? find(e->graph, handle) : 0;
+	struct node *n = handle_get(NODE, handle);
+
+	return n ? find(e->graph, n->made) : 0;
 }
 
 /* allowed tells whether a graph may be instantiated now. */
@@ -124,7 +127,7 @@ static CUresult allowed(struct graph *g)
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph, unsigned long long flags)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = INSTANTIATES, .graph = graph);
 	struct graph *g = graph_get(graph);
 	struct node *node;
 	CUresult r;
@@ -167,7 +170,7 @@ static struct item *launch_item(struct exec *e, struct stream *s, bool upload)
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *handle, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = INSTANTIATES, .graph = graph);
 	struct graph *g = graph_get(graph);
 	struct stream *s = 0;
 	struct exec *e;
@@ -264,13 +267,13 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool upload)
 
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = LAUNCHES, .stream = stream, .exec = handle);
 	return launch(handle, stream, false);
 }
 
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = LAUNCHES, .stream = stream, .exec = handle);
 	return launch(handle, stream, true);
 }
 
@@ -324,7 +327,7 @@ void launch_end(struct item *i)
 
 CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = handle);
 	struct exec *e = handle_get(EXEC, handle);
 
 	if (!e || !flags)
@@ -335,7 +338,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 
 CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = DESTROYS, .exec = handle);
 	struct exec *e = handle_get(EXEC, handle);
 	CUresult r;
 

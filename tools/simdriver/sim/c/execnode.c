@@ -19,7 +19,7 @@ static CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struc
 
 /* EXEC_SET defines a change, of what a maker makes of the rest of a function's parameters. */
 #define EXEC_SET(maker, ...) \
-	ENTER(0); \
+	ENTER(0, .does = READS, .exec = exec); \
 	struct item *i = 0; \
 	CUresult r = maker(__VA_ARGS__, &i); \
 	return exec_set(exec, node, r, i)
@@ -78,13 +78,13 @@ static CUresult set_child(CUgraphExec exec, CUgraphNode node, CUgraph child)
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = exec);
 	return set_child(exec, node, child);
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = exec);
 	struct item *i = 0;
 	CUresult r = settable(p);
 
@@ -106,7 +106,7 @@ static struct node *switched(CUgraphExec exec, CUgraphNode handle)
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned enabled)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = exec);
 	struct node *n = switched(exec, handle);
 
 	if (!n)
@@ -117,7 +117,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned en
 
 CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned *enabled)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = exec);
 	struct node *n = switched(exec, handle);
 
 	if (!n || !enabled)

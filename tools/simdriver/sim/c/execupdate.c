@@ -112,7 +112,7 @@ static CUresult update(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResul
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = exec, .graph = graph);
 	CUgraphExecUpdateResultInfo unwanted;
 
 	return update(exec, graph, info ? info : &unwanted);
@@ -120,7 +120,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 
 CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = exec, .graph = graph);
 	CUgraphExecUpdateResultInfo info;
 	CUresult r = update(exec, graph, &info);
 

@@ -117,6 +117,8 @@ CUgraph graph_handle(struct graph *g)
 	return g->handle;
 }
 
+static unsigned long long made;
+
 static struct node *node_new(struct graph *g, struct item *i)
 {
 	struct node *n = calloc(1, sizeof *n);
@@ -125,6 +127,7 @@ static struct node *node_new(struct graph *g, struct item *i)
 	n->item = i;
 	n->at = g->n;
 	n->id = g->ids++;
+	n->made = ++made;
 	own(n);
 	g->nodes = realloc(g->nodes, (g->n + 1) * sizeof *g->nodes);
 	return g->nodes[g->n++] = n;
@@ -182,7 +185,7 @@ struct graph *graph_copy(struct graph *g, bool handles)
 	for (int i = 0; i < g->n; i++) {
 		struct node *n = node_new(copy, item_copy(g->nodes[i]->item, handles));
 
-		n->source = g->nodes[i]->handle;
+		n->source = g->nodes[i]->made;
 		n->disabled = g->nodes[i]->disabled;
 		if (handles)
 			n->handle = handle_new(NODE, n);
@@ -300,7 +303,7 @@ CUresult cuGraphCreate(CUgraph *handle, unsigned flags)
 
 CUresult cuGraphClone(CUgraph *handle, CUgraph graph)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = graph);
 	struct graph *g = graph_get(graph);
 
 	if (!g || !handle || g->capture)
@@ -313,7 +316,7 @@ CUresult cuGraphClone(CUgraph *handle, CUgraph graph)
 
 CUresult cuGraphDestroy(CUgraph handle)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = DESTROYS, .graph = handle);
 	struct graph *g = graph_get(handle);
 
 	if (!g || g->inner)

@@ -24,7 +24,7 @@ bool edge_plain(const CUgraphEdgeData *data);
 
 struct node {
 	CUgraphNode handle; /* 0 inside of an executable */
-	CUgraphNode source; /* what it is a copy of */
+	unsigned long long made, source; /* which of all nodes it is, and what it is a copy of */
 	unsigned id;
 	struct graph *graph;
 	struct item *item;
@@ -154,6 +154,7 @@ void users_finish(void);
 struct exec {
 	CUgraphExec handle;
 	CUgraph source;
+	unsigned source_id;
 	struct graph *graph;
 	struct node **order; /* of all nodes, with those of children */
 	int n;
@@ -212,6 +213,12 @@ void capture_lose(struct capture *c);
 void capture_lose_context(struct context *c);
 void capture_forget(struct stream *s);
 bool captured_event(struct event *e);
+/* capture_blocks tells whether a blocking stream of a context is in a capture, context_captures whether any of it, or of a green one, captures. */
+bool capture_blocks(struct capture *c, struct context *of);
+bool context_captures(struct context *c, struct green *g);
+/* capture_global tells whether a capture, if it is one, is in mode global, captures_global whether there is such a one. */
+bool capture_global(struct capture *c);
+bool captures_global(void);
 /* recapture_item gives the next node of a graph that is captured once more its new work. */
 CUresult recapture_item(struct capture *c, const struct edges *deps, struct item *i, struct node **n);
 /* recapture_block is the memory of the next node, if that allocates so much. */

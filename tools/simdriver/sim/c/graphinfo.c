@@ -59,13 +59,13 @@ static CUresult nodes(CUgraph graph, CUgraphNode *out, size_t *n, bool roots)
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *out, size_t *n)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = graph);
 	return nodes(graph, out, n, false);
 }
 
 CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *out, size_t *n)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = graph);
 	return nodes(graph, out, n, true);
 }
 
@@ -85,13 +85,13 @@ static CUresult edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraph
 
 CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = graph);
 	return edges(graph, from, to, 0, n);
 }
 
 CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = graph);
 	return edges(graph, from, to, data, n);
 }
 
@@ -110,13 +110,13 @@ static CUresult dependencies(CUgraphNode handle, CUgraphNode *out, CUgraphEdgeDa
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *out, size_t *n)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = node);
 	return dependencies(node, out, 0, n);
 }
 
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *data, size_t *n)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = node);
 	return dependencies(node, out, data, n);
 }
 
@@ -140,13 +140,13 @@ static CUresult dependents(CUgraphNode handle, CUgraphNode *out, CUgraphEdgeData
 
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *out, size_t *n)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = node);
 	return dependents(node, out, 0, n);
 }
 
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *data, size_t *n)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = node);
 	return dependents(node, out, data, n);
 }
 
@@ -156,7 +156,7 @@ void graph_odd(unsigned type) { odd_type = type; }
 
 CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = handle);
 	struct node *node = handle_get(NODE, handle);
 
 	if (!node || !type)
@@ -197,7 +197,7 @@ static void print_graph(FILE *f, const struct graph *g)
 
 CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = graph);
 	struct graph *g = graph_get(graph);
 	FILE *f;
 

@@ -34,13 +34,13 @@ static CUresult add(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps,
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	return add(handle, graph, deps, 0, n, OK, item_new(NOTHING));
 }
 
 /* ADD adds what a maker makes of the rest of a function's parameters. */
 #define ADD(maker, ...) \
-	ENTER(0); \
+	ENTER(0, .does = ALTERS, .graph = graph); \
 	struct item *i = 0; \
 	CUresult r = maker(__VA_ARGS__, &i); \
 	return add(handle, graph, deps, 0, n, r, i)
@@ -110,19 +110,19 @@ static CUresult add_any(CUgraphNode *handle, CUgraph graph, const CUgraphNode *d
 
 CUresult cuGraphAddNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	return add_any(handle, graph, deps, 0, n, p);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	return add_any(handle, graph, deps, data, n, p);
 }
 
 CUresult cuGraphAddNode_v3(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	CUresult r = make_suits(p);
 
 	return r ? r : add_any(handle, graph, deps, data, n, p);
@@ -159,13 +159,13 @@ static CUresult depend(CUgraph graph, const CUgraphNode *from, const CUgraphNode
 
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	return depend(graph, from, to, 0, n);
 }
 
 CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	return depend(graph, from, to, data, n);
 }
 
@@ -193,19 +193,19 @@ static CUresult sever(CUgraph graph, const CUgraphNode *from, const CUgraphNode 
 
 CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	return sever(graph, from, to, 0, n);
 }
 
 CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .graph = graph);
 	return sever(graph, from, to, data, n);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode handle)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .node = handle);
 	struct node *n = handle_get(NODE, handle);
 
 	if (!n)

@@ -23,6 +23,7 @@ static struct green *get(CUgreenCtx handle)
 }
 
 CUcontext green_view(struct green *g) { return g->view.handle; }
+struct context *green_context(struct green *g) { return g->view.of; }
 
 CUresult cuGreenCtxCreate(CUgreenCtx *handle, CUdevResourceDesc description, CUdevice d, unsigned flags)
 {
@@ -71,7 +72,7 @@ void greens_end(struct context *c)
 
 CUresult cuGreenCtxDestroy(CUgreenCtx handle)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = SWEEPS, .green = handle);
 	struct green *g = get(handle);
 
 	if (!g)
@@ -114,7 +115,7 @@ CUresult cuCtxGetDevResource(CUcontext handle, CUdevResource *to, CUdevResourceT
 
 CUresult cuStreamGetDevResource(CUstream handle, CUdevResource *to, CUdevResourceType type)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -197,7 +198,7 @@ static bool captures(struct green *g)
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event)
 {
-	ENTER(0);
+	ENTER(0, .does = SWEEPS, .green = handle, .event = event);
 	struct green *g = get(handle);
 	struct event *e = handle_get(EVENT, event);
 	CUresult r = OK;
@@ -225,7 +226,7 @@ static CUresult wait_for(struct stream *s, struct mark *m)
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx handle, CUevent event)
 {
-	ENTER(0);
+	ENTER(0, .does = SWEEPS, .green = handle, .event = event);
 	struct green *g = get(handle);
 	struct event *e = handle_get(EVENT, event);
 	CUresult r;
@@ -262,7 +263,7 @@ static CUgreenCtx green_of(struct stream *s)
 
 CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -276,7 +277,7 @@ CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 
 CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *c, CUgreenCtx *green)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 

@@ -2,27 +2,44 @@
 
 /*
  * A handle is no address, so that a wrong one is found out instead of followed:
- * it tells its place in this table, which keeps what was destroyed in mind.
+ * it tells its place in this table, which keeps what was destroyed in mind. As
+ * CUDA's, the handle of what was destroyed last is that of the next of its kind.
  */
 static struct {
 	void *object;
 	enum kind kind;
+	size_t older; /* that is free too: its place and 1 */
 } *table;
 static size_t used, room;
+static size_t free_of[KINDS]; /* the newest one: its place and 1 */
 
 #define BASE 0x51d0000000ull
 #define STEP 64
 
-void *handle_new(enum kind kind, void *object)
+/* take finds a place in the table. */
+static size_t take(enum kind kind)
 {
+	size_t at = free_of[kind];
+
+	if (at--) {
+		free_of[kind] = table[at].older;
+		return at;
+	}
 	if (used == room) {
 		room = room ? 2 * room : 1024;
 		table = realloc(table, room * sizeof *table);
 	}
-	table[used].object = object;
-	table[used].kind = kind;
+	return used++;
+}
+
+void *handle_new(enum kind kind, void *object)
+{
+	size_t at = take(kind);
+
+	table[at].object = object;
+	table[at].kind = kind;
 	live_count(kind, 1);
-	return (void *)(BASE + STEP * used++);
+	return (void *)(BASE + STEP * at);
 }
 
 static size_t place(const void *handle)
@@ -67,9 +84,12 @@ void *handle_get(enum kind kind, const void *handle)
 void handle_end(void *handle)
 {
 	size_t at = place(handle);
+	enum kind kind = table[at].kind;
 
 	table[at].object = 0;
-	live_count(table[at].kind, -1);
+	table[at].older = free_of[kind];
+	free_of[kind] = at + 1;
+	live_count(kind, -1);
 }
 
 void handle_lose(void *handle)

@@ -290,7 +290,7 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction handle, void **params
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 	unsigned shared, CUstream stream, void **params, void **extra)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	CUlaunchConfig c = {{gx, gy, gz}, {bx, by, bz}, shared, stream, 0, 0};
 
 	return launch(&c, f, params, extra);
@@ -298,6 +298,6 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = config ? config->stream : 0);
 	return config ? launch(config, f, params, extra) : INVALID_VALUE;
 }

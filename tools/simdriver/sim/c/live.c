@@ -12,11 +12,12 @@ static struct {
 };
 static int lost;
 
-#define KINDS (enum kind)(sizeof kinds / sizeof *kinds)
+#define COUNTED (enum kind)(sizeof kinds / sizeof *kinds)
+
 
 void live_count(enum kind kind, int by)
 {
-	if (kind < KINDS)
+	if (kind < COUNTED)
 		kinds[kind].alive += by;
 }
 
@@ -43,7 +44,7 @@ static int live(const char *kind)
 {
 	int n = 0;
 
-	for (enum kind i = 0; i < KINDS; i++)
+	for (enum kind i = 0; i < COUNTED; i++)
 		if (kinds[i].name && (!kind || !strcmp(kind, kinds[i].name)))
 			n += kinds[i].alive;
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++)

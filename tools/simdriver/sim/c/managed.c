@@ -21,7 +21,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned flags)
 /* Managed memory is always reachable from everywhere, so that attaching it changes nothing here. */
 CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t size, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = handle);
 	struct block *b = block_at(address);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);

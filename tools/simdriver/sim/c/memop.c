@@ -120,30 +120,30 @@ static CUresult single(CUstream stream, unsigned operation, CUdeviceptr address,
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return single(stream, WAIT_32, address, value, flags);
 }
 
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return single(stream, WAIT_64, address, value, flags);
 }
 
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return single(stream, WRITE_32, address, value, flags);
 }
 
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return single(stream, WRITE_64, address, value, flags);
 }
 
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return (n && !ops) || n >= 256 || flags ? INVALID_VALUE : batch(stream, ops, n);
 }

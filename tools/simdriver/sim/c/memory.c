@@ -5,8 +5,8 @@
 /*
  * Each device has a range of addresses, and the host's pinned memory one more.
  * An array tells for every unit of it whose it is or was, so that the block of
- * any address is found at once, also when it is freed. Addresses are used again
- * only when the range is used up.
+ * any address is found at once, also when it is freed. As with CUDA, the address of
+ * what was freed last is tried first for what comes next.
  */
 #define UNIT 512
 #define SPAN (16ull << 30)
@@ -18,7 +18,7 @@
 struct arena {
 	unsigned char *base;
 	struct block **of; /* for every unit */
-	size_t next;       /* unit */
+	size_t next;       /* unit to look at first */
 };
 static struct arena arenas[MAX_DEVICES + 1]; /* the last is the host's */
 static struct block *blocks;
@@ -43,16 +43,32 @@ static struct arena *arena(int device)
 	return a;
 }
 
+static size_t whole(struct block *b);
+
+/* The units of a block are two more than its whole: the guards. */
+static size_t start_of(struct arena *a, struct block *b) { return (b->address - (uintptr_t)a->base) / UNIT - 1; }
+static size_t end_of(struct arena *a, struct block *b) { return start_of(a, b) + whole(b) + 2; }
+
 /* room finds so many units in a row that nothing alive is in, or returns UNITS. */
 static size_t room(struct arena *a, size_t units)
 {
 	size_t at = a->next, found = 0;
 
-	for (size_t tried = 0; tried < UNITS + units; tried++) {
+	for (size_t tried = 0; tried < UNITS + units;) {
+		struct block *b;
+		size_t before = at;
+
 		if (at == UNITS)
-			at = found = 0;
-		found = a->of[at] && !a->of[at]->gone ? 0 : found + 1;
-		at++;
+			before = at = found = 0;
+		b = a->of[at];
+		if (b && !b->gone) {
+			at = end_of(a, b);
+			found = 0;
+		} else {
+			at++;
+			found++;
+		}
+		tried += at - before;
 		if (found == units) {
 			a->next = at;
 			return at - units;
@@ -60,6 +76,8 @@ static size_t room(struct arena *a, size_t units)
 	}
 	return UNITS;
 }
+
+static struct arena *arena_of(struct block *b) { return arena(b->place == HOST_MEMORY ? HOST_ARENA : b->device); }
 
 static unsigned char *bytes(struct block *b)
 {
@@ -131,6 +149,7 @@ void block_free(struct block *b)
 	check_guard(b);
 	block_uncount(b);
 	b->freed = b->gone = true;
+	arena_of(b)->next = start_of(arena_of(b), b);
 	if (b->place != HOST_MEMORY)
 		devices[b->device].used -= b->size;
 	if (b->size > SHORT)

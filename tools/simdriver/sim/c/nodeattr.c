@@ -55,7 +55,7 @@ static bool fits(const struct item *i, unsigned id, const CUkernelNodeAttrValue 
 
 CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID id, CUkernelNodeAttrValue *value)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = handle);
 	struct node *n = kernel_node(handle);
 	struct launch_attribute *a;
 
@@ -68,7 +68,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID id
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *value)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .node = handle);
 	struct node *n = kernel_node(handle);
 	CUkernelNodeAttrValue *v;
 
@@ -83,7 +83,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID id
 
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .node = to);
 	struct node *a = kernel_node(to), *b = kernel_node(from);
 
 	if (!a || !b || a->item->context != b->item->context)

@@ -4,7 +4,7 @@
 
 CUresult cuGraphNodeGetContainingGraph(CUgraphNode handle, CUgraph *graph)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = handle);
 	struct node *n = handle_get(NODE, handle);
 
 	if (!n || !graph)
@@ -15,7 +15,7 @@ CUresult cuGraphNodeGetContainingGraph(CUgraphNode handle, CUgraph *graph)
 
 CUresult cuGraphNodeGetLocalId(CUgraphNode handle, unsigned *id)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = handle);
 	struct node *n = handle_get(NODE, handle);
 
 	if (!n || !id)
@@ -26,7 +26,7 @@ CUresult cuGraphNodeGetLocalId(CUgraphNode handle, unsigned *id)
 
 CUresult cuGraphNodeGetToolsId(CUgraphNode handle, unsigned long long *id)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = handle);
 	struct node *n = handle_get(NODE, handle);
 
 	if (!n || !id)
@@ -37,7 +37,7 @@ CUresult cuGraphNodeGetToolsId(CUgraphNode handle, unsigned long long *id)
 
 CUresult cuGraphGetId(CUgraph handle, unsigned *id)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = handle);
 	struct graph *g = graph_get(handle);
 
 	if (!g || !id)
@@ -48,7 +48,7 @@ CUresult cuGraphGetId(CUgraph handle, unsigned *id)
 
 CUresult cuGraphExecGetId(CUgraphExec handle, unsigned *id)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .exec = handle);
 	struct exec *e = handle_get(EXEC, handle);
 
 	if (!e || !id)

@@ -125,7 +125,7 @@ static struct node *node_of(CUgraphNode handle, enum work work)
 #define GET(function, what, type, describes) \
 	CUresult function(CUgraphNode handle, type *p) \
 	{ \
-		ENTER(0); \
+		ENTER(0, .does = READS, .node = handle); \
 		struct node *n = node_of(handle, what); \
 		if (!n || !p) \
 			return INVALID_VALUE; \
@@ -146,7 +146,7 @@ GET(cuGraphEventWaitNodeGetEvent, WAIT, CUevent, describe_event)
 
 CUresult cuGraphNodeGetParams(CUgraphNode handle, CUgraphNodeParams *p)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = handle);
 	struct node *n = handle_get(NODE, handle);
 
 	if (!n || !p)
@@ -181,7 +181,7 @@ CUresult node_set(struct node *n, CUresult r, struct item *i)
 
 /* SET_PARAMS defines a change, of what a maker makes of the rest of a function's parameters. */
 #define SET_PARAMS(maker, ...) \
-	ENTER(0); \
+	ENTER(0, .does = ALTERS, .node = handle); \
 	struct node *n = handle_get(NODE, handle); \
 	struct item *i = 0; \
 	CUresult r = n ? maker(__VA_ARGS__, &i) : INVALID_VALUE; \
@@ -249,13 +249,13 @@ static CUresult set_any(CUgraphNode handle, CUgraphNodeParams *p)
 
 CUresult cuGraphNodeSetParams(CUgraphNode handle, CUgraphNodeParams *p)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .node = handle);
 	return set_any(handle, p);
 }
 
 CUresult cuGraphNodeSetParams_v2(CUgraphNode handle, CUgraphNodeParams *p)
 {
-	ENTER(0);
+	ENTER(0, .does = ALTERS, .node = handle);
 	CUresult r = make_suits(p);
 
 	return r ? r : set_any(handle, p);

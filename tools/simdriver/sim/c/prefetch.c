@@ -65,13 +65,13 @@ static CUresult prefetch(CUdeviceptr address, size_t size, CUmemLocation to, CUs
 
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice to, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return prefetch(address, size, location(to), stream);
 }
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation to, unsigned flags, CUstream stream)
 {
-	ENTER(0);
+	ENTER(0, .does = WORKS, .stream = stream);
 	return flags ? INVALID_VALUE : prefetch(address, size, to, stream);
 }
 

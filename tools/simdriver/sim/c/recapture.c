@@ -75,7 +75,7 @@ struct block *recapture_block(struct capture *c, size_t size)
 
 CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *data)
 {
-	ENTER(0);
+	ENTER(0, .does = BEGINS, .stream = stream, .graph = graph, .global = !mode);
 	struct graph *g = graph_get(graph);
 	CUresult r;
 

@@ -46,7 +46,7 @@ enum { /* CUresult */
 
 enum kind {
 	NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER, CONDITION_HANDLE, GREEN, DESC,
-	PHYSICAL, LINKER, POOL, ARRAY, TEXTURE, SURFACE,
+	PHYSICAL, LINKER, POOL, ARRAY, TEXTURE, SURFACE, KINDS,
 };
 
 void *handle_new(enum kind kind, void *object);
@@ -64,6 +64,8 @@ void handles_each(void (*f)(enum kind kind, void *handle, void *object));
 
 void live_count(enum kind kind, int by);
 void live_lost(int n);
+
+#include "overlap.h"
 
 /* -- control: control.c -- */
 
@@ -84,20 +86,23 @@ struct call {
 	CUresult fail;
 };
 
-/* ENTER begins a function of the API: it takes the lock until the function returns. */
-#define ENTER(flags) \
-	ENTER_ANYWAY(flags); \
+/*
+ * ENTER begins a function of the API: it takes the lock until the function returns.
+ * What follows the flags is said of the flight; see overlap.h.
+ */
+#define ENTER(...) \
+	ENTER_ANYWAY(__VA_ARGS__); \
 	if (entered_) \
 		return entered_
 
 /* ENTER_ANYWAY is for a function that does something also where it fails, with entered_. */
-#define ENTER_ANYWAY(flags) \
+#define ENTER_ANYWAY(flags, ...) \
 	static struct call call_ = {.name = __func__, .needs = (flags)}; \
-	int locked_ __attribute__((cleanup(leave_call), unused)) = 0; \
-	CUresult entered_ = enter_call(&call_)
+	struct flight flight_ __attribute__((cleanup(leave_call), unused)) = {.name = __func__, __VA_ARGS__}; \
+	CUresult entered_ = enter_call(&call_, &flight_)
 
-CUresult enter_call(struct call *call);
-void leave_call(int *);
+CUresult enter_call(struct call *call, struct flight *f);
+void leave_call(struct flight *f);
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* -- the state of all: control.c -- */
@@ -109,6 +114,8 @@ extern struct sim {
 	int waiters;            /* for changed */
 	bool initialized, held, strict;
 	CUresult faulted; /* by the work that runs just now */
+	CUresult fault_code; /* the fault that shows then */
+	long fault_at, fault_delay; /* ns; at 0 there is none */
 	CUresult dead;    /* the code of the fault that has killed the process's contexts */
 	unsigned long long contexts, ids, order;
 } sim;
@@ -129,6 +136,7 @@ struct context {
 	unsigned peers; /* bits of devices that kernels may reach */
 	struct stream *legacy;
 	struct stream *streams;
+	int blocked;          /* calls that wait for room on a stream */
 	int greens;           /* green contexts that retain this one */
 	struct green *green;  /* of the context that stands for a green one: that, */
 	struct context *of;   /* and the primary context, in which all it has lives */
@@ -151,6 +159,8 @@ struct context *current(void);
 struct context *current_view(void);
 /* context_of finds a context by its handle, as current does. */
 struct context *context_of(CUcontext handle);
+/* context_behind is the context in which lives what a context has, if that is not dead. */
+struct context *context_behind(struct context *c);
 struct context *context_retain(struct device *v);
 /* context_release ends a primary context that nobody needs any more. */
 void context_release(struct context *c);
@@ -206,6 +216,7 @@ struct item {
 	unsigned long long order;
 	struct context *context; /* where it runs */
 	bool started, finished;
+	bool stuck;            /* it had a fault */
 	bool orphan, spared;   /* by a fault: what no stream holds any more, what does not see it */
 	long until; /* ns: when to look again */
 	struct item *queued; /* for the callback thread */
@@ -265,6 +276,7 @@ struct stream {
 	struct green *green; /* where the kernels run, 0 for anywhere */
 	bool detached;       /* the green context was destroyed first */
 	int waiting;
+	int filled, blocked; /* by items, calls that wait for room */
 	struct item *head, **tail;
 	unsigned long long enqueued, executed;
 	CUstreamAttrValue attributes[STREAM_ATTRIBUTES];
@@ -292,9 +304,17 @@ bool attribute_valid(unsigned id, const CUstreamAttrValue *v, int device);
 void attributes_begin(struct stream *s);
 /* enqueue puts an item on a stream, or into the graph that the stream captures. */
 CUresult enqueue(struct stream *s, struct item *i);
+/* queue_room waits until a stream has room for an item; queue.c. */
+void queue_room(struct stream *s, const struct item *i);
+void queue_add(struct stream *s, const struct item *i);
+void queue_remove(struct stream *s, const struct item *i);
+/* queue_pass waits while a call waits for room on a stream, queue_pass_all on any of a context. */
+void queue_pass(struct stream *s);
+void queue_pass_all(struct context *c);
 void stream_wait(struct stream *s);
 void context_wait(struct context *c);
 void fault(CUresult code);
+void fault_later(CUresult code);
 /* run goes on with an item and tells whether it is over. */
 bool run(struct item *i);
 bool memop_run(struct item *i);
@@ -333,6 +353,7 @@ CUresult resource_tell(struct z_CUdevResource *to, unsigned type, const struct z
 /* green_join makes a new stream one of a green context. */
 void green_join(struct stream *s, struct green *g);
 CUcontext green_view(struct green *g);
+struct context *green_context(struct green *g);
 /* greens_end ends those that retain a context that is reset. */
 void greens_end(struct context *c);
 

@@ -11,9 +11,15 @@ long simCalls(const char *function);
 void simDelay(const char *function, long microseconds);
 /* While it is held, no stream begins new work. */
 void simHold(int on);
-/* Kills the contexts of the process as a bad store does. */
+/* Kills the contexts of the process as a bad store does: a little later. */
 void simFault(unsigned code);
-/* Takes back failures, delays, a hold, odd nodes and a fault, and forgets violations. */
+/* How long it takes until a fault shows, 20 ms if this is not called. */
+void simFaultDelay(long microseconds);
+/* Calls that crash at once with others last longer: one of 16 for so many microseconds. */
+void simWiden(long microseconds);
+/* How many of them have begun and do not wait for work. */
+int simFlying(void);
+/* Takes back failures, delays, a hold, odd nodes, a fault and how late it is, and forgets violations. */
 void simReset(void);
 /* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface, 0 for all. */
 int simLive(const char *kind);

@@ -148,6 +148,7 @@ void stream_wait(struct stream *s)
 	if (s == s->context->legacy && stream_busy(s))
 		enqueue(s, item_new(NOTHING));
 	all = s->enqueued;
+	flight_rest();
 	s->waiting++;
 	while (s->executed < all && !sim.dead)
 		await_change();
@@ -165,6 +166,7 @@ void context_wait(struct context *c)
 			s = s->next;
 			continue;
 		}
+		flight_rest();
 		await_change();
 		s = c->streams; /* the list may be another now */
 	}
@@ -199,7 +201,7 @@ CUresult cuStreamCreateWithPriority(CUstream *handle, unsigned flags, int priori
 
 CUresult cuStreamDestroy_v2(CUstream handle)
 {
-	ENTER(DEAD | CALLBACK);
+	ENTER(DEAD | CALLBACK, .does = DESTROYS, .stream = handle);
 	struct stream *s;
 
 	if ((uintptr_t)handle <= 2 || !(s = handle_get(STREAM, handle)))
@@ -234,18 +236,22 @@ static CUresult waited(CUstream handle, struct stream **s)
 
 CUresult cuStreamQuery(CUstream handle)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = ASKS, .stream = handle, .unsafe = true);
 	struct stream *s;
 	CUresult r = waited(handle, &s);
+	bool busy;
 
 	if (r)
 		return r;
-	return stream_busy(s) ? NOT_READY : OK;
+	queue_pass(s);
+	busy = stream_busy(s);
+	stream_collect(s);
+	return sim.dead ? sim.dead : busy ? NOT_READY : OK;
 }
 
 CUresult cuStreamSynchronize(CUstream handle)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = ASKS, .stream = handle, .unsafe = true);
 	struct stream *s;
 	CUresult r = waited(handle, &s);
 
@@ -257,7 +263,7 @@ CUresult cuStreamSynchronize(CUstream handle)
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = ASKS, .stream = handle);
 	struct stream *s;
 	CUresult r = uncaptured(handle, &s);
 
@@ -271,7 +277,7 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
 
 CUresult cuStreamGetPriority(CUstream handle, int *priority)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -285,7 +291,7 @@ CUresult cuStreamGetPriority(CUstream handle, int *priority)
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext *c)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
@@ -299,7 +305,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *c)
 
 CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = ASKS, .stream = handle);
 	struct stream *s;
 	CUresult r = uncaptured(handle, &s);
 
@@ -313,7 +319,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 
 CUresult cuStreamGetDevice(CUstream handle, CUdevice *d)
 {
-	ENTER(CALLBACK);
+	ENTER(CALLBACK, .does = ASKS, .stream = handle);
 	struct stream *s;
 	CUresult r = uncaptured(handle, &s);
 

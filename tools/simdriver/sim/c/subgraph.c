@@ -144,7 +144,7 @@ struct node **graph_flat(struct graph *g, struct node **list, int *n)
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph *graph)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .node = handle);
 	struct node *n = handle_get(NODE, handle);
 
 	if (!n || !graph || n->item->work != CHILD)
@@ -155,14 +155,14 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph *graph)
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph clone)
 {
-	ENTER(0);
+	ENTER(0, .does = READS, .graph = clone);
 	struct node *n = handle_get(NODE, original);
 	struct graph *g = graph_get(clone);
 
 	if (!n || !g || !node)
 		return INVALID_VALUE;
 	for (int i = 0; i < g->n; i++)
-		if (g->nodes[i]->source == original) {
+		if (g->nodes[i]->source == n->made) {
 			*node = g->nodes[i]->handle;
 			return OK;
 		}

@@ -177,7 +177,7 @@ CUresult cuUserObjectRelease(CUuserObject handle, unsigned n)
 
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject handle, unsigned n, unsigned flags)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = ALTERS, .graph = graph);
 	struct graph *g = graph_get(graph);
 	struct user *u = handle_get(USER, handle);
 
@@ -191,7 +191,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject handle, unsigned n,
 
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject handle, unsigned n)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = ALTERS, .graph = graph);
 	struct graph *g = graph_get(graph);
 	struct user *u = handle_get(USER, handle);
 	struct held *h = g && u ? find(g->users, u) : 0;

@@ -153,6 +153,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 			}
 			*at = r->next;
 			free(r);
+			last = address; /* it is tried first for the next range */
 			return sim.dead;
 		}
 	return INVALID_VALUE;

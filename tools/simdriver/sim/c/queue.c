@@ -1,0 +1,51 @@
+#include "sim.h"
+
+/*
+ * A stream has room for so much work that is not over. Who brings more waits,
+ * and holds up some calls that have little to do with it meanwhile.
+ */
+#define ROOM 1020
+
+/* fills tells whether an item takes room. Others never wait for it. */
+static bool fills(const struct item *i)
+{
+	switch (i->work) {
+	case RUN: case COPY: case SET: case MEMOP: case LAUNCH:
+		return true;
+	default:
+		return false;
+	}
+}
+
+void queue_room(struct stream *s, const struct item *i)
+{
+	if (!fills(i) || s->filled < ROOM)
+		return;
+	flight_rest();
+	s->waiting++;
+	s->blocked++;
+	s->context->blocked++;
+	while (s->filled >= ROOM && !sim.dead)
+		await_change();
+	s->context->blocked--;
+	s->blocked--;
+	s->waiting--;
+	changed(); /* for those whom this held up */
+}
+
+void queue_add(struct stream *s, const struct item *i) { s->filled += fills(i); }
+void queue_remove(struct stream *s, const struct item *i) { s->filled -= fills(i); }
+
+void queue_pass(struct stream *s)
+{
+	s->waiting++;
+	while (s->blocked && !sim.dead)
+		await_change();
+	s->waiting--;
+}
+
+void queue_pass_all(struct context *c)
+{
+	while (c && c->blocked && !sim.dead)
+		await_change();
+}
