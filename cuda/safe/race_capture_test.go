@@ -80,7 +80,7 @@ func (a *arena) captured(v int32) error {
 		func() error { return a.z.FillAsync(a.side, v) },
 		func() error { return a.side.Record(a.join, 0) },
 		func() error { return a.origin.WaitEvent(a.join, 0) },
-		func() error { return a.origin.Record(a.inside, 0) },
+		func() error { return except(a.origin.Record(a.inside, 0), safe.ErrCapturing) }, // while somebody waits for it
 		func() error { return a.nothing.Launch(a.origin, one) },
 	)
 }
