@@ -96,15 +96,20 @@ func except(err error, allowed ...error) error {
 func stick(t testing.TB, x *safe.Context, s *safe.Stream) (open func()) {
 	t.Helper()
 	h := host[uint32](t, x, 1)
-	word := &h.Data()[0]
-	*word = 0
-	require.NoError(t, safe.WaitValue(s, h.At(0), uint32(1), driver.CU_STREAM_WAIT_VALUE_GEQ))
-	open = func() { atomic.StoreUint32(word, 1) }
-	t.Cleanup(func() { open(); s.SynchronizeBlocking() }) // before anything is closed
+	open = stickOn(t, h, s)
+	t.Cleanup(func() { open(); assert.NoError(t, s.SynchronizeBlocking()) }) // before anything is closed
 	return open
 }
 
-// fill launches on a stream that is stuck until its queue takes no more, or n are
+func stickOn(t testing.TB, h *safe.HostBuffer[uint32], s *safe.Stream) (open func()) {
+	t.Helper()
+	word := &h.Data()[0]
+	*word = 0
+	require.NoError(t, safe.WaitValue(s, h.At(0), uint32(1), driver.CU_STREAM_WAIT_VALUE_GEQ))
+	return func() { atomic.StoreUint32(word, 1) }
+}
+
+// fillQueue launches on a stream that is stuck until its queue takes no more, or n are
 // on it, on another goroutine. over is closed when all are launched.
 func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan struct{}) {
 	t.Helper()
@@ -113,7 +118,8 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 	go func() {
 		defer close(over)
 		for range n {
-			if !assert.NoError(t, k.Launch(s, one)) {
+			switch err := k.Launch(s, one); {
+			case errors.Is(err, safe.ErrClosed) || !assert.NoError(t, err):
 				return
 			}
 			launched.Add(1)
@@ -143,25 +149,6 @@ func noViolation(t testing.TB) {
 	t.Helper()
 	if !onGPU && !assert.Empty(t, simulated.Violation()) {
 		simulated.Reset()
-	}
-}
-
-// lose makes the process lose CUDA.
-func lose(t testing.TB, x *safe.Context) {
-	t.Helper()
-	if !onGPU {
-		simulated.Fault(uint32(driver.CUDA_ERROR_ILLEGAL_ADDRESS))
-		return
-	}
-	require.NoError(t, kernel(t, x, "store").Launch(stream(t, x), one, safe.Val(uint64(8)), safe.Val(uint64(1))))
-}
-
-// afterLoss makes the simulated driver forget what was lost.
-func afterLoss() {
-	if !onGPU {
-		simulated.Reset()
-		simulated.Purge()
-		simulated.Lost()
 	}
 }
 

@@ -265,19 +265,17 @@ func TestClosedBesideStuck(t *testing.T) {
 	x := open(t, 0)
 	stuck, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
-	k, b := kernel(t, x, "nothing"), buffer[uint32](t, x, 16)
-	h := host[uint32](t, x, 1)
-	h.Data()[0] = 0
-	require.NoError(t, safe.WaitValue(stuck, h.At(0), uint32(1), driver.CU_STREAM_WAIT_VALUE_GEQ))
-	t.Cleanup(func() { atomic.StoreUint32(&h.Data()[0], 1) })
+	k, b := kernel(t, x, "spin"), buffer[uint32](t, x, 16)
+	t.Cleanup(stickOn(t, host[uint32](t, x, 1), stuck))
 	require.NoError(t, errors.Join(b.ZeroAsync(stuck), stuck.Close()))
 	for range 500 {
 		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		c, err := safe.NewBufferAsync[uint32](s, 16)
 		require.NoError(t, err)
-		require.NoError(t, errors.Join(k.Launch(s, one), c.Close(), s.Synchronize(), s.Close()))
+		require.NoError(t, errors.Join(k.Launch(s, one, safe.Val(uint64(100_000))), c.Close(), s.Close()))
 	}
+	time.Sleep(200 * time.Millisecond)
 	settle(t)
 	assert.Less(t, simulated.Live("event"), 100, "of 500 streams that are closed and whose work is over")
 }
