@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,7 +96,31 @@ func (g *graphs) captures(mode driver.CUstreamCaptureMode) error {
 	return errors.Join(g.cycle(made, false), made.Close(), s.Close())
 }
 
-// parts are what each of the goroutines of a row does.
+// capturesInto captures into the graph, which only one can do at a time, and takes the
+// nodes out again.
+func (g *graphs) capturesInto(s *safe.Stream) error {
+	var made []safe.Node
+	err := s.CaptureTo(g.graph, nil, nil, localMode, func() error {
+		err := g.b.FillAsync(s, 7)
+		info, err2 := s.CaptureInfo()
+		made = info.Dependencies
+		return errors.Join(err, err2)
+	})
+	if err != nil {
+		return except(err, safe.ErrCapturing)
+	}
+	for _, n := range made {
+		for err := n.Destroy(); err != nil; err = n.Destroy() {
+			if except(err, safe.ErrCapturing) != nil {
+				return err
+			}
+			runtime.Gosched()
+		}
+	}
+	return nil
+}
+
+// graphRaces are what each of the goroutines of a row does.
 var graphRaces = map[string]func(g *graphs) []func() error{
 	"launches of one executable": func(g *graphs) []func() error {
 		return []func() error{g.launch, g.launch, g.launch}
@@ -138,6 +163,15 @@ var graphRaces = map[string]func(g *graphs) []func() error{
 			},
 			func() error { return g.cycle(g.graph, false) },
 			func() error { _, err := g.graph.Edges(); return err },
+		}
+	},
+	"captures into one graph": func(g *graphs) []func() error {
+		return []func() error{
+			func() error { return g.capturesInto(g.s[1]) },
+			func() error { return g.capturesInto(g.s[2]) },
+			func() error { return except(g.cycle(g.graph, false), safe.ErrCapturing) },
+			func() error { _, err := g.graph.Nodes(); return except(err, safe.ErrCapturing) },
+			func() error { c, err := g.graph.Clone(); return errors.Join(except(err, safe.ErrCapturing), c.Close()) },
 		}
 	},
 	"captures in each mode": func(g *graphs) []func() error {

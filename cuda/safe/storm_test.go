@@ -32,9 +32,9 @@ func stormTime(t testing.TB) time.Duration {
 		return d
 	}
 	if testing.Short() {
-		return 30 * time.Millisecond
+		return 20 * time.Millisecond
 	}
-	return 150 * time.Millisecond
+	return 100 * time.Millisecond
 }
 
 // watch ends the program, and shows all goroutines, where a test hangs: nothing that

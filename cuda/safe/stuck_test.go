@@ -172,10 +172,16 @@ func TestFullQueueHoldsUpItsOwn(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
 		x := open(t, 0)
-		s, other, k, e := stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x)
+		s, other, third, k, e := stream(t, x), stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x)
 		require.NoError(t, k.Launch(other, one))
 		unstick := stick(t, x, s)
 		over := fillQueue(t, s, k, queued)
+		begun := make(chan error, 1)
+		go func() { // the driver may not let it begin for as long
+			g, err := third.Capture(localMode, func() error { return k.Launch(third, one) })
+			begun <- errors.Join(err, g.Close())
+		}()
+		time.Sleep(20 * time.Millisecond)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -190,6 +196,7 @@ func TestFullQueueHoldsUpItsOwn(t *testing.T) {
 		unstick()
 		<-over
 		<-done
+		assert.NoError(t, <-begun)
 	})
 }
 
