@@ -5,7 +5,6 @@ package safe_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"time"
 
@@ -35,6 +34,7 @@ func newDoomed(t *testing.T) *doomed {
 	require.NoError(t, err)
 	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
+	neverDropped = append(neverDropped, x, m)
 	store, err := m.Kernel("store")
 	require.NoError(t, err)
 	d := &doomed{x: x, store: store}
@@ -49,15 +49,19 @@ func newDoomed(t *testing.T) *doomed {
 			simulated.Purge()
 			simulated.Lost()
 		}
-		runtime.KeepAlive([]any{d, m, h})
 	})
+	neverDropped = append(neverDropped, h)
 	return d
 }
+
+// neverDropped is not given back: the process is over soon.
+var neverDropped []any
 
 func (d *doomed) stream(t *testing.T) *safe.Stream {
 	t.Helper()
 	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
+	neverDropped = append(neverDropped, s)
 	return s
 }
 
@@ -67,6 +71,7 @@ func (d *doomed) stuck(t *testing.T) (s *safe.Stream, open func()) {
 	s = d.stream(t)
 	h, err := safe.NewHostBuffer[uint32](d.x, 1, safe.HostOptions{})
 	require.NoError(t, err)
+	neverDropped = append(neverDropped, h)
 	return s, stickOn(t, h, s)
 }
 
@@ -106,6 +111,7 @@ func TestWaitersAfterLoss(t *testing.T) {
 		d := newDoomed(t)
 		e, err := safe.NewEvent(d.x, safe.EventOptions{DisableTiming: true})
 		require.NoError(t, err)
+		neverDropped = append(neverDropped, e)
 		var streams []*safe.Stream
 		for range 16 {
 			s, _ := d.stuck(t)

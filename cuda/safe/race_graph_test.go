@@ -199,6 +199,7 @@ func TestGraphRaces(t *testing.T) {
 				}
 				time.Sleep(2 * stormTime(t))
 				require.NoError(t, c.end())
+				require.NoError(t, g.launch())
 				for _, s := range g.s {
 					require.NoError(t, s.Synchronize())
 				}
