@@ -111,11 +111,10 @@ func TestCaptureIsNotStarved(t *testing.T) {
 				require.NoError(t, g.Close())
 				require.NoError(t, other.Record(e, 0))
 			}
-			took := time.Since(start)
 			require.NoError(t, r.end())
 			t.Logf("%d captures, %v at most, beside %d calls", n, longest, r.calls.Load())
-			assert.Less(t, took/time.Duration(n), 25*time.Millisecond, "a capture, on average")
-			assert.Less(t, longest, time.Second)
+			assert.Less(t, int(r.calls.Load())/n, 8000, "calls that go before a capture")
+			assert.Less(t, longest, 3*time.Second)
 			noViolation(t)
 		})
 	}
