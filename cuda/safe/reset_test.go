@@ -1,146 +1,216 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// These tests reset a primary context, as any library may, and count the calls that
-// come after it. They need the simulated driver, and CUDA 12.0 to tell contexts apart.
-
 package safe_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// byHandle are the functions that are called with handles and addresses of a context when
-// things of it are used up, closed or copied.
-var byHandle = []string{
-	"cuStreamQuery", "cuStreamIsCapturing", "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamDestroy_v2",
-	"cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventDestroy_v2",
-	"cuMemFree_v2", "cuMemFreeAsync", "cuMemFreeHost", "cuMemHostUnregister", "cuArrayDestroy", "cuTexObjectDestroy",
-	"cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuModuleUnload", "cuLibraryUnload", "cuGraphExecDestroy",
-}
+// Primary contexts that somebody resets, and that goroutines open and close at once.
+// CUDA uses handles and addresses again, so that what is of before a reset must touch
+// nothing of after it. Each test has a process of its own; those with a reset need a
+// driver of CUDA 12.0, which tells of it.
 
-func callsByHandle() map[string]int {
-	n := map[string]int{}
-	for _, f := range byHandle {
-		n[f] = simulated.Calls(f)
-	}
-	return n
-}
-
-// old is what there was in a context before it was reset.
-type old struct {
-	buffer, async, shared *safe.Buffer[float32]
-	all                   []closer
-}
-
-// ofBefore makes something of each kind, with work on several streams.
-func ofBefore(t *testing.T, x *safe.Context) *old {
+// reset resets the primary context of the device by a raw call.
+func reset(t *testing.T, x *safe.Context) {
 	t.Helper()
-	o := &old{}
-	add := func(c closer, err error) {
-		t.Helper()
-		require.NoError(t, err)
-		o.all = append(o.all, c)
-	}
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
-	add(s, err)
-	u, err := safe.NewStream(x, safe.StreamOptions{})
-	require.NoError(t, err)
-	o.buffer, err = safe.NewBuffer[float32](x, 16)
-	add(o.buffer, err)
-	o.async, err = safe.NewBufferAsync[float32](s, 16)
-	add(o.async, err)
-	o.shared, err = safe.NewBufferAsync[float32](s, 16)
-	add(o.shared, err)
-	h, err := safe.NewHostBuffer[float32](x, 16, safe.HostOptions{})
-	add(h, err)
-	r, err := safe.RegisterHost(x, make([]float32, 16), safe.HostOptions{})
-	add(r, err)
-	a, err := safe.NewArray[float32](x, safe.Extent{Width: 16}, safe.ArrayOptions{})
-	add(a, err)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
-	add(m, err)
-	e, err := safe.NewEvent(x, safe.EventOptions{})
-	add(e, err)
-	require.NoError(t, s.Record(e, 0))
-	require.NoError(t, s.Synchronize())
-	for _, b := range []*safe.Buffer[float32]{o.buffer, o.shared} {
-		require.NoError(t, b.ZeroAsync(s))
-		require.NoError(t, b.ZeroAsync(u))
-		require.NoError(t, b.CopyToHost(make([]float32, 16))) // there are events and streams for it now
-	}
-	require.NoError(t, u.Close()) // its work may not be over: it leaves an event
-	add(x, nil)
-	return o
+	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
 }
 
-// TestClosedAfterReset: what is closed or used after a reset of its context makes no call
-// with a handle or an address of before, which are those of others now.
-func TestClosedAfterReset(t *testing.T) {
-	needsSimulated(t)
-	startClean(t)
+// resetting runs f in a process of its own, where a reset may leave objects.
+func resetting(t *testing.T, f func(t *testing.T, x *safe.Context)) {
 	needs(t, "cuCtxGetId")
-	for name, do := range map[string]func(t *testing.T, o *old){
-		"close": func(t *testing.T, o *old) {
-			for _, c := range o.all {
-				assert.NoError(t, c.Close())
-			}
-		},
-		"close streams last": func(t *testing.T, o *old) {
-			for i := range o.all {
-				assert.NoError(t, o.all[len(o.all)-1-i].Close())
-			}
-		},
-		"copy": func(t *testing.T, o *old) {
-			for _, b := range []*safe.Buffer[float32]{o.buffer, o.async, o.shared} {
-				assert.ErrorIs(t, b.CopyToHost(make([]float32, 16)), safe.ErrReset)
-				assert.ErrorIs(t, b.CopyFromHost(make([]float32, 16)), safe.ErrReset)
-				assert.ErrorIs(t, b.Zero(), safe.ErrReset)
-			}
-			for _, c := range o.all {
-				c.Close()
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x, err := safe.Open(1)
-			require.NoError(t, err)
-			o := ofBefore(t, x)
-			require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
-			before := callsByHandle()
-			do(t, o)
-			require.Eventually(t, safe.ReaperIdle, soon, time.Millisecond)
-			assert.Equal(t, before, callsByHandle())
-			simulated.Purge() // memory of Go's, which a reset leaves registered
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		f(t, x)
+		x.Close()
+		noViolation(t)
+		if !onGPU {
+			settle(t)
+			simulated.Purge()
 			simulated.Lost()
-		})
-	}
+		}
+	})
 }
 
-// TestDroppedAfterReset is that for what the garbage collector finds.
-func TestDroppedAfterReset(t *testing.T) {
-	needsSimulated(t)
-	startClean(t)
-	needs(t, "cuCtxGetId")
-	device := func() driver.CUdevice {
-		x, err := safe.Open(1)
+// spinning is a kernel of a module that goes with the reset.
+func spinning(t *testing.T, x *safe.Context) (*safe.Kernel, *safe.Module) {
+	t.Helper()
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	require.NoError(t, err)
+	k, err := m.Kernel("spin")
+	require.NoError(t, err)
+	return k, m
+}
+
+// TestResetKeepsOthersMemory: buffers of before a reset are closed after it, and free
+// nothing of after it.
+func TestResetKeepsOthersMemory(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		const many, size = 64, 1 << 18
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		ofBefore(t, x)
-		return x.Device().Raw()
-	}()
-	require.NoError(t, driver.CuDevicePrimaryCtxReset(device))
-	before := callsByHandle()
-	for range 10 {
-		drop()
+		buffers := func(s *safe.Stream) (all []*safe.Buffer[uint32]) {
+			for i := range many {
+				b, err := safe.NewBufferAsync[uint32](s, size)
+				require.NoError(t, err)
+				require.NoError(t, b.FillAsync(s, uint32(i)))
+				all = append(all, b)
+			}
+			require.NoError(t, s.Synchronize())
+			return all
+		}
+		old := buffers(s)
+		reset(t, x)
+		y, err := safe.Open(0)
+		require.NoError(t, err)
+		defer y.Close()
+		var streams []*safe.Stream
+		same := 0
+		for range many {
+			u, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+			require.NoError(t, err)
+			defer u.Close()
+			streams = append(streams, u)
+			if u.Raw() == s.Raw() {
+				same++
+			}
+		}
+		fresh, again := buffers(streams[0]), map[driver.CUdeviceptr]bool{}
+		for _, b := range fresh {
+			again[b.Raw()] = true
+		}
+		for _, b := range old {
+			if again[b.Raw()] {
+				same++
+			}
+			b.Close()
+		}
+		s.Close()
+		t.Logf("%d handles and addresses were used again", same)
+		for i, b := range fresh {
+			got := make([]uint32, size)
+			require.NoError(t, b.CopyToHost(got), "buffer %d", i)
+			require.EqualValues(t, i, got[size-1])
+		}
+		for i, b := range buffers(streams[0]) {
+			assert.False(t, again[b.Raw()], "buffer %d lies where another one is alive", i)
+			require.NoError(t, b.Close())
+		}
+		for _, b := range fresh {
+			assert.NoError(t, b.Close())
+		}
+	})
+}
+
+// TestResetTellsWaiters: whoever waits when the context is reset is told, somehow.
+func TestResetTellsWaiters(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		spin, m := spinning(t, x)
+		defer m.Close()
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+		require.NoError(t, err)
+		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
+		require.NoError(t, s.Record(e, 0))
+		told := make(chan error, 200)
+		for i := range cap(told) {
+			go func() {
+				if i%2 == 0 {
+					told <- s.Wait(context.Background())
+				} else {
+					told <- e.Wait(context.Background())
+				}
+			}()
+		}
+		time.Sleep(50 * time.Millisecond)
+		reset(t, x)
+		late := time.After(10 * time.Second)
+		for i := range cap(told) {
+			select {
+			case <-told:
+			case <-late:
+				require.Fail(t, "a wait hangs", "%d are told", i)
+			}
+		}
+		s.Close()
+		e.Close()
+	})
+}
+
+// TestResetTellsFutures: the same of futures and callbacks.
+func TestResetTellsFutures(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		spin, m := spinning(t, x)
+		defer m.Close()
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
+		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		called := make(chan struct{})
+		require.NoError(t, s.AddCallback(func(error) { close(called) }))
+		all := s.Completion()
+		reset(t, x)
+		soon(t, all.Done(), 5*time.Second, "the completion never comes")
+		soon(t, f.Done(), 5*time.Second, "the future of the host function never completes")
+		soon(t, called, 5*time.Second, "the function of AddCallback is never called")
+		s.Close()
+	})
+}
+
+// TestOpenCloseRaces: goroutines open a device, capture, launch a graph, wait and close
+// all, so that the primary context ends again and again beside others' calls.
+func TestOpenCloseRaces(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		var c racers
+		c.add(4, opensAndCloses)
+		time.Sleep(3 * stormTime(t))
+		assert.NoError(t, c.end())
+		noViolation(t)
+	})
+}
+
+func opensAndCloses() error {
+	x, err := safe.Open(0)
+	if err != nil {
+		return err
 	}
-	require.Eventually(t, safe.ReaperIdle, soon, time.Millisecond)
-	assert.Equal(t, before, callsByHandle())
-	assert.Zero(t, simulated.Live("primary"), "the context was found")
-	simulated.Purge() // memory of Go's, which a reset leaves registered
-	simulated.Lost()
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	if err != nil {
+		return err
+	}
+	b, err := safe.NewBuffer[uint32](x, 64)
+	if err != nil {
+		return err
+	}
+	g, err := s.Capture(localMode, func() error { return b.FillAsync(s, 5) })
+	if err != nil {
+		return err
+	}
+	e, err := g.Instantiate(0)
+	if err != nil {
+		return err
+	}
+	got := make([]uint32, 64)
+	if err := errors.Join(e.Launch(s), b.CopyToHost(got)); err != nil {
+		return err
+	}
+	if got[63] != 5 {
+		return wrongValue{float32(got[63]), 5}
+	}
+	return errors.Join(e.Close(), g.Close(), x.Close(), b.Close(), s.Close())
 }

@@ -29,7 +29,7 @@ func TestSimOtherDrivers(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(self, "-test.v", "-test.skip=^TestSimOtherDrivers$", "-test.timeout=10m")
-			cmd.Env = append(os.Environ(), "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version)
+			cmd.Env = append(os.Environ(), "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version, "CUDABIND_STORM=10ms")
 			out, err := cmd.CombinedOutput()
 			for line := range strings.Lines(string(out)) {
 				if err != nil || strings.Contains(line, "--- SKIP") {

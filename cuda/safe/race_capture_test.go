@@ -1,0 +1,216 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Captures begin, are joined and end, in each mode in turn, while other goroutines
+// make one kind of call: no capture is lost, nothing is captured that must not be,
+// nobody gets an error but those of the table, and nothing crashes or hangs. It needs
+// nothing but a driver.
+
+// An arena is where captures and calls race.
+type arena struct {
+	t        *testing.T
+	x        *safe.Context
+	origin   *safe.Stream // captures, again and again
+	lent     *safe.Stream // borrowed of it
+	side     *safe.Stream // joins each capture
+	other    *safe.Stream // never captures
+	legacy   *safe.Stream
+	fork     *safe.Event // by which side joins
+	join     *safe.Event // by which it comes back
+	inside   *safe.Event // recorded in each capture
+	recorded *safe.Event // on other, before all
+	y, z     *safe.Buffer[int32]
+	green    *safe.GreenContext // of origin and side, or nil
+	nothing  *safe.Kernel
+	captures int
+}
+
+// arenaOptions are which streams the captures are on.
+type arenaOptions struct{ blocking, green bool }
+
+func newArena(t *testing.T, o arenaOptions) *arena {
+	t.Helper()
+	x := open(t, 0)
+	a := &arena{t: t, x: x, other: stream(t, x), fork: event(t, x), join: event(t, x), inside: event(t, x), recorded: event(t, x)}
+	switch {
+	case o.green:
+		a.green = green(t, x, splitInto(t, 1)...)
+		a.origin, a.side = greenStream(t, a.green), greenStream(t, a.green)
+	case o.blocking:
+		a.origin, a.side = blockingStream(t, x), blockingStream(t, x)
+	default:
+		a.origin, a.side = stream(t, x), stream(t, x)
+	}
+	var err error
+	a.legacy, err = safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, a.legacy)
+	a.lent, err = a.origin.Borrow()
+	require.NoError(t, err)
+	closing(t, a.lent)
+	a.y, a.z, a.nothing = buffer[int32](t, x, 64), buffer[int32](t, x, 64), kernel(t, x, "nothing")
+	require.NoError(t, a.other.Record(a.recorded, 0))
+	require.NoError(t, a.nothing.Launch(a.other, one)) // loads it
+	require.NoError(t, a.other.Synchronize())
+	return a
+}
+
+// nodesOfCapture is how many nodes the graph of captured has.
+const nodesOfCapture = 3
+
+// captured is what each capture does: y is v, and so is z.
+func (a *arena) captured(v int32) error {
+	return first(
+		func() error { return a.y.FillAsync(a.origin, v) },
+		func() error { return a.origin.Record(a.fork, 0) },
+		func() error { return a.side.WaitEvent(a.fork, 0) },
+		func() error { return a.z.FillAsync(a.side, v) },
+		func() error { return a.side.Record(a.join, 0) },
+		func() error { return a.origin.WaitEvent(a.join, 0) },
+		func() error { return except(a.origin.Record(a.inside, 0), safe.ErrCapturing) }, // while somebody waits for it
+		func() error { return a.nothing.Launch(a.origin, one) },
+	)
+}
+
+// replays launches the graph of a capture and looks at what it has written.
+func (a *arena) replays(g *safe.Graph, v int32) error {
+	e, err := g.Instantiate(0)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if err := errors.Join(e.Launch(a.other), a.other.Synchronize()); err != nil {
+		return err
+	}
+	for _, b := range []*safe.Buffer[int32]{a.y, a.z} {
+		got := make([]int32, 64)
+		if err := a.other.Scope(func(c *safe.Scope) error { return safe.CopyToSlice(c, got, b) }); err != nil {
+			return err
+		}
+		if got[0] != v || got[63] != v {
+			return fmt.Errorf("the graph has written %d and %d, not %d", got[0], got[63], v)
+		}
+	}
+	return nil
+}
+
+// capture captures once. extra allows that others' work is in the graph.
+func (a *arena) capture(mode driver.CUstreamCaptureMode, extra bool) error {
+	a.captures++
+	v := int32(a.captures)
+	g, err := a.origin.Capture(mode, func() error { return a.captured(v) })
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	if a.captures%8 != 1 {
+		return nil
+	}
+	nodes, err := g.Nodes()
+	switch {
+	case err != nil:
+		return err
+	case len(nodes) < nodesOfCapture || len(nodes) > nodesOfCapture && !extra:
+		return fmt.Errorf("the graph has %d nodes, not %d", len(nodes), nodesOfCapture)
+	}
+	return a.replays(g, v)
+}
+
+// race captures while n goroutines make each of the calls.
+func (a *arena) race(n int, extra bool, ends []error, calls ...func() error) {
+	t := a.t
+	t.Helper()
+	var c racers
+	for _, call := range calls {
+		c.add(n, call)
+	}
+	lost, badly, longest := 0, error(nil), time.Duration(0)
+	for end := time.Now().Add(stormTime(t)); time.Now().Before(end) && !c.stop.Load(); {
+		mode, begun := factModes[a.captures%len(factModes)].mode, time.Now()
+		if err := a.capture(mode, extra); except(err, ends...) != nil {
+			lost++
+			badly = errors.Join(badly, fmt.Errorf("in mode %v: %w", mode, err))
+			if lost == 3 {
+				break
+			}
+		}
+		longest = max(longest, time.Since(begun))
+	}
+	assert.NoError(t, c.end(), "a call")
+	assert.NoError(t, badly, "%d of %d captures, beside %d calls", lost, a.captures, c.calls.Load())
+	assert.Less(t, longest, 3*time.Second, "a capture is starved by %d calls", c.calls.Load())
+	for _, s := range []*safe.Stream{a.origin, a.side, a.other, a.legacy} {
+		assert.NoError(t, s.Synchronize(), "after all captures")
+	}
+	noViolation(t)
+}
+
+// A streamCall is a call that is made on streams that capture.
+type streamCall struct {
+	name    string
+	make    func(a *arena, s *safe.Stream) func() error
+	allowed []error // besides nil
+	extra   bool    // it may become part of the graph
+}
+
+// A raceTarget is the streams on which calls are made.
+type raceTarget struct {
+	name    string
+	options arenaOptions
+	streams func(a *arena) []*safe.Stream
+}
+
+var raceTargets = []raceTarget{
+	{"own", arenaOptions{}, func(a *arena) []*safe.Stream { return []*safe.Stream{a.origin, a.lent} }},
+	{"joined", arenaOptions{}, func(a *arena) []*safe.Stream { return []*safe.Stream{a.side} }},
+	{"legacy", arenaOptions{blocking: true}, func(a *arena) []*safe.Stream { return []*safe.Stream{a.legacy} }},
+}
+
+// TestCaptureRaces has every call of the table race with captures on the stream
+// itself, on one that is borrowed of it, on one that joins, and on the legacy stream.
+func TestCaptureRaces(t *testing.T) {
+	for _, row := range streamCalls() {
+		t.Run(row.name, func(t *testing.T) {
+			for _, where := range raceTargets {
+				t.Run(where.name, func(t *testing.T) { row.race(t, where) })
+			}
+		})
+	}
+}
+
+func (row streamCall) race(t *testing.T, where raceTarget) {
+	watch(t)
+	a := newArena(t, where.options)
+	var ends []error
+	if row.extra && where.name == "joined" { // work that comes after the side has come back
+		ends = []error{driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED}
+	}
+	var calls []func() error
+	for _, s := range where.streams(a) {
+		f := row.make(a, s)
+		if f == nil {
+			t.Skip("not a call for this stream")
+		}
+		calls = append(calls, func() error {
+			err := except(f(), row.allowed...)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", where.name, err)
+			}
+			return err
+		})
+	}
+	a.race(2, row.extra, ends, calls...)
+}

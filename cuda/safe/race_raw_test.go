@@ -1,0 +1,99 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Captures that the program begins by raw calls, before and after which, but not
+// beside which, other goroutines use the stream by this package: what would kill the
+// capture is refused, all else is captured. They need nothing but a driver.
+
+// rawCapture captures on a stream by raw calls, while f runs.
+func rawCapture(t *testing.T, x *safe.Context, s *safe.Stream, mode driver.CUstreamCaptureMode, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, x.Do(func() error { return driver.CuStreamBeginCapture(s.Raw(), mode) }))
+	f()
+	var g driver.CUgraph
+	require.NoError(t, x.Do(func() error { return driver.CuStreamEndCapture(s.Raw(), &g) }))
+	require.NotZero(t, g)
+	require.NoError(t, driver.CuGraphDestroy(g))
+}
+
+// TestRawCaptures has every call of TestCaptureRaces made by several goroutines on a
+// stream that captures by raw calls, and on the legacy stream beside it.
+func TestRawCaptures(t *testing.T) {
+	for _, row := range streamCalls() {
+		t.Run(row.name, func(t *testing.T) {
+			for _, where := range raceTargets {
+				if where.name == "joined" {
+					continue // below
+				}
+				t.Run(where.name, func(t *testing.T) {
+					watch(t)
+					a := newArena(t, where.options)
+					s := where.streams(a)[0]
+					call := row.make(a, s)
+					if call == nil {
+						t.Skip("not a call for this stream")
+					}
+					for _, m := range factModes {
+						rawCapture(t, a.x, a.origin, m.mode, func() {
+							var c racers
+							c.add(4, func() error { return except(call(), row.allowed...) })
+							time.Sleep(stormTime(t) / 10)
+							assert.NoError(t, c.end(), m.name)
+						})
+					}
+					assert.NoError(t, s.Synchronize())
+					noViolation(t)
+				})
+			}
+		})
+	}
+}
+
+// TestRawCaptureIsJoined: a stream joins a capture that was begun by raw calls, by an
+// event that this package records; it then refuses what would kill that capture.
+func TestRawCaptureIsJoined(t *testing.T) {
+	for _, m := range factModes {
+		t.Run(m.name, func(t *testing.T) {
+			watch(t)
+			a := newArena(t, arenaOptions{})
+			rawCapture(t, a.x, a.origin, m.mode, func() {
+				require.NoError(t, a.origin.Record(a.fork, 0))
+				require.NoError(t, a.side.WaitEvent(a.fork, 0))
+				require.NoError(t, a.z.FillAsync(a.side, 1))
+				for _, row := range askingCalls {
+					var c racers
+					call := row.make(a, a.side)
+					c.add(3, func() error { return except(call(), row.allowed...) })
+					time.Sleep(time.Millisecond)
+					assert.NoError(t, c.end(), row.name)
+				}
+				_, err := a.fork.Query()
+				assert.ErrorIs(t, err, safe.ErrCapturing)
+				assert.ErrorIs(t, a.fork.Synchronize(), safe.ErrCapturing)
+				assert.ErrorIs(t, a.x.Synchronize(), safe.ErrCapturing)
+				_, err = a.origin.Capture(localMode, func() error { return nil })
+				assert.ErrorIs(t, err, safe.ErrCapturing)
+				require.NoError(t, errors.Join(a.side.Record(a.join, 0), a.origin.WaitEvent(a.join, 0)))
+			})
+			for _, s := range []*safe.Stream{a.origin, a.side} {
+				assert.NoError(t, s.Synchronize())
+			}
+			noViolation(t)
+		})
+	}
+}

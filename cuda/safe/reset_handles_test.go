@@ -1,0 +1,146 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+// These tests reset a primary context, as any library may, and count the calls that
+// come after it. They need the simulated driver, and CUDA 12.0 to tell contexts apart.
+
+package safe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// byHandle are the functions that are called with handles and addresses of a context when
+// things of it are used up, closed or copied.
+var byHandle = []string{
+	"cuStreamQuery", "cuStreamIsCapturing", "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamDestroy_v2",
+	"cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventDestroy_v2",
+	"cuMemFree_v2", "cuMemFreeAsync", "cuMemFreeHost", "cuMemHostUnregister", "cuArrayDestroy", "cuTexObjectDestroy",
+	"cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuModuleUnload", "cuLibraryUnload", "cuGraphExecDestroy",
+}
+
+func callsByHandle() map[string]int {
+	n := map[string]int{}
+	for _, f := range byHandle {
+		n[f] = simulated.Calls(f)
+	}
+	return n
+}
+
+// old is what there was in a context before it was reset.
+type old struct {
+	buffer, async, shared *safe.Buffer[float32]
+	all                   []closer
+}
+
+// ofBefore makes something of each kind, with work on several streams.
+func ofBefore(t *testing.T, x *safe.Context) *old {
+	t.Helper()
+	o := &old{}
+	add := func(c closer, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		o.all = append(o.all, c)
+	}
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	add(s, err)
+	u, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	o.buffer, err = safe.NewBuffer[float32](x, 16)
+	add(o.buffer, err)
+	o.async, err = safe.NewBufferAsync[float32](s, 16)
+	add(o.async, err)
+	o.shared, err = safe.NewBufferAsync[float32](s, 16)
+	add(o.shared, err)
+	h, err := safe.NewHostBuffer[float32](x, 16, safe.HostOptions{})
+	add(h, err)
+	r, err := safe.RegisterHost(x, make([]float32, 16), safe.HostOptions{})
+	add(r, err)
+	a, err := safe.NewArray[float32](x, safe.Extent{Width: 16}, safe.ArrayOptions{})
+	add(a, err)
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	add(m, err)
+	e, err := safe.NewEvent(x, safe.EventOptions{})
+	add(e, err)
+	require.NoError(t, s.Record(e, 0))
+	require.NoError(t, s.Synchronize())
+	for _, b := range []*safe.Buffer[float32]{o.buffer, o.shared} {
+		require.NoError(t, b.ZeroAsync(s))
+		require.NoError(t, b.ZeroAsync(u))
+		require.NoError(t, b.CopyToHost(make([]float32, 16))) // there are events and streams for it now
+	}
+	require.NoError(t, u.Close()) // its work may not be over: it leaves an event
+	add(x, nil)
+	return o
+}
+
+// TestClosedAfterReset: what is closed or used after a reset of its context makes no call
+// with a handle or an address of before, which are those of others now.
+func TestClosedAfterReset(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	needs(t, "cuCtxGetId")
+	for name, do := range map[string]func(t *testing.T, o *old){
+		"close": func(t *testing.T, o *old) {
+			for _, c := range o.all {
+				assert.NoError(t, c.Close())
+			}
+		},
+		"close streams last": func(t *testing.T, o *old) {
+			for i := range o.all {
+				assert.NoError(t, o.all[len(o.all)-1-i].Close())
+			}
+		},
+		"copy": func(t *testing.T, o *old) {
+			for _, b := range []*safe.Buffer[float32]{o.buffer, o.async, o.shared} {
+				assert.ErrorIs(t, b.CopyToHost(make([]float32, 16)), safe.ErrReset)
+				assert.ErrorIs(t, b.CopyFromHost(make([]float32, 16)), safe.ErrReset)
+				assert.ErrorIs(t, b.Zero(), safe.ErrReset)
+			}
+			for _, c := range o.all {
+				c.Close()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, err := safe.Open(1)
+			require.NoError(t, err)
+			o := ofBefore(t, x)
+			require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
+			before := callsByHandle()
+			do(t, o)
+			require.Eventually(t, safe.ReaperIdle, soon, time.Millisecond)
+			assert.Equal(t, before, callsByHandle())
+			simulated.Purge() // memory of Go's, which a reset leaves registered
+			simulated.Lost()
+		})
+	}
+}
+
+// TestDroppedAfterReset is that for what the garbage collector finds.
+func TestDroppedAfterReset(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	needs(t, "cuCtxGetId")
+	device := func() driver.CUdevice {
+		x, err := safe.Open(1)
+		require.NoError(t, err)
+		ofBefore(t, x)
+		return x.Device().Raw()
+	}()
+	require.NoError(t, driver.CuDevicePrimaryCtxReset(device))
+	before := callsByHandle()
+	for range 10 {
+		drop()
+	}
+	require.Eventually(t, safe.ReaperIdle, soon, time.Millisecond)
+	assert.Equal(t, before, callsByHandle())
+	assert.Zero(t, simulated.Live("primary"), "the context was found")
+	simulated.Purge() // memory of Go's, which a reset leaves registered
+	simulated.Lost()
+}

@@ -1,0 +1,155 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What the tests of races and of stuck streams share. They run on the simulated
+// driver and on a GPU alike. CUDABIND_STORM, such as 2s, is how long each race goes
+// on; -short makes it shorter.
+
+// stormTime is how long goroutines race.
+func stormTime(t testing.TB) time.Duration {
+	t.Helper()
+	if text := os.Getenv("CUDABIND_STORM"); text != "" {
+		d, err := time.ParseDuration(text)
+		require.NoError(t, err)
+		return d
+	}
+	if testing.Short() {
+		return 20 * time.Millisecond
+	}
+	return 100 * time.Millisecond
+}
+
+// watch ends the program, and shows all goroutines, where a test hangs: nothing that
+// it has could be closed any more.
+func watch(t testing.TB) {
+	t.Helper()
+	name := t.Name()
+	timer := time.AfterFunc(hang+stormTime(t), func() {
+		debug.SetTraceback("all")
+		panic(name + " hangs")
+	})
+	t.Cleanup(func() { timer.Stop() })
+}
+
+// A racers is goroutines that do the same until they are told to stop, or until one
+// of them returns an error.
+type racers struct {
+	stop  atomic.Bool
+	calls atomic.Int64
+	all   sync.WaitGroup
+	once  sync.Once
+	err   error
+}
+
+// add has n goroutines call f.
+func (c *racers) add(n int, f func() error) {
+	for range n {
+		c.all.Go(func() {
+			for !c.stop.Load() {
+				if err := f(); err != nil {
+					c.once.Do(func() { c.err = err })
+					c.stop.Store(true)
+				}
+				c.calls.Add(1)
+			}
+		})
+	}
+}
+
+// end stops the goroutines and returns the error that one has had.
+func (c *racers) end() error {
+	c.stop.Store(true)
+	c.all.Wait()
+	return c.err
+}
+
+// except is err unless it is one of those that are allowed, or a driver's that lacks
+// something.
+func except(err error, allowed ...error) error {
+	for _, is := range append(allowed, safe.ErrNotSupported) {
+		if errors.Is(err, is) {
+			return nil
+		}
+	}
+	return err
+}
+
+// stick makes a stream wait for a value of the host's, which open writes.
+func stick(t testing.TB, x *safe.Context, s *safe.Stream) (open func()) {
+	t.Helper()
+	h := host[uint32](t, x, 1)
+	open = stickOn(t, h, s)
+	t.Cleanup(func() { open(); assert.NoError(t, s.SynchronizeBlocking()) }) // before anything is closed
+	return open
+}
+
+func stickOn(t testing.TB, h *safe.HostBuffer[uint32], s *safe.Stream) (open func()) {
+	t.Helper()
+	word := &h.Data()[0]
+	*word = 0
+	require.NoError(t, safe.WaitValue(s, h.At(0), uint32(1), driver.CU_STREAM_WAIT_VALUE_GEQ))
+	return func() { atomic.StoreUint32(word, 1) }
+}
+
+// fillQueue launches on a stream that is stuck until its queue takes no more, or n are
+// on it, on another goroutine. over is closed when all are launched.
+func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan struct{}) {
+	t.Helper()
+	over = make(chan struct{})
+	var launched atomic.Int64
+	go func() {
+		defer close(over)
+		for range n {
+			switch err := k.Launch(s, one); {
+			case errors.Is(err, safe.ErrClosed) || !assert.NoError(t, err):
+				return
+			}
+			launched.Add(1)
+		}
+	}()
+	for before := int64(-1); before != launched.Load(); time.Sleep(150 * time.Millisecond) {
+		before = launched.Load()
+	}
+	t.Logf("%d launches are queued", launched.Load())
+	return over
+}
+
+// soon waits for c to be closed, or says what did not happen.
+func soon(t testing.TB, c <-chan struct{}, d time.Duration, what string, args ...any) bool {
+	t.Helper()
+	select {
+	case <-c:
+		return true
+	case <-time.After(d):
+		return assert.Fail(t, fmt.Sprintf(what, args...))
+	}
+}
+
+// noViolation checks that nothing was done which the simulated driver objects to,
+// and has it forget what was.
+func noViolation(t testing.TB) {
+	t.Helper()
+	if !onGPU && !assert.Empty(t, simulated.Violation()) {
+		simulated.Reset()
+	}
+}
+
+func synchronized(s *safe.Stream) error { return s.Wait(context.Background()) }

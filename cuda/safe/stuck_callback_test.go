@@ -1,0 +1,136 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A host function never waits for what another goroutine has locked: launches that wait
+// for room in a queue wait for the host function. It needs nothing but a driver; where
+// it goes wrong the process hangs, so that each call has one of its own.
+
+// inFullQueue calls f in a host function of the stream while a launch of k waits for
+// room behind it.
+func inFullQueue(t *testing.T, s *safe.Stream, k *safe.Kernel, f func() error) error {
+	t.Helper()
+	full, result := make(chan struct{}), make(chan error, 1)
+	future, err := s.LaunchHostFunc(func() { <-full; result <- f() }, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	over := fillQueue(t, s, k, queued)
+	close(full)
+	select {
+	case err = <-result:
+	case <-time.After(5 * time.Second):
+		panic("deadlock: " + t.Name() + " waits for a launch that waits for it")
+	}
+	<-over
+	<-future.Done()
+	return err
+}
+
+var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.Stream) func() error{
+	"CopyToHost": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		b := buffer[uint32](t, x, 16)
+		require.NoError(t, errors.Join(b.CopyToHost(make([]uint32, 16)), b.ZeroAsync(s), s.Synchronize()))
+		return func() error { return b.CopyToHost(make([]uint32, 16)) }
+	},
+	"Box.CopyToHost": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		b, err := safe.NewBox[uint32](x, safe.Extent{Width: 16, Height: 4})
+		require.NoError(t, err)
+		closing(t, b)
+		require.NoError(t, errors.Join(b.CopyToHost(make([]uint32, 64)), b.ZeroAsync(s), s.Synchronize()))
+		return func() error { return b.CopyToHost(make([]uint32, 64)) }
+	},
+	"BeginCapture": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
+		return func() error { _, err := s.BeginCapture(relaxedMode); return err }
+	},
+	"Release": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
+		return func() error {
+			if s.Release() == 0 { // the only way to say it
+				return safe.ErrInCallback
+			}
+			return nil
+		}
+	},
+	"AttachAsync": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		b := managed[uint32](t, x, 16)
+		return func() error { return b.AttachAsync(s, driver.CU_MEM_ATTACH_GLOBAL) }
+	},
+	"WaitEvent, of a captured event": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		other, e := stream(t, x), event(t, x)
+		c, err := other.BeginCapture(relaxedMode)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			g, err := c.End()
+			assert.NoError(t, err)
+			assert.NoError(t, g.Close())
+		})
+		require.NoError(t, other.Record(e, 0))
+		return func() error { return s.WaitEvent(e, 0) }
+	},
+	"Launch": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		k := kernel(t, x, "nothing")
+		return func() error { return k.Launch(s, one) }
+	},
+	"NewBufferAsync": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
+		return func() error { _, err := safe.NewBufferAsync[byte](s, 1); return err }
+	},
+	"SetPriority": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
+		return func() error { return s.SetPriority(0) }
+	},
+	"Query": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
+		return func() error { _, err := s.Query(); return err }
+	},
+	"Capture": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
+		return func() error { _, err := s.Capture(localMode, func() error { return nil }); return err }
+	},
+	"Context.Synchronize": func(_ *testing.T, x *safe.Context, _ *safe.Stream) func() error { return x.Synchronize },
+}
+
+// TestHostFuncWaitsForNobody: calls in a host function are refused at once, also while
+// a launch that waits for room has the stream.
+func TestHostFuncWaitsForNobody(t *testing.T) {
+	for name, make := range callsOfHostFuncs {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				s, k := stream(t, x), kernel(t, x, "nothing")
+				require.NoError(t, k.Launch(s, one))
+				call := make(t, x, s)
+				assert.ErrorIs(t, inFullQueue(t, s, k, call), safe.ErrInCallback)
+			})
+		})
+	}
+}
+
+// TestHostFuncMayClose: what is closed in a host function is closed later.
+func TestHostFuncMayClose(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, k := stream(t, x), kernel(t, x, "nothing")
+		require.NoError(t, k.Launch(s, one))
+		b, err := safe.NewBuffer[uint32](x, 16)
+		require.NoError(t, err)
+		require.NoError(t, b.ZeroAsync(s))
+		lent, err := s.Borrow()
+		require.NoError(t, err)
+		e, err := safe.NewEvent(x, safe.EventOptions{})
+		require.NoError(t, err)
+		require.NoError(t, s.Record(e, 0))
+		assert.NoError(t, inFullQueue(t, s, k, func() error {
+			return errors.Join(b.Close(), lent.Close(), e.Close(), s.Close())
+		}))
+		noViolation(t)
+	})
+}

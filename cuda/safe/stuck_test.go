@@ -1,0 +1,317 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A stream that is stuck, whose queue is full, or that many wait for holds up nothing
+// but its own work, and few threads. What hangs where it goes wrong runs in a process
+// of its own. The tests need a driver that can wait for values.
+
+// queued is more launches than a queue takes.
+const queued = 1500
+
+// TestWaitsOnFullQueue: waits for a stuck stream end with their context, however many
+// there are.
+func TestWaitsOnFullQueue(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		const many = 3000
+		x := open(t, 0)
+		s := stream(t, x)
+		unstick := stick(t, x, s)
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		before := threads(t)
+		done := make(chan error, many)
+		for range many {
+			go func() { done <- s.Wait(ctx) }()
+		}
+		late := time.After(5 * time.Second)
+		for n := range many {
+			select {
+			case err := <-done:
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			case <-late:
+				unstick()
+				require.Fail(t, "waits do not end with their context", "%d of %d, on %d threads", many-n, many, threads(t)-before)
+			}
+		}
+		assert.Less(t, threads(t)-before, 60)
+		unstick()
+	})
+}
+
+// TestWaitsOneByOne: so do thousands of waits, one after the other.
+func TestWaitsOneByOne(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s := stream(t, x)
+		unstick := stick(t, x, s)
+		over := make(chan struct{})
+		var n atomic.Int64
+		go func() {
+			defer close(over)
+			for ; n.Load() < 3000; n.Add(1) {
+				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Microsecond)
+				s.Wait(ctx)
+				cancel()
+			}
+		}()
+		soon(t, over, 10*time.Second, "a wait does not end with its context")
+		t.Logf("%d waits", n.Load())
+		unstick()
+		<-over
+	})
+}
+
+// TestManyWaitForOne: 10,000 goroutines that wait for one stream hold few threads.
+func TestManyWaitForOne(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		const many = 10_000
+		x := open(t, 0)
+		s := stream(t, x)
+		unstick := stick(t, x, s)
+		before, most := threads(t), 0
+		done := make(chan error, many)
+		for range many {
+			go func() { done <- s.Synchronize() }()
+		}
+		for range 40 {
+			time.Sleep(10 * time.Millisecond)
+			most = max(most, threads(t)-before)
+		}
+		unstick()
+		for range many {
+			require.NoError(t, <-done)
+		}
+		t.Logf("%d threads more", most)
+		assert.Less(t, most, 60)
+	})
+}
+
+// TestThreadsOfCopies: goroutines in synchronous copies that wait for a stuck stream
+// hold few threads.
+func TestThreadsOfCopies(t *testing.T) {
+	copying := func(t *testing.T, many int, f func(before int)) {
+		watch(t)
+		x := open(t, 0)
+		s, b := stream(t, x), buffer[uint32](t, x, 16)
+		require.NoError(t, b.CopyToHost(make([]uint32, 16)))
+		unstick := stick(t, x, s)
+		require.NoError(t, b.ZeroAsync(s))
+		before, done := threads(t), make(chan error, many)
+		for range many {
+			go func() { done <- b.CopyToHost(make([]uint32, 16)) }()
+		}
+		time.Sleep(500 * time.Millisecond)
+		f(before)
+		unstick()
+		for range many {
+			require.NoError(t, <-done)
+		}
+	}
+	t.Run("counted", func(t *testing.T) {
+		drivertest.InChild(t, func(t *testing.T) {
+			copying(t, 400, func(before int) { assert.Less(t, threads(t)-before, 150) })
+		})
+	})
+	t.Run("limited", func(t *testing.T) { // Go ends a program that has more
+		drivertest.InChild(t, func(t *testing.T) {
+			defer debug.SetMaxThreads(debug.SetMaxThreads(300))
+			copying(t, 400, func(int) {})
+		})
+	})
+}
+
+// TestReaperBesideFullQueue: while a launch waits for room in a queue, others' objects
+// are given back.
+func TestReaperBesideFullQueue(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, k := stream(t, x), kernel(t, x, "nothing")
+		require.NoError(t, k.Launch(s, one))
+		g, err := safe.NewGraph(x)
+		require.NoError(t, err)
+		released := make(chan struct{})
+		require.NoError(t, g.OnRelease(func() { close(released) }))
+		unstick := stick(t, x, s)
+		b, err := safe.NewBuffer[uint32](x, 16)
+		require.NoError(t, err)
+		require.NoError(t, b.ZeroAsync(s))
+		over := fillQueue(t, s, k, queued)
+		b = nil // dropped
+		_ = b
+		drop()
+		require.NoError(t, g.Close())
+		soon(t, released, 3*time.Second, "the function of OnRelease is not called while a launch waits for room on a stream")
+		unstick()
+		<-over
+	})
+}
+
+// TestFullQueueHoldsUpItsOwn: beside a launch that waits for room other streams work,
+// and what is asked of the stuck one is answered or ends with its context.
+func TestFullQueueHoldsUpItsOwn(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, other, third, k, e := stream(t, x), stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x)
+		require.NoError(t, k.Launch(other, one))
+		unstick := stick(t, x, s)
+		over := fillQueue(t, s, k, queued)
+		begun := make(chan error, 1)
+		go func() { // the driver may not let it begin for as long
+			g, err := third.Capture(localMode, func() error { return k.Launch(third, one) })
+			begun <- errors.Join(err, g.Close())
+		}()
+		time.Sleep(20 * time.Millisecond)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			assert.NoError(t, errors.Join(k.Launch(other, one), other.Record(e, 0), other.Synchronize(), e.Synchronize()))
+			_, err := other.Query()
+			assert.NoError(t, err)
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+		}()
+		soon(t, done, 5*time.Second, "something waits for the stream whose queue is full")
+		unstick()
+		<-over
+		<-done
+		assert.NoError(t, <-begun)
+	})
+}
+
+// TestBeginBesideSynchronize: a capture that cannot begin, as a goroutine is in
+// SynchronizeBlocking, holds up nobody, and nobody is told that the stream captures.
+func TestBeginBesideSynchronize(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, k := stream(t, x), kernel(t, x, "nothing")
+		require.NoError(t, k.Launch(s, one))
+		unstick := stick(t, x, s)
+		synchronized, begun := make(chan error, 1), make(chan error, 1)
+		go func() { synchronized <- s.SynchronizeBlocking() }()
+		time.Sleep(100 * time.Millisecond)
+		go func() {
+			g, err := s.Capture(relaxedMode, func() error { time.Sleep(10 * time.Millisecond); return nil })
+			begun <- errors.Join(err, g.Close())
+		}()
+		time.Sleep(100 * time.Millisecond)
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			for range 20 {
+				status, err := s.CaptureStatus()
+				assert.NoError(t, err)
+				_, err = s.Query()
+				if after, _ := s.CaptureStatus(); status == driver.CU_STREAM_CAPTURE_STATUS_NONE && after == status && !assert.NoError(t, err) {
+					return
+				}
+				assert.NoError(t, k.Launch(s, one))
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+		soon(t, answered, 3*time.Second, "a launch waits for a capture that cannot begin")
+		unstick()
+		assert.NoError(t, <-synchronized)
+		assert.NoError(t, except(<-begun, safe.ErrCapturing), "or a named error")
+		<-answered
+	})
+}
+
+// TestReleaseBehindStuck: memory whose work is over is given back, though what was
+// closed before still waits for a stuck stream.
+func TestReleaseBehindStuck(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s1, s2, s3, s4, e := stream(t, x), stream(t, x), stream(t, x), stream(t, x), event(t, x)
+		_, total, err := x.MemoryInfo()
+		require.NoError(t, err)
+		unstick := stick(t, x, s1)
+		stuck, err := safe.NewBufferAsync[byte](s1, 1<<20)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(s1.Record(e, 0), s2.WaitEvent(e, 0), stuck.ZeroAsync(s2), stuck.Close()))
+		for n := range 16 { // each is an eighth of all memory
+			b, err := safe.NewBufferAsync[byte](s3, int(total/8))
+			require.NoError(t, err, "buffer %d, on streams that have nothing to do", n)
+			require.NoError(t, errors.Join(s3.Record(e, 0), s4.WaitEvent(e, 0)))
+			part, err := b.Slice(0, 1000)
+			require.NoError(t, err)
+			require.NoError(t, part.ZeroAsync(s4))
+			require.NoError(t, errors.Join(s3.Synchronize(), s4.Synchronize(), b.Close()))
+		}
+		unstick()
+	})
+}
+
+// TestClosedBesideStuck: streams that are closed after one that is stuck leave nothing.
+func TestClosedBesideStuck(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	x := open(t, 0)
+	stuck, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	k, b := kernel(t, x, "spin"), buffer[uint32](t, x, 16)
+	t.Cleanup(stickOn(t, host[uint32](t, x, 1), stuck))
+	require.NoError(t, errors.Join(b.ZeroAsync(stuck), stuck.Close()))
+	for range 500 {
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		c, err := safe.NewBufferAsync[uint32](s, 16)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(k.Launch(s, one, safe.Val(uint64(100_000))), c.Close(), s.Close()))
+	}
+	time.Sleep(200 * time.Millisecond)
+	settle(t)
+	assert.Less(t, simulated.Live("event"), 100, "of 500 streams that are closed and whose work is over")
+}
+
+// TestOnReleaseMayWait: a function of OnRelease may give away a stream, which waits for
+// calls in flight and not for the goroutine that the function is on.
+func TestOnReleaseMayWait(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, away := stream(t, x), stream(t, x)
+		g, err := safe.NewGraph(x)
+		require.NoError(t, err)
+		inside, returned := make(chan struct{}), make(chan struct{})
+		go s.Scope(func(*safe.Scope) error { <-inside; return nil })
+		time.Sleep(20 * time.Millisecond)
+		require.NoError(t, g.OnRelease(func() {
+			defer close(returned)
+			time.AfterFunc(100*time.Millisecond, func() { close(inside) })
+			for _, lender := range []*safe.Stream{s, away} {
+				lent, err := lender.Borrow()
+				assert.NoError(t, err)
+				time.AfterFunc(50*time.Millisecond, func() { lent.Close() })
+			}
+			if raw := away.Release(); assert.NotZero(t, raw) {
+				assert.NoError(t, x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+			}
+		}))
+		require.NoError(t, g.Close())
+		soon(t, returned, 5*time.Second, "Stream.Release in a function of OnRelease never returns")
+	})
+}
