@@ -111,7 +111,7 @@ func (a *act) launch(o *own) (*safe.Kernel, []safe.Arg, error) {
 func (a *act) enqueue(o *own, s *safe.Stream) error {
 	switch a.what {
 	case "host":
-		_, err := s.LaunchHostFunc(func() { o.calls.Add(1) }, safe.HostFuncOptions{})
+		_, err := s.LaunchHostFunc(o.counted(), safe.HostFuncOptions{})
 		return err
 	case "read":
 		from, err := a.part(a.a)
@@ -157,7 +157,7 @@ func (a *act) enqueue(o *own, s *safe.Stream) error {
 func (a *act) work(o *own) (safe.Work, error) {
 	switch a.what {
 	case "host":
-		return safe.HostWork(func() { o.calls.Add(1) }, safe.HostFuncOptions{}), nil
+		return safe.HostWork(o.counted(), safe.HostFuncOptions{}), nil
 	case "read":
 		from, err := a.part(a.a)
 		if err != nil {
@@ -191,3 +191,9 @@ func perValue(n int) safe.LaunchConfig {
 }
 
 var one = safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}}
+
+// counted is a host function.
+func (o *own) counted() func() {
+	calls := o.calls
+	return func() { calls.Add(1) }
+}

@@ -33,7 +33,9 @@ type fault struct {
 	Text  string `json:"text"`
 }
 
-func (f *fault) Error() string { return fmt.Sprintf("%s in %s (%s): %s", f.Class, f.Kind, f.At, f.Text) }
+func (f *fault) Error() string {
+	return fmt.Sprintf("%s in %s (%s): %s", f.Class, f.Kind, f.At, f.Text)
+}
 
 // failf is a fault in a step, which task.run completes.
 func failf(class, format string, args ...any) error {

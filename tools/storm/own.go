@@ -26,7 +26,7 @@ type own struct {
 
 	capture *ownCapture // under way, nil for none
 
-	calls, wantCalls atomic.Int64 // of host functions
+	calls, wantCalls *atomic.Int64 // of host functions, which must not know o: it has graphs that have them
 }
 
 // values are memory and what it contains when all is done that was enqueued so far.
@@ -40,7 +40,7 @@ type values struct {
 const length = 96
 
 func newOwn(t *task) (*own, error) {
-	o := &own{task: t, dev: t.devices[t.index%len(t.devices)]}
+	o := &own{task: t, dev: t.devices[t.index%len(t.devices)], calls: new(atomic.Int64), wantCalls: new(atomic.Int64)}
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
 	var err error
@@ -183,4 +183,3 @@ func (o *own) compare(what string, got, want []float32) error {
 }
 
 func waitPlain(o *own) error { return o.streams[0].Synchronize() }
-

@@ -64,7 +64,7 @@ var waits = map[string]func(o *own) error{
 		return o.events[0].Wait(context.Background())
 	},
 	"hostfunc": func(o *own) error {
-		f, err := o.streams[0].LaunchHostFunc(func() { o.calls.Add(1) }, safe.HostFuncOptions{})
+		f, err := o.streams[0].LaunchHostFunc(o.counted(), safe.HostFuncOptions{})
 		if err != nil {
 			return err
 		}
