@@ -32,7 +32,7 @@ func (p *parent) look(worker int, made *program, a attempt) *cause {
 		}
 	}
 	if c.failed > 0 {
-		s.repeat = min(3*c.times/c.failed, 40)
+		s.repeat = min(3*c.times/c.failed, 60)
 		c.smaller = s.shrink(made)
 		if s.last.fault != nil {
 			c.last = s.last
@@ -116,11 +116,15 @@ func (s *shrinker) fails(made *program) bool {
 	if made.save(file) != nil {
 		return false
 	}
-	for range s.repeat {
+	processes, each := 1, s.repeat
+	if profileNamed(made.Profile).ends {
+		processes, each = each, 1
+	}
+	for range processes {
 		if time.Now().After(s.end) {
 			return false
 		}
-		a := s.run(s.worker, attempt{program: file, count: 1, profile: made.Profile, time: time.Hour})
+		a := s.run(s.worker, attempt{program: file, count: each, profile: made.Profile, time: max(time.Until(s.end), 0)})
 		if a.fault != nil && a.fault.same(s.want) {
 			s.last = a
 			return true
