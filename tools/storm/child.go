@@ -130,8 +130,13 @@ func (c *child) play(p *program) result {
 	if f == nil && !profileNamed(p.Profile).ends {
 		f = c.leftOver()
 	}
-	if v := c.violation(); v != "" && f == nil {
+	v := c.violation()
+	switch {
+	case v == "" || profileNamed(p.Profile).ends: // after a reset what was before it is used
+	case f == nil:
 		f = &fault{violation, "", "-", v}
+	default:
+		f.Text += "; the simulated driver saw: " + v
 	}
 	counts.mu.Lock()
 	defer counts.mu.Unlock()

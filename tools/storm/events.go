@@ -11,9 +11,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// isolated are what a wait or a record across the borders of captures may be.
+// isolated are what a wait or a record across the borders of captures may be; INVALID_VALUE is that
+// of an event that was recorded in a capture which is over.
 var isolated = []error{
-	safe.ErrContext, driver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, driver.CUDA_ERROR_STREAM_CAPTURE_MERGE,
+	safe.ErrContext, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, driver.CUDA_ERROR_STREAM_CAPTURE_MERGE,
 	driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
 }
 

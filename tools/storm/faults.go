@@ -35,15 +35,13 @@ func init() {
 	}}})
 }
 
+// peers gives access, and never takes it: kernels that need it may be under way.
 func peers(t *task) error {
 	a, b := t.device().x, t.device().x
 	if a == b {
 		return nil
 	}
-	if t.yes(70) {
-		return a.EnablePeerAccess(b)
-	}
-	return a.DisablePeerAccess(b)
+	return a.EnablePeerAccess(b)
 }
 
 // across sends own values to another device and back, behind events of both.
@@ -175,7 +173,10 @@ func rawGraph(t *task) error {
 }
 
 func rawMemory(t *task) error {
-	x := t.device().x
+	if t.own.capture != nil {
+		return nil // it would be in the graph, which has nothing that keeps raw memory
+	}
+	x := t.own.dev.x
 	return x.Do(func() error {
 		return relaxed(func() error {
 			var p driver.CUdeviceptr
@@ -186,10 +187,7 @@ func rawMemory(t *task) error {
 			if err == nil {
 				err = b.FillAsync(t.own.streams[1], 1)
 			}
-			if t.own.capture == nil {
-				err = errors.Join(err, t.own.streams[1].Synchronize())
-			}
-			return errors.Join(err, b.Close(), driver.CuMemFree(p))
+			return errors.Join(err, t.own.streams[1].Synchronize(), b.Close(), driver.CuMemFree(p))
 		})
 	})
 }

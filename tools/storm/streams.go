@@ -175,11 +175,17 @@ func attributes(t *task) error {
 func insideHostFunc(t *task) error {
 	s, other, b := t.stream(), t.stream(), t.buffers.get(t.rng)
 	told := make(chan error, 4)
+	tell := func(err error) {
+		select {
+		case told <- err:
+		default: // it was captured, and the graph is launched again and again
+		}
+	}
 	f, err := s.LaunchHostFunc(func() {
-		told <- other.Synchronize()
-		told <- b.Fill(1)
+		tell(other.Synchronize())
+		tell(b.Fill(1))
 		_, err := other.BeginCapture(modes[1])
-		told <- err
+		tell(err)
 		other.Query()
 		other.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
 	}, safe.HostFuncOptions{})

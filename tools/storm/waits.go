@@ -79,7 +79,7 @@ func init() {
 		{name: "life.closeall", weight: 3, run: closeAll},
 		{name: "life.context", weight: 3, run: otherContext},
 		{name: "life.drop", weight: 6, run: dropSome},
-		{name: "life.module", weight: 2, run: closeModule},
+		{name: "life.module", weight: 2, run: closeModule, allow: contexts},
 	})
 }
 
