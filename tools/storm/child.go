@@ -96,8 +96,7 @@ func (c *child) start() (err error) {
 		c.sim = &control
 	}
 	safe.HandleErrors(func(err error) {
-		var allow []error
-		if !explained(err, allow) {
+		if !explained(err, nil) {
 			c.mu.Lock()
 			c.later = err
 			c.mu.Unlock()
@@ -152,8 +151,13 @@ func (c *child) violation() string {
 
 // leftOver says what is alive though all is closed, and what went wrong in releasing it.
 func (c *child) leftOver() *fault {
-	if c.sim != nil && !settle(func() bool { return c.sim.Live("") == 0 }) {
+	if c.sim != nil && !settle(min(c.hang, 5*time.Second), func() bool { return c.sim.Live("") == 0 }) {
 		return &fault{leak, "", "-", c.sim.List()}
+	}
+	if c.sim != nil {
+		if n := c.sim.Lost(); n > 0 {
+			return &fault{leak, "", "-", fmt.Sprintf("%d objects went with their context", n)}
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

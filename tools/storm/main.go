@@ -6,7 +6,7 @@
 //
 //	storm [-sim] [-seconds 60] [-seed N] [-profile NAME] [-children N]
 //	storm -list
-//	storm -replay FILE
+//	storm -replay FILE [-times N] [-smaller]
 //
 // A program is what some goroutines do with streams, memory, events and graphs that they
 // share, and with others that each has for itself and whose contents it knows. Programs are
@@ -32,6 +32,7 @@ type options struct {
 	sim      bool
 	version  string
 	replay   string
+	smaller  bool
 	times    int
 	shrink   time.Duration
 	hang     time.Duration
@@ -51,10 +52,11 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.seconds, "seconds", 60, "how long to run programs")
 	f.Uint64Var(&o.seed, "seed", 0, "the first program's, 0 for one of the time")
 	f.StringVar(&o.profile, "profile", "", "what the programs are like, see -list; without it they take turns")
-	f.IntVar(&o.children, "children", max(1, runtime.NumCPU()/2), "processes at once")
+	f.IntVar(&o.children, "children", 0, "processes at once; 0 is 2, on the simulated driver half as many as there are cores")
 	f.BoolVar(&o.sim, "sim", false, "use the simulated driver instead of the machine's")
 	f.StringVar(&o.version, "driver", "", "CUDA version of the simulated driver")
 	f.StringVar(&o.replay, "replay", "", "run the program in a file")
+	f.BoolVar(&o.smaller, "smaller", false, "with -replay: make it smaller once it has failed")
 	f.IntVar(&o.times, "times", 20, "how often -replay and what failed run")
 	f.DurationVar(&o.shrink, "shrink", 30*time.Second, "how long to make a failing program smaller, 0 for not at all")
 	f.DurationVar(&o.hang, "hang", 20*time.Second, "no step ends for so long: a hang")
@@ -73,6 +75,11 @@ func parse(args []string) (*options, error) {
 	}
 	if o.profile != "" && profileNamed(o.profile) == nil {
 		return nil, fmt.Errorf("no profile %q: see -list", o.profile)
+	}
+	if o.children == 0 {
+		if o.children = 2; o.sim {
+			o.children = max(1, runtime.NumCPU()/2)
+		}
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano()) % 1e9

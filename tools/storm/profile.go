@@ -28,6 +28,10 @@ var profiles = []*profile{
 		topics: map[string]int{"own": 6, "ownwait": 3, "owngraph": 4, "stream": 2, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 2, "box": 1, "wait": 2, "green": 1, "life": 1},
 	},
 	{
+		name: "own", doc: "goroutines with things of their own alone", goroutines: 8, steps: 60, devices: 1, drops: 20, own: true, ticks: 3,
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 3},
+	},
+	{
 		name: "captures", doc: "captures beside everything that could see them", goroutines: 8, steps: 80, devices: 1, drops: 10, own: true, ticks: 2,
 		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 6, "stream": 3, "event": 4, "capture": 6, "wait": 3, "green": 1},
 	},

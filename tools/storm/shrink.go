@@ -25,6 +25,9 @@ type cause struct {
 func (p *parent) look(worker int, made *program, a attempt) *cause {
 	c := &cause{program: made, first: a, smaller: made, last: a}
 	s := &shrinker{parent: p, worker: worker, want: a.fault, repeat: 1, end: time.Now().Add(p.shrink)}
+	if latest := p.end.Add(2 * p.shrink); s.end.After(latest) {
+		s.end = latest // many faults late do not make it run on and on
+	}
 	for c.times < p.times && time.Now().Before(s.end) {
 		c.times++
 		if s.fails(made) {
@@ -91,6 +94,11 @@ func (p *parent) replayed() (int, error) {
 		p.count(a)
 		if a.fault == nil {
 			continue
+		}
+		if p.smaller {
+			p.end = time.Now()
+			p.look(0, made, a).report(p)
+			return 1, nil
 		}
 		if failed++; failed == 1 {
 			fmt.Fprintf(p.w, "FAULT %v\n%s\n%s\n", a.fault, strings.Join(a.log, "\n"), short(a.output, 200))

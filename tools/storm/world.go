@@ -217,8 +217,8 @@ func (c *clock) close() error {
 }
 
 // settle gives the collector and the reaper time until done says so.
-func settle(done func() bool) bool {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+func settle(most time.Duration, done func() bool) bool {
+	for end := time.Now().Add(most); time.Now().Before(end); {
 		if done() {
 			return true
 		}
