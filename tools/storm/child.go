@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/pprof"
 	"sync"
@@ -102,6 +103,9 @@ func (c *child) start() (err error) {
 			c.mu.Unlock()
 		}
 	})
+	if c.known != "" {
+		known = regexp.MustCompile(c.known)
+	}
 	if c.gc {
 		go func() {
 			for {

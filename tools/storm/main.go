@@ -19,6 +19,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"time"
 )
@@ -41,6 +42,7 @@ type options struct {
 	out      string
 	verbose  bool
 	list     bool
+	known    string
 	plant    string
 
 	child childOptions
@@ -64,6 +66,7 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.procs, "procs", 0, "GOMAXPROCS of the children")
 	f.StringVar(&o.out, "out", "", "folder for programs that failed, a new one without it")
 	f.BoolVar(&o.verbose, "v", false, "print every program")
+	f.StringVar(&o.known, "known", "", "regular expression of faults that do not count")
 	f.BoolVar(&o.list, "list", false, "list the profiles and the kinds of steps")
 	f.StringVar(&o.plant, "plant", "", "for tests: mix steps in that fail: crash, hang, mismatch or leak")
 	o.child.flags(f)
@@ -75,6 +78,9 @@ func parse(args []string) (*options, error) {
 	}
 	if o.profile != "" && profileNamed(o.profile) == nil {
 		return nil, fmt.Errorf("no profile %q: see -list", o.profile)
+	}
+	if _, err := regexp.Compile(o.known); err != nil {
+		return nil, err
 	}
 	if o.children == 0 {
 		if o.children = 2; o.sim {

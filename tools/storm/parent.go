@@ -169,7 +169,7 @@ func (p *parent) run(worker int, a attempt) attempt {
 	log := filepath.Join(p.dir, fmt.Sprintf("steps-%d", worker))
 	args := []string{
 		"-child-log", log, "-child-count", fmt.Sprint(a.count), "-child-time", a.time.String(), "-child-library", p.library,
-		"-seed", fmt.Sprint(max(a.seed, 1)), "-profile", a.profile, "-hang", p.hang.String(), "-plant", p.plant, "-child-program", a.program,
+		"-seed", fmt.Sprint(max(a.seed, 1)), "-profile", a.profile, "-hang", p.hang.String(), "-plant", p.plant, "-known", p.known, "-child-program", a.program,
 	}
 	if p.gc {
 		args = append(args, "-gc")
