@@ -8,7 +8,7 @@ RAW = ./cuda/...
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.3
 
-.PHONY: help generate test proofs test-checks test-next-go libraries check fmt vet staticcheck provenance portable freeze uptodate bench example gpu-test-bundle
+.PHONY: help generate test proofs test-checks test-next-go libraries check fmt vet staticcheck provenance portable freeze uptodate bench storm example gpu-test-bundle
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ libraries: ## get real CUDA libraries for the tests: they load without a GPU
 
 bench: ## compare the calls with C
 	$(GO) test -run '^$$' -bench . ./cuda/generated/driver
+
+SECONDS ?= 60
+STORM = -seconds $(SECONDS)
+storm: ## run random programs on the simulated driver for SECONDS, with the race detector if RACE=1
+	$(GO) run $(if $(RACE),-race) ./tools/storm -sim $(STORM)
 
 example: ## add two vectors on the GPU, or on the simulated driver where there is none
 	@$(GO) build -o .cache/vectoradd ./examples/vectoradd

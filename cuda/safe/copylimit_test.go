@@ -71,7 +71,7 @@ func TestCopiesBesideStuck(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(soon):
+	case <-time.After(atOnce):
 		t.Error("copies of other memory wait as well")
 	}
 	g.open()
@@ -100,7 +100,7 @@ func TestCopiesInCallback(t *testing.T) {
 	require.NoError(t, first.Record(e, 0))
 	require.NoError(t, s.WaitEvent(e, 0)) // s goes on behind the host function
 	g.open()
-	launched := fillQueue(t, k, s)
+	launched := fillQueue(t, s, k, queued)
 	close(begin)
 	select {
 	case <-over:

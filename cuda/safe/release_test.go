@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// soon is long enough for what does not wait for a stream that is stuck.
-const soon = 2 * time.Second
+// atOnce is long enough for what does not wait for a stream that is stuck.
+const atOnce = 2 * time.Second
 
 // TestReleaseBesideStuck: memory that a stuck stream uses is given back when that goes
 // on, and all other memory at once.
@@ -46,11 +46,11 @@ func TestReleaseBesideStuck(t *testing.T) {
 		b := used(s[2], s[3])
 		require.NoError(t, s[3].Synchronize())
 		require.NoError(t, b.Close())
-		assert.Eventually(t, func() bool { return simulated.Live("async") == 1 }, soon, time.Millisecond, "the stuck one is alive, and no other")
+		assert.Eventually(t, func() bool { return simulated.Live("async") == 1 }, atOnce, time.Millisecond, "the stuck one is alive, and no other")
 	}
 	assert.Equal(t, 1, simulated.Live("async"))
 	g.open()
-	assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, soon, time.Millisecond)
+	assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
 }
 
 // TestClosedBehindStuck: a stream that is closed while it is stuck keeps nothing of those
@@ -77,26 +77,6 @@ func TestClosedBehindStuck(t *testing.T) {
 	}
 	assert.Less(t, simulated.Live("event"), 150)
 	g.open()
-}
-
-// fillQueue has a goroutine launch on a stream until that takes no more. over is closed
-// when the launches are done.
-func fillQueue(t *testing.T, k *safe.Kernel, s *safe.Stream) (over chan struct{}) {
-	t.Helper()
-	var n atomic.Int64
-	over = make(chan struct{})
-	go func() {
-		defer close(over)
-		for range 1500 {
-			assert.NoError(t, k.Launch(s, one))
-			n.Add(1)
-		}
-	}()
-	for before := int64(-1); before != n.Load(); time.Sleep(50 * time.Millisecond) {
-		before = n.Load()
-	}
-	require.Less(t, n.Load(), int64(1500), "the queue is full")
-	return over
 }
 
 // TestReapingBesideFullQueue: what is dropped while a launch waits for room on its stream
@@ -127,7 +107,7 @@ func TestReapingBesideFullQueue(t *testing.T) {
 		require.NoError(t, e.Launch(s))
 	}()
 	g.shut(t, s)
-	over := fillQueue(t, k, s)
+	over := fillQueue(t, s, k, 1500)
 	e = nil
 	drop()
 	began := time.Now()
@@ -139,7 +119,7 @@ func TestReapingBesideFullQueue(t *testing.T) {
 		require.NoError(t, graph.Close())
 		select {
 		case <-released:
-		case <-time.After(soon):
+		case <-time.After(atOnce):
 			t.Error("the graph is closed, and its function was not called")
 		}
 		_, err = safe.NewEvent(x, safe.EventOptions{})
@@ -147,7 +127,7 @@ func TestReapingBesideFullQueue(t *testing.T) {
 	}
 	events := simulated.Live("event")
 	drop()
-	assert.Eventually(t, func() bool { return simulated.Live("event") < events }, soon, time.Millisecond, "dropped events are destroyed")
+	assert.Eventually(t, func() bool { return simulated.Live("event") < events }, atOnce, time.Millisecond, "dropped events are destroyed")
 	assert.False(t, isDone(over), "after %v", time.Since(began))
 	g.open()
 	<-over
@@ -168,7 +148,7 @@ func TestFreeBesideStuck(t *testing.T) {
 		require.NoError(t, err)
 	}
 	events := simulated.Live("event")
-	for end := time.Now().Add(soon); simulated.Live("event") > events-3 && time.Now().Before(end); {
+	for end := time.Now().Add(atOnce); simulated.Live("event") > events-3 && time.Now().Before(end); {
 		drop()
 	}
 	assert.LessOrEqual(t, simulated.Live("event"), events-3)
@@ -195,14 +175,14 @@ func TestOnReleaseMayBlock(t *testing.T) {
 	releasing(t, x, func() { close(other) })
 	select {
 	case <-other:
-	case <-time.After(soon):
+	case <-time.After(atOnce):
 		t.Error("one function holds up those of other graphs")
 	}
 	g.open()
 	select {
 	case raw := <-raw:
 		require.NoError(t, x.Do(func() error { return driver.CuStreamDestroy(raw) }))
-	case <-time.After(soon):
+	case <-time.After(atOnce):
 		t.Error("Release waits for the goroutine that it is on")
 	}
 	close(blocked)

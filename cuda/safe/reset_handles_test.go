@@ -114,7 +114,7 @@ func TestClosedAfterReset(t *testing.T) {
 			require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
 			before := callsByHandle()
 			do(t, o)
-			require.Eventually(t, safe.ReaperIdle, soon, time.Millisecond)
+			require.Eventually(t, safe.ReaperIdle, atOnce, time.Millisecond)
 			assert.Equal(t, before, callsByHandle())
 			simulated.Purge() // memory of Go's, which a reset leaves registered
 			simulated.Lost()
@@ -138,7 +138,7 @@ func TestDroppedAfterReset(t *testing.T) {
 	for range 10 {
 		drop()
 	}
-	require.Eventually(t, safe.ReaperIdle, soon, time.Millisecond)
+	require.Eventually(t, safe.ReaperIdle, atOnce, time.Millisecond)
 	assert.Equal(t, before, callsByHandle())
 	assert.Zero(t, simulated.Live("primary"), "the context was found")
 	simulated.Purge() // memory of Go's, which a reset leaves registered

@@ -69,7 +69,7 @@ func TestUsesAreKept(t *testing.T) {
 			assert.Equal(t, 1, simulated.Live("async"), "it is used")
 			g.open()
 			require.NoError(t, s.Synchronize())
-			assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, soon, time.Millisecond)
+			assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
 			assert.Empty(t, simulated.Violation())
 		})
 	}

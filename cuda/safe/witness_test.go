@@ -38,7 +38,7 @@ func TestHostFuncLost(t *testing.T) {
 			assert.False(t, isDone(futures[0].Done()))
 			simulated.Fault(uint32(driver.CUDA_ERROR_ILLEGAL_ADDRESS))
 			for _, f := range futures {
-				ctx, cancel := context.WithTimeout(context.Background(), soon)
+				ctx, cancel := context.WithTimeout(context.Background(), atOnce)
 				_, err = f.Wait(ctx)
 				cancel()
 				assert.True(t, safe.IsFatal(err), "%v", err)
@@ -76,7 +76,7 @@ func TestHostFuncReset(t *testing.T) {
 			simulated.Hold(false)
 		}()
 		require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
-		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		ctx, cancel := context.WithTimeout(context.Background(), atOnce)
 		defer cancel()
 		if _, err = goes.Wait(ctx); err != nil { // else it ran before
 			assert.ErrorIs(t, err, safe.ErrReset)

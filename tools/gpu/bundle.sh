@@ -19,7 +19,7 @@ for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe tour
 		cp -R "$package/testdata" "$out/$name/"
 	fi
 done
-$go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./examples/vectoradd ./examples/samples
+$go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/storm ./examples/vectoradd ./examples/samples
 $go run ./tools/simdriver -o "$out/simulated" >/dev/null
 if [ -d .cache/libcudart ]; then
 	cp -R .cache/libcudart "$out/" # what make libraries got

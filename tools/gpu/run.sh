@@ -6,7 +6,8 @@
 # and prints a line for each program, with the reason of each test that was
 # skipped. Beside it, results/ gets the whole output of each, and NAME.tests, the
 # list of the tests with what came of them. CUDABIND_LIBCUDART_GPU is the
-# folder of a libcudart.so.13 to use instead of the one that came along.
+# folder of a libcudart.so.13 to use instead of the one that came along,
+# STORM_SECONDS how long random programs run, 120 without it.
 #
 # sh run.sh -simulated runs the tests of package safe on the simulated driver.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -69,10 +70,11 @@ tests() {
 	reasons "$log"
 }
 
-# program runs anything else.
+# program runs anything else, for limit seconds at most.
+limit=120
 program() {
 	log=$results/$1.log
-	(cd "$here" && timeout 120 "./$@") >"$log" 2>&1
+	(cd "$here" && timeout $limit "./$@") >"$log" 2>&1
 	ended "$1" $? "$log" ""
 }
 
@@ -102,6 +104,10 @@ tests safe safe
 tests tour tour
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
+seconds=${STORM_SECONDS:-120}
+limit=$((seconds + 180)) # to look into what failed
+program storm -seconds "$seconds" -out "$results/storm"
 cat "$results/cudainfo.log" "$results/vectoradd.log" "$results/samples.log" "$results/bench.log"
+tail -n 1 "$results/storm.log"
 test $failures = 0 && echo "all passed" || echo "$failures of the programs failed"
 exit $failures

@@ -1,0 +1,197 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+)
+
+// childOptions are what the parent tells its children.
+type childOptions struct {
+	log     string // of steps; says that this is a child
+	program string // a file to run, else programs of seeds
+	count   int
+	time    time.Duration
+	library string
+}
+
+func (c *childOptions) flags(f *flag.FlagSet) {
+	f.StringVar(&c.log, "child-log", "", "for storm itself")
+	f.StringVar(&c.program, "child-program", "", "for storm itself")
+	f.IntVar(&c.count, "child-count", 1, "for storm itself")
+	f.DurationVar(&c.time, "child-time", time.Hour, "for storm itself")
+	f.StringVar(&c.library, "child-library", "", "for storm itself")
+}
+
+// A result is what a child prints of a program, a line of JSON.
+type result struct {
+	Seed     uint64         `json:"seed"`
+	Steps    int64          `json:"steps"`
+	Captures int64          `json:"captures"`
+	Ended    map[string]int `json:"ended,omitempty"`
+	Fault    *fault         `json:"fault,omitempty"`
+}
+
+// A child runs programs, until one fails.
+type child struct {
+	*options
+	log *ring
+	sim *sim.Control // nil on a GPU
+
+	mu    sync.Mutex
+	later error // what the layer reported about what nobody closed
+}
+
+const (
+	exitFailed = 1
+	exitHang   = 3
+)
+
+func runChild(o *options) int {
+	c := &child{options: o}
+	if err := c.start(); err != nil {
+		fmt.Fprintln(os.Stderr, "storm:", err)
+		return 2
+	}
+	out := json.NewEncoder(os.Stdout)
+	for i, end := 0, time.Now().Add(o.child.time); i < o.child.count && time.Now().Before(end); i++ {
+		p, err := c.program(i)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "storm:", err)
+			return 2
+		}
+		r := c.play(p)
+		out.Encode(r)
+		if r.Fault != nil {
+			return exitFailed
+		}
+	}
+	return 0
+}
+
+// start opens the driver.
+func (c *child) start() (err error) {
+	if c.log, err = openRing(c.child.log); err != nil {
+		return err
+	}
+	if c.child.library != "" {
+		if err := driver.Open(c.child.library); err != nil {
+			return err
+		}
+		control, err := sim.Attach(c.child.library)
+		if err != nil {
+			return err
+		}
+		c.sim = &control
+	}
+	safe.HandleErrors(func(err error) {
+		if !explained(err, nil) {
+			c.mu.Lock()
+			c.later = err
+			c.mu.Unlock()
+		}
+	})
+	if c.known != "" {
+		known = regexp.MustCompile(c.known)
+	}
+	if c.gc {
+		go func() {
+			for {
+				runtime.GC()
+			}
+		}()
+	}
+	return nil
+}
+
+func (c *child) program(i int) (*program, error) {
+	if c.child.program != "" {
+		return readProgram(c.child.program)
+	}
+	p := profileNamed(c.profile)
+	if c.plant != "" {
+		p = p.with("plant-" + c.plant)
+	}
+	return generate(p, c.seed+uint64(i)), nil
+}
+
+// play runs a program and looks for what it left.
+func (c *child) play(p *program) result {
+	counts, f := play(p, c.log, c.watch)
+	if f == nil && !profileNamed(p.Profile).ends {
+		f = c.leftOver()
+	}
+	v := c.violation()
+	switch {
+	case v == "" || profileNamed(p.Profile).ends: // after a reset what was before it is used
+	case f == nil:
+		f = &fault{violation, "", "-", v}
+	default:
+		f.Text += "; the simulated driver saw: " + v
+	}
+	counts.mu.Lock()
+	defer counts.mu.Unlock()
+	return result{p.Seed, counts.steps.Load(), counts.captures.Load(), counts.ended, f}
+}
+
+func (c *child) violation() string {
+	if c.sim == nil {
+		return ""
+	}
+	return c.sim.Violation()
+}
+
+// leftOver says what is alive though all is closed, and what went wrong in releasing it.
+func (c *child) leftOver() *fault {
+	if c.sim != nil && !settle(min(c.hang, 5*time.Second), func() bool { return c.sim.Live("") == 0 }) {
+		return &fault{leak, "", "-", c.sim.List()}
+	}
+	if c.sim != nil {
+		if n := c.sim.Lost(); n > 0 {
+			return &fault{leak, "", "-", fmt.Sprintf("%d objects went with their context", n)}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.later; err != nil {
+		c.later = nil
+		return &fault{wrong, "later", "-", err.Error()}
+	}
+	return nil
+}
+
+// watch ends the process when no step ends for too long, after it has printed where
+// everything is.
+func (c *child) watch(r *run) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		last, since := int64(-1), time.Now()
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			if now := r.progress.Load(); now != last {
+				last, since = now, time.Now()
+			} else if time.Since(since) > c.hang {
+				fmt.Fprintf(os.Stderr, "storm: no step ended for %v\n", c.hang)
+				pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+				os.Exit(exitHang)
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) })
+}

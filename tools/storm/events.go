@@ -1,0 +1,226 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// isolated are what a wait or a record across the borders of captures may be; INVALID_VALUE is that
+// of an event that was recorded in a capture which is over.
+var isolated = []error{
+	safe.ErrContext, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, driver.CUDA_ERROR_STREAM_CAPTURE_MERGE,
+	driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+}
+
+func init() {
+	add("event", []kind{
+		{name: "event.new", weight: 5, run: func(t *task) error {
+			e, err := safe.NewEvent(t.device().x, safe.EventOptions{DisableTiming: t.yes(50), BlockingSync: t.yes(20)})
+			return put(t, &t.events, e, err)
+		}},
+		{name: "event.record", weight: 10, run: func(t *task) error { return t.stream().Record(t.events.get(t.rng), 0) }, allow: isolated},
+		{name: "event.external", weight: 2, run: func(t *task) error {
+			return t.stream().Record(t.events.get(t.rng), driver.CU_EVENT_RECORD_EXTERNAL)
+		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_INVALID_VALUE}, isolated...)},
+		{name: "event.waitexternal", weight: 2, run: func(t *task) error {
+			return t.stream().WaitEvent(t.events.get(t.rng), driver.CU_EVENT_WAIT_EXTERNAL)
+		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_INVALID_VALUE}, isolated...)},
+		{name: "event.streamwait", weight: 10, run: func(t *task) error { return t.stream().WaitEvent(t.events.get(t.rng), 0) }, allow: isolated},
+		{name: "event.query", weight: 6, run: func(t *task) error { _, err := t.events.get(t.rng).Query(); return err }},
+		{name: "event.wait", weight: 6, run: func(t *task) error {
+			ctx, cancel := t.soon()
+			defer cancel()
+			return t.events.get(t.rng).Wait(ctx)
+		}},
+		{name: "event.since", weight: 2, run: func(t *task) error {
+			_, err := t.events.get(t.rng).Since(t.events.get(t.rng))
+			return err
+		}, allow: []error{driver.CUDA_ERROR_NOT_READY, driver.CUDA_ERROR_INVALID_HANDLE, driver.CUDA_ERROR_INVALID_VALUE, safe.ErrContext}},
+		{name: "event.close", weight: 2, run: func(t *task) error { return t.events.get(t.rng).Close() }},
+	})
+	add("capture", []kind{
+		{name: "capture.scoped", weight: 8, run: captureShared, allow: ended},
+		{name: "capture.begin", weight: 4, run: beginShared, allow: ended},
+		{name: "capture.end", weight: 5, run: endShared, allow: ended},
+		{name: "capture.to", weight: 3, run: captureToShared, allow: append([]error{safe.ErrGraphLost, safe.ErrConditional}, ended...)},
+		{name: "capture.drop", weight: 3, run: dropShared, allow: ended},
+		{name: "capture.update", weight: 2, run: updateDependencies, allow: append([]error{safe.ErrGraph, driver.CUDA_ERROR_ILLEGAL_STATE}, ended...)},
+		{name: "capture.mode", weight: 2, run: captureMode},
+		{name: "capture.synchronize", weight: 3, run: func(t *task) error { return t.device().x.Synchronize() }},
+	})
+}
+
+// soon is a context that ends before long.
+func (t *task) soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), time.Duration(t.n(3000))*time.Microsecond)
+}
+
+// ended are the errors of a capture of a stream that others use as well: they may have
+// joined other streams and not joined them back.
+var ended = append([]error{
+	driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED, driver.CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, safe.ErrWrongThread, safe.ErrOverlap,
+	safe.ErrRange, safe.ErrArgument,
+}, isolated...)
+
+// some puts some work on a stream, which may be captured.
+func (t *task) some(s *safe.Stream) error {
+	for range t.n(4) {
+		var err error
+		switch t.n(6) {
+		case 0:
+			err = t.deviceOf(s).nothing.Launch(s, one)
+		case 1:
+			err = t.buffers.get(t.rng).FillAsync(s, 1)
+		case 2:
+			err = t.fork(s)
+		case 3:
+			_, err = s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		case 4:
+			runtime.Gosched()
+		default:
+			_, err = s.Query()
+		}
+		if !explained(err, ended) {
+			return err
+		}
+	}
+	return nil
+}
+
+// fork has another of the shared streams work for s.
+func (t *task) fork(s *safe.Stream) error {
+	other, e, f := t.stream(), t.events.get(t.rng), t.events.get(t.rng)
+	if err := s.Record(e, 0); err != nil {
+		return err
+	}
+	if err := other.WaitEvent(e, 0); err != nil {
+		return err
+	}
+	if err := t.deviceOf(other).nothing.Launch(other, one); err != nil {
+		return err
+	}
+	if err := other.Record(f, 0); err != nil {
+		return err
+	}
+	return s.WaitEvent(f, 0)
+}
+
+// keepGraph makes an executable of a graph and puts both where others find them.
+func (t *task) keepGraph(g *safe.Graph, err error) error {
+	if err != nil || g == nil {
+		return err
+	}
+	e, err := g.Instantiate(0)
+	if err := put(t, &t.execs, e, err); !explained(err, graphy) {
+		return err
+	}
+	return put(t, &t.graphs, g, nil)
+}
+
+// working is what to do in a capture, and what to do with its error: one that did not begin
+// does not count.
+func (t *task) working(s *safe.Stream) (work func() error, ended func(error) error) {
+	began := false
+	work = func() error {
+		began = true
+		return t.some(s)
+	}
+	return work, func(err error) error {
+		if !began {
+			return err
+		}
+		return t.counts.captured(err)
+	}
+}
+
+func captureShared(t *task) error {
+	s := t.stream()
+	work, ended := t.working(s)
+	if t.yes(30) {
+		e, err := s.CaptureExecutable(modes[t.n(3)], 0, work)
+		if err := ended(err); err != nil {
+			return err
+		}
+		return put(t, &t.execs, e, nil)
+	}
+	g, err := s.Capture(modes[t.n(3)], work)
+	return t.keepGraph(g, ended(err))
+}
+
+// beginShared begins a capture that another goroutine may end.
+func beginShared(t *task) error {
+	c, err := t.stream().BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	if err != nil {
+		return err
+	}
+	if old := t.captures.swap(t.rng, c); old != nil {
+		return t.finish(old)
+	}
+	return nil
+}
+
+func (t *task) finish(c *safe.Capture) error {
+	g, err := c.End()
+	return t.keepGraph(g, t.counts.captured(err))
+}
+
+func endShared(t *task) error {
+	if old := t.captures.swap(t.rng, nil); old != nil {
+		return t.finish(old)
+	}
+	return nil
+}
+
+func captureToShared(t *task) error {
+	s, g := t.stream(), t.graphs.get(t.rng)
+	work, ended := t.working(s)
+	return ended(s.CaptureTo(g, nil, nil, modes[t.n(3)], work))
+}
+
+func dropShared(t *task) error {
+	s, how := t.stream(), t.n(2)
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { recover() }()
+		_, err = s.Capture(modes[t.n(3)], func() error {
+			if err := t.some(s); err != nil {
+				return err
+			}
+			if how == 0 {
+				panic(errDropped)
+			}
+			runtime.Goexit()
+			return nil
+		})
+	}()
+	<-done
+	return err
+}
+
+func updateDependencies(t *task) error {
+	s := t.stream()
+	info, err := s.CaptureInfo()
+	if err != nil || len(info.Dependencies) == 0 {
+		return err
+	}
+	return s.UpdateCaptureDependencies(info.Dependencies[:1], nil, driver.CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
+}
+
+func captureMode(t *task) error {
+	s, b := t.stream(), t.buffers.get(t.rng)
+	return safe.WithCaptureMode(modes[t.n(3)], func() error {
+		_, err := s.Query()
+		if err == nil && b != nil {
+			err = b.Zero()
+		}
+		return err
+	})
+}

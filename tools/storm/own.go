@@ -1,0 +1,185 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// An own is what a goroutine has for itself: nothing that others do may disturb it, so that every
+// call has to succeed and the values are known at any time.
+type own struct {
+	*task
+	dev     *device
+	streams [2]*safe.Stream // the second works for the first only, between two events
+	events  [2]*safe.Event
+	buffers [3]*values
+	pattern *values // pinned memory, that nothing writes to
+	back    *values // pinned memory, that copies go to
+	pool    *safe.Pool
+	graphs  []*ownGraph
+
+	capture *ownCapture // under way, nil for none
+
+	calls, wantCalls *atomic.Int64 // of host functions, which must not know o: it has graphs that have them
+}
+
+// values are memory and what it contains when all is done that was enqueued so far.
+type values struct {
+	buffer *safe.Buffer[float32]
+	host   *safe.HostBuffer[float32]
+	want   []float32
+}
+
+// length is how many values an own buffer has.
+const length = 96
+
+func newOwn(t *task) (*own, error) {
+	o := &own{task: t, dev: t.devices[t.index%len(t.devices)], calls: new(atomic.Int64), wantCalls: new(atomic.Int64)}
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	var err error
+	for i := range o.streams {
+		o.streams[i], err = safe.NewStream(o.dev.x, safe.StreamOptions{NonBlocking: (t.index+i)%3 != 0})
+		note(err)
+		o.events[i], err = safe.NewEvent(o.dev.x, safe.EventOptions{DisableTiming: i == 0})
+		note(err)
+	}
+	for i := range o.buffers {
+		b, err := safe.NewBuffer[float32](o.dev.x, length)
+		note(err)
+		note(b.Zero())
+		o.buffers[i] = &values{buffer: b, want: make([]float32, length)}
+	}
+	for _, v := range []**values{&o.pattern, &o.back} {
+		h, err := safe.NewHostBuffer[float32](o.dev.x, length, safe.HostOptions{})
+		note(err)
+		*v = &values{host: h, want: make([]float32, length)}
+		if err == nil {
+			clear(h.Data())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return o, err
+	}
+	for i := range o.pattern.want {
+		o.pattern.want[i] = float32(i + t.index)
+	}
+	copy(o.pattern.host.Data(), o.pattern.want)
+	o.pool, err = safe.NewPool(o.dev.x, safe.PoolOptions{})
+	if errors.Is(err, safe.ErrNotSupported) {
+		err = nil
+	}
+	return o, err
+}
+
+// close checks a last time, and closes.
+func (o *own) close() error {
+	errs := []error{o.endCapture(), o.check(waitPlain)}
+	for _, g := range o.graphs {
+		errs = append(errs, g.close())
+	}
+	for _, v := range o.buffers {
+		errs = append(errs, v.buffer.Close())
+	}
+	errs = append(errs, o.pattern.host.Close(), o.back.host.Close())
+	for i := range o.streams {
+		errs = append(errs, o.streams[i].Close(), o.events[i].Close())
+	}
+	if o.pool != nil {
+		errs = append(errs, o.pool.Close())
+	}
+	return o.strict(errors.Join(errs...))
+}
+
+// strict makes a fault of an error: there is nothing that could explain it, unless memory is
+// out or the driver is too old.
+func (o *own) strict(err error) error {
+	var f *fault
+	switch {
+	case err == nil, errors.As(err, &f), errors.Is(err, safe.ErrNotSupported), errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY):
+		return err
+	}
+	return failf(wrong, "on own objects: %v", err)
+}
+
+// do enqueues acts, on both streams by turns if forked is set. In a capture they become a part
+// of the graph.
+func (o *own) do(forked bool, acts ...act) error {
+	for i, a := range acts {
+		s := o.streams[0]
+		if forked && i%2 == 1 {
+			s = o.streams[1]
+		}
+		if err := o.one(s, a); err != nil {
+			return err
+		}
+		if o.capture != nil {
+			o.capture.acts = append(o.capture.acts, a)
+		} else {
+			a.apply(o)
+		}
+	}
+	return nil
+}
+
+// one enqueues an act on s, behind and before all else.
+func (o *own) one(s *safe.Stream, a act) error {
+	first, second := o.streams[0], o.streams[1]
+	if s == first {
+		return o.strict(a.enqueue(o, s))
+	}
+	err := first.Record(o.events[0], 0)
+	if err == nil {
+		err = second.WaitEvent(o.events[0], 0)
+	}
+	if err == nil {
+		err = a.enqueue(o, second)
+	}
+	if err == nil {
+		err = second.Record(o.events[1], 0)
+	}
+	if err == nil {
+		err = first.WaitEvent(o.events[1], 0)
+	}
+	return o.strict(err)
+}
+
+// check waits by some way and compares.
+func (o *own) check(wait func(*own) error) error {
+	if err := o.strict(wait(o)); err != nil {
+		return err
+	}
+	if err := o.compare("pinned memory", o.back.host.Data(), o.back.want); err != nil {
+		return err
+	}
+	if n, want := o.calls.Load(), o.wantCalls.Load(); n != want {
+		return failf(mismatch, "host functions ran %d times instead of %d", n, want)
+	}
+	got := make([]float32, length)
+	for i, v := range o.buffers {
+		if err := o.strict(v.buffer.CopyToHost(got)); err != nil {
+			return err
+		}
+		if err := o.compare(fmt.Sprint("buffer ", i), got, v.want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *own) compare(what string, got, want []float32) error {
+	for i := range want {
+		if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // NaN is like NaN
+			return failf(mismatch, "%s[%d] is %v instead of %v", what, i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+func waitPlain(o *own) error { return o.streams[0].Synchronize() }

@@ -1,0 +1,260 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"errors"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// chain is a graph whose nodes do the acts one behind the other.
+func (o *own) chain(acts []act) (*ownGraph, error) {
+	graph, err := safe.NewGraph(o.dev.x)
+	if err != nil {
+		return nil, err
+	}
+	g := &ownGraph{graph: graph, acts: acts}
+	if g.nodes, err = o.addChain(graph, acts); err != nil {
+		return nil, errors.Join(err, graph.Close())
+	}
+	return g, nil
+}
+
+// addChain adds a chain of nodes to a graph, behind others.
+func (o *own) addChain(g *safe.Graph, acts []act, behind ...safe.Node) (nodes []safe.Node, err error) {
+	for _, a := range acts {
+		w, err := a.work(o)
+		if err != nil {
+			return nil, err
+		}
+		n, err := g.Add(w, behind...)
+		if err != nil {
+			return nil, err
+		}
+		behind, nodes = []safe.Node{n}, append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// build makes a graph by hand.
+func (o *own) build() error {
+	g, err := o.chain(o.acts(6))
+	if err != nil {
+		return o.strict(err)
+	}
+	return o.adopt(g)
+}
+
+// withNodes is an executable whose nodes are known, nil if there is none.
+func (o *own) withNodes() *ownGraph {
+	for _, g := range o.graphs {
+		if len(g.nodes) > 0 && len(g.nodes) == len(g.acts) {
+			return g
+		}
+	}
+	return nil
+}
+
+// set has a node of an executable do something else of the same kind.
+func (o *own) set() error {
+	g := o.withNodes()
+	if g == nil {
+		return nil
+	}
+	i := o.n(len(g.nodes))
+	a := o.act()
+	old := g.acts[i]
+	a.what = old.what
+	if a.what != "kernel" && a.what != "add" && a.what != "saxpy" { // sizes and kinds of copies have to stay
+		a = old
+		a.v = float32(o.n(100))
+	}
+	if a.what == "saxpy" {
+		a.v = 1
+	}
+	w, err := a.work(o)
+	if errors.Is(err, safe.ErrClosed) {
+		return nil // its buffers were replaced
+	}
+	if err == nil {
+		err = g.exec.Set(g.nodes[i], w)
+	}
+	if errors.Is(err, safe.ErrClosed) {
+		return nil
+	}
+	if err != nil {
+		return o.strict(err)
+	}
+	g.acts = append([]act(nil), g.acts...)
+	g.acts[i] = a
+	return nil
+}
+
+// enable turns a node on or off.
+func (o *own) enable() error {
+	g := o.withNodes()
+	if g == nil {
+		return nil
+	}
+	i := o.n(len(g.nodes))
+	switch g.acts[i].what {
+	case "host":
+		return nil // CUDA cannot
+	}
+	if g.off == nil {
+		g.off = make([]bool, len(g.acts))
+	}
+	off := o.yes(50)
+	if err := g.exec.SetEnabled(g.nodes[i], !off); err != nil {
+		return o.strict(err)
+	}
+	g.off[i] = off
+	on, err := g.exec.Enabled(g.nodes[i])
+	if err == nil && on == off {
+		return failf(mismatch, "Enabled is %v", on)
+	}
+	return o.strict(err)
+}
+
+// update makes an executable like a new graph with other numbers.
+func (o *own) update() error {
+	g := o.withNodes()
+	if g == nil || g.off != nil {
+		return nil
+	}
+	acts := append([]act(nil), g.acts...)
+	for i := range acts {
+		if acts[i].what != "saxpy" {
+			acts[i].v = float32(o.n(100))
+		}
+	}
+	fresh, err := o.chain(acts)
+	if errors.Is(err, safe.ErrClosed) {
+		return nil // its buffers were replaced
+	}
+	if err != nil {
+		return o.strict(err)
+	}
+	if err := g.exec.Update(fresh.graph); err != nil {
+		return o.strict(errors.Join(err, fresh.graph.Close()))
+	}
+	err = g.graph.Close()
+	g.graph, g.nodes, g.acts = fresh.graph, nil, acts
+	return o.strict(err)
+}
+
+// child makes a graph that has another one as its part, and one that is its clone.
+func (o *own) child() error {
+	inner, err := o.chain(o.acts(3))
+	if err != nil {
+		return o.strict(err)
+	}
+	outer, err := o.chain(o.acts(2))
+	if err != nil {
+		return o.strict(errors.Join(err, inner.close()))
+	}
+	_, err = outer.graph.Add(safe.ChildWork(inner.graph), outer.nodes[len(outer.nodes)-1])
+	if err = errors.Join(err, inner.close()); err != nil {
+		return o.strict(errors.Join(err, outer.close()))
+	}
+	outer.acts, outer.nodes = append(outer.acts, inner.acts...), nil
+	if o.yes(50) {
+		clone, err := outer.graph.Clone()
+		if err = errors.Join(err, outer.graph.Close()); err != nil {
+			return o.strict(err)
+		}
+		outer.graph = clone
+	}
+	return o.adopt(outer)
+}
+
+// conditional makes a graph with a body that runs once, or as often as a counter says.
+func (o *own) conditional(loop bool) error {
+	if o.dev.condition == nil {
+		return nil
+	}
+	g, err := safe.NewGraph(o.dev.x)
+	if err != nil {
+		return o.strict(err)
+	}
+	times, body := 1, o.deviceActs(3)
+	if loop {
+		times, err = o.loop(g, body)
+	} else {
+		times, err = o.branch(g, body)
+	}
+	if err != nil {
+		return o.strict(errors.Join(err, g.Close()))
+	}
+	all := []act{}
+	for range times {
+		all = append(all, body...)
+	}
+	return o.adopt(&ownGraph{graph: g, acts: all})
+}
+
+func (o *own) branch(g *safe.Graph, body []act) (times int, err error) {
+	times = o.n(2)
+	c, err := g.NewCondition(safe.ConditionOptions{Assign: true, Default: uint32(times)})
+	if err != nil {
+		return 0, err
+	}
+	_, then, err := g.AddIf(c)
+	if err != nil {
+		return 0, err
+	}
+	_, err = o.addChain(then, body)
+	return times, err
+}
+
+// loop runs the body once more than the counter says.
+func (o *own) loop(g *safe.Graph, body []act) (times int, err error) {
+	counter, err := safe.NewBuffer[uint32](o.dev.x, 1)
+	if err != nil {
+		return 0, err
+	}
+	defer counter.Close() // the graph keeps it
+	times = o.n(4)
+	first, err := g.Add(safe.FillWork(counter, uint32(times)))
+	if err != nil {
+		return 0, err
+	}
+	c, err := g.NewCondition(safe.ConditionOptions{Assign: true, Default: 1})
+	if err != nil {
+		return 0, err
+	}
+	_, inside, err := g.AddWhile(c, first)
+	if err != nil {
+		return 0, err
+	}
+	nodes, err := o.addChain(inside, body)
+	if err != nil {
+		return 0, err
+	}
+	_, err = inside.Add(safe.KernelWork(o.dev.condition, one, c.Arg(), counter.Arg()), nodes[len(nodes)-1])
+	return times + 1, err
+}
+
+// graphMemory makes a graph that computes in memory which it allocates itself.
+func (o *own) graphMemory() error {
+	g, err := safe.NewGraph(o.dev.x)
+	if err != nil {
+		return o.strict(err)
+	}
+	a := act{what: "fill", to: o.buffers[o.n(len(o.buffers))], hi: length, v: float32(o.n(100))}
+	room, n, err := safe.AddAlloc[float32](g, length)
+	if err == nil {
+		n, err = g.Add(safe.FillWork(room, a.v), n)
+	}
+	if err == nil {
+		n, err = g.Add(safe.CopyWork[float32](a.to.buffer, room), n)
+	}
+	if err == nil {
+		_, err = g.Add(safe.FreeWork(room), n)
+	}
+	if err != nil {
+		return o.strict(errors.Join(err, g.Close()))
+	}
+	return o.adopt(&ownGraph{graph: g, acts: []act{a}})
+}

@@ -1,0 +1,280 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// modes are those in which a capture can be begun.
+var modes = []driver.CUstreamCaptureMode{
+	driver.CU_STREAM_CAPTURE_MODE_GLOBAL, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, driver.CU_STREAM_CAPTURE_MODE_RELAXED,
+}
+
+// An ownCapture is under way on a goroutine's own stream.
+type ownCapture struct {
+	c    *safe.Capture
+	acts []act
+}
+
+// An ownGraph is an executable with known effects.
+type ownGraph struct {
+	graph *safe.Graph // nil if closed already
+	exec  *safe.GraphExec
+	acts  []act
+	nodes []safe.Node // of the acts, nil where they are not known
+	off   []bool      // acts that are disabled
+	// what more it does in each launch
+	more func()
+}
+
+func (g *ownGraph) close() error { return errors.Join(g.graph.Close(), g.exec.Close()) }
+
+// effect has the model do what a launch does.
+func (g *ownGraph) effect(o *own) {
+	for i := range g.acts {
+		if g.off == nil || !g.off[i] {
+			g.acts[i].apply(o)
+		}
+	}
+	if g.more != nil {
+		g.more()
+	}
+}
+
+func init() {
+	add("owngraph", []kind{
+		{name: "own.begin", weight: 6, run: func(t *task) error { return t.own.beginCapture() }},
+		{name: "own.end", weight: 8, run: func(t *task) error { return t.own.endCapture() }},
+		{name: "own.capture", weight: 10, run: func(t *task) error { return t.own.captures() }},
+		{name: "own.captureexec", weight: 3, run: func(t *task) error { return t.own.captureExecutable() }},
+		{name: "own.captureto", weight: 4, run: func(t *task) error { return t.own.captureTo() }},
+		{name: "own.drop", weight: 4, run: func(t *task) error { return t.own.dropCapture() }},
+		{name: "own.build", weight: 8, run: func(t *task) error { return t.own.build() }},
+		{name: "own.launch", weight: 14, run: func(t *task) error { return t.own.launch(1) }},
+		{name: "own.launches", weight: 3, run: func(t *task) error { return t.own.launch(20) }},
+		{name: "own.set", weight: 5, run: func(t *task) error { return t.own.set() }},
+		{name: "own.enable", weight: 3, run: func(t *task) error { return t.own.enable() }},
+		{name: "own.update", weight: 4, run: func(t *task) error { return t.own.update() }},
+		{name: "own.child", weight: 3, run: func(t *task) error { return t.own.child() }},
+		{name: "own.if", weight: 2, run: func(t *task) error { return t.own.conditional(false) }},
+		{name: "own.while", weight: 2, run: func(t *task) error { return t.own.conditional(true) }},
+		{name: "own.graphmemory", weight: 2, run: func(t *task) error { return t.own.graphMemory() }},
+		{name: "own.forget", weight: 4, run: func(t *task) error { return t.own.forget() }},
+	})
+}
+
+// beginCapture begins a capture that goes on over other steps.
+func (o *own) beginCapture() error {
+	if o.capture != nil {
+		return nil
+	}
+	c, err := o.streams[0].BeginCapture(modes[o.n(3)])
+	if err != nil {
+		return o.strict(err)
+	}
+	o.capture = &ownCapture{c: c}
+	return nil
+}
+
+// endCapture ends it, and makes an executable of the graph.
+func (o *own) endCapture() error {
+	c := o.capture
+	if c == nil {
+		return nil
+	}
+	o.capture = nil
+	g, err := c.c.End()
+	if err := o.counts.captured(err); err != nil {
+		return o.strict(err)
+	}
+	return o.adopt(&ownGraph{graph: g, acts: c.acts})
+}
+
+// adopt makes an executable of a graph, and closes or drops one if there are too many.
+func (o *own) adopt(g *ownGraph) (err error) {
+	if g.exec == nil {
+		g.exec, err = g.graph.Instantiate(0)
+	}
+	if err != nil {
+		return o.strict(errors.Join(err, g.graph.Close()))
+	}
+	if o.yes(30) {
+		if err := g.graph.Close(); err != nil {
+			return o.strict(err)
+		}
+		g.graph, g.nodes = nil, nil
+	}
+	o.graphs = append(o.graphs, g)
+	if len(o.graphs) > 6 {
+		return o.forget()
+	}
+	return nil
+}
+
+// forget closes or drops an executable, which may be under way.
+func (o *own) forget() error {
+	if len(o.graphs) == 0 {
+		return nil
+	}
+	i := o.n(len(o.graphs))
+	g := o.graphs[i]
+	o.graphs = append(o.graphs[:i], o.graphs[i+1:]...)
+	if o.yes(o.profile.drops) {
+		return nil
+	}
+	return o.strict(g.close())
+}
+
+// inside runs f with a capture, which may be nested in steps.
+func (o *own) inside(f func(c *ownCapture) (*safe.Graph, error)) (*safe.Graph, []act, error) {
+	c := &ownCapture{}
+	o.capture = c
+	g, err := f(c)
+	o.capture = nil
+	return g, c.acts, o.counts.captured(err)
+}
+
+func (o *own) captures() error {
+	if o.capture != nil {
+		return nil
+	}
+	g, acts, err := o.inside(func(*ownCapture) (*safe.Graph, error) {
+		return o.streams[0].Capture(modes[o.n(3)], o.captured)
+	})
+	if err != nil {
+		return o.strict(err)
+	}
+	return o.adopt(&ownGraph{graph: g, acts: acts})
+}
+
+// captured is what is done in a capture.
+func (o *own) captured() error {
+	if o.yes(30) {
+		runtime.Gosched()
+	}
+	if err := o.do(o.yes(40), o.acts(5)...); err != nil {
+		return err
+	}
+	if o.yes(30) {
+		return o.refused()
+	}
+	return nil
+}
+
+// refused are calls that a capture would not survive, if they were not refused.
+func (o *own) refused() error {
+	s := o.streams[0]
+	_, err := s.Query()
+	if !errors.Is(err, safe.ErrCapturing) {
+		return failf(wrong, "Query of a capturing stream: %v", err)
+	}
+	if err := s.Synchronize(); !errors.Is(err, safe.ErrCapturing) {
+		return failf(wrong, "Synchronize of a capturing stream: %v", err)
+	}
+	return nil
+}
+
+func (o *own) captureExecutable() error {
+	if o.capture != nil {
+		return nil
+	}
+	var e *safe.GraphExec
+	_, acts, err := o.inside(func(*ownCapture) (_ *safe.Graph, err error) {
+		e, err = o.streams[0].CaptureExecutable(modes[o.n(3)], 0, o.captured)
+		return nil, err
+	})
+	if err != nil {
+		return o.strict(err)
+	}
+	return o.adopt(&ownGraph{exec: e, acts: acts})
+}
+
+// captureTo adds to a graph that was made by hand, and puts captured work behind it.
+func (o *own) captureTo() error {
+	if o.capture != nil {
+		return nil
+	}
+	g, err := o.chain(o.acts(3))
+	if err != nil {
+		return o.strict(err)
+	}
+	_, acts, err := o.inside(func(*ownCapture) (*safe.Graph, error) {
+		last := g.nodes[len(g.nodes)-1]
+		return nil, o.streams[0].CaptureTo(g.graph, []safe.Node{last}, nil, modes[o.n(3)], o.captured)
+	})
+	if err != nil {
+		return o.strict(errors.Join(err, g.close()))
+	}
+	g.acts, g.nodes = append(g.acts, acts...), nil
+	return o.adopt(g)
+}
+
+var errDropped = errors.New("dropped")
+
+// dropCapture ends a capture by an error, a panic or the end of the goroutine.
+func (o *own) dropCapture() error {
+	if o.capture != nil {
+		return nil
+	}
+	how, mode := o.n(3), modes[o.n(3)]
+	var g *safe.Graph
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { recover() }()
+		g, _, err = o.inside(func(*ownCapture) (*safe.Graph, error) {
+			return o.streams[0].Capture(mode, func() error {
+				if err := o.captured(); err != nil {
+					return err
+				}
+				switch how {
+				case 0:
+					panic(errDropped)
+				case 1:
+					runtime.Goexit()
+				}
+				return errDropped
+			})
+		})
+	}()
+	<-done
+	o.capture = nil
+	if how < 2 && err != nil {
+		return o.strict(err)
+	}
+	if g != nil || how == 2 && !errors.Is(err, errDropped) {
+		return failf(wrong, "a dropped capture returned %v, %v", g, err)
+	}
+	status, err := o.streams[0].CaptureStatus()
+	if err == nil && status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
+		return failf(wrong, "a dropped capture goes on: %v", status)
+	}
+	return o.strict(err)
+}
+
+// launch enqueues executables.
+func (o *own) launch(most int) error {
+	if len(o.graphs) == 0 || o.capture != nil {
+		return nil
+	}
+	for range 1 + o.n(most) {
+		g := o.graphs[o.n(len(o.graphs))]
+		if o.yes(10) {
+			if err := g.exec.Upload(o.streams[0]); err != nil {
+				return o.strict(err)
+			}
+		}
+		if err := g.exec.Launch(o.streams[0]); err != nil {
+			return o.strict(fmt.Errorf("%w (%d acts)", err, len(g.acts)))
+		}
+		g.effect(o)
+	}
+	return nil
+}

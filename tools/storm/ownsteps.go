@@ -1,0 +1,258 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+func init() {
+	add("own", []kind{
+		{name: "own.work", weight: 20, run: func(t *task) error { return t.own.do(false, t.own.acts(4)...) }},
+		{name: "own.forked", weight: 8, run: func(t *task) error { return t.own.do(true, t.own.acts(4)...) }},
+		{name: "own.stuck", weight: 3, run: func(t *task) error { return t.own.stuck() }},
+		{name: "own.check", weight: 10, run: func(t *task) error { return t.own.checked(waitPlain) }},
+		{name: "own.replace", weight: 5, run: func(t *task) error { return t.own.replace() }},
+		{name: "own.newstream", weight: 2, run: func(t *task) error { return t.own.newStream() }},
+	})
+	rows := []kind{}
+	for name, wait := range waits {
+		rows = append(rows, kind{name: "own." + name, weight: 3, run: func(t *task) error { return t.own.checked(wait) }})
+	}
+	add("ownwait", rows)
+}
+
+// checked is check, or, while a capture is under way, that waiting is refused.
+func (o *own) checked(wait func(*own) error) error {
+	if o.capture != nil {
+		return o.refused()
+	}
+	return o.check(wait)
+}
+
+// waits are the ways to wait for what is on a stream.
+var waits = map[string]func(o *own) error{
+	"wait":     func(o *own) error { return o.streams[0].Wait(context.Background()) },
+	"blocking": func(o *own) error { return o.streams[0].SynchronizeBlocking() },
+	"done": func(o *own) error {
+		<-o.streams[0].Done()
+		return nil
+	},
+	"query": func(o *own) error {
+		for {
+			if done, err := o.streams[0].Query(); done || err != nil {
+				return err
+			}
+			runtime.Gosched()
+		}
+	},
+	"completion": func(o *own) error {
+		f := o.streams[0].Completion()
+		_, err := f.Wait(context.Background())
+		return errors.Join(err, f.Err())
+	},
+	"event": func(o *own) error {
+		if err := o.streams[0].Record(o.events[0], 0); err != nil {
+			return err
+		}
+		return o.events[0].Wait(context.Background())
+	},
+	"hostfunc": func(o *own) error {
+		f, err := o.streams[0].LaunchHostFunc(o.counted(), safe.HostFuncOptions{})
+		if err != nil {
+			return err
+		}
+		o.wantCalls.Add(1)
+		_, err = f.Wait(context.Background())
+		return err
+	},
+	"callback": func(o *own) error {
+		told := make(chan error, 2)
+		if err := o.streams[0].AddCallback(func(err error) { told <- err }); err != nil {
+			return err
+		}
+		return <-told
+	},
+	"enqueue": func(o *own) error {
+		f := safe.Enqueue(o.streams[0], func(*safe.Stream) (int, error) { return 5, nil })
+		if n, err := f.Wait(context.Background()); err != nil || n != 5 {
+			return errors.Join(err, failf(mismatch, "Enqueue's value is %d", n))
+		}
+		return nil
+	},
+	"scope":     (*own).scope,
+	"cancelled": (*own).cancelled,
+	"crowd":     (*own).crowd,
+}
+
+// scope copies to and from memory of Go's.
+func (o *own) scope() error {
+	in, out := make([]float32, length), make([]float32, length)
+	for i := range in {
+		in[i] = float32(o.n(1000))
+	}
+	v := o.buffers[o.n(len(o.buffers))]
+	err := o.streams[0].Scope(func(c *safe.Scope) error {
+		if err := safe.CopyFromSlice(c, v.buffer, in); err != nil {
+			return err
+		}
+		return safe.CopyToSlice(c, out, v.buffer)
+	})
+	if err != nil {
+		return err
+	}
+	copy(v.want, in)
+	return o.compare("a slice", out, in)
+}
+
+// cancelled waits with contexts that end, and then really.
+func (o *own) cancelled() error {
+	for range 1 + o.n(20) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(o.n(300))*time.Microsecond)
+		if o.yes(20) {
+			cancel()
+		}
+		err := o.streams[0].Wait(ctx)
+		cancel()
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return o.streams[0].Wait(context.Background())
+}
+
+// crowd has many wait at once.
+func (o *own) crowd() error {
+	n := 2 + o.n(60)
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			if i%2 == 0 {
+				errs <- o.streams[0].Synchronize()
+				return
+			}
+			_, err := o.streams[0].Completion().Wait(context.Background())
+			errs <- err
+		}()
+	}
+	var all []error
+	for range n {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// stuck has the stream wait for the clock, or compute for some time.
+func (o *own) stuck() error {
+	if o.capture != nil {
+		return nil
+	}
+	if o.yes(50) {
+		return o.strict(o.clock.wait(o.streams[0], 1+o.n(o.profile.ticks)))
+	}
+	return o.strict(o.dev.spin.Launch(o.streams[0], one, safe.Val(uint64(o.n(500_000)))))
+}
+
+// replace puts memory of another kind in the place of a buffer, and gives that up, though it may be
+// in use. Graphs have it still.
+func (o *own) replace() error {
+	if o.capture != nil {
+		return nil
+	}
+	v := o.buffers[o.n(len(o.buffers))]
+	b, err := o.memory()
+	if errors.Is(err, safe.ErrNotSupported) || b == nil && err == nil {
+		return nil
+	}
+	if err != nil {
+		return o.strict(err)
+	}
+	if err := b.CopyFromAsync(o.streams[0], v.buffer); err != nil {
+		return o.strict(err)
+	}
+	fresh := &values{buffer: b, want: append([]float32(nil), v.want...)}
+	for i := range o.buffers {
+		if o.buffers[i] == v {
+			o.buffers[i] = fresh
+		}
+	}
+	if o.yes(o.profile.drops) {
+		return nil
+	}
+	return o.strict(v.buffer.Close())
+}
+
+// memory is a new buffer of some kind.
+func (o *own) memory() (*safe.Buffer[float32], error) {
+	switch o.n(5) {
+	case 0:
+		return safe.NewBufferAsync[float32](o.streams[0], length)
+	case 1:
+		if o.pool == nil {
+			return nil, nil
+		}
+		return safe.NewBufferFrom[float32](o.pool, o.streams[0], length)
+	case 2:
+		return safe.NewManagedBuffer[float32](o.dev.x, length)
+	case 3:
+		return o.mapped()
+	}
+	return safe.NewBuffer[float32](o.dev.x, length)
+}
+
+// mapped is virtual memory, which the buffer alone keeps.
+func (o *own) mapped() (*safe.Buffer[float32], error) {
+	granule, _, err := o.dev.x.Granularity(safe.PhysicalOptions{})
+	if err != nil {
+		return nil, err
+	}
+	r, err := safe.ReserveAddress(o.dev.x, granule, safe.ReserveOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	p, err := safe.NewPhysical(o.dev.x, granule, safe.PhysicalOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	if err := r.Map(0, p); err != nil {
+		return nil, err
+	}
+	if err := r.SetAccess(0, granule, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE); err != nil {
+		return nil, err
+	}
+	return safe.MappedBuffer[float32](r, 0, length)
+}
+
+// newStream replaces a stream behind what is on it.
+func (o *own) newStream() error {
+	if o.capture != nil {
+		return nil
+	}
+	s, err := safe.NewStream(o.dev.x, safe.StreamOptions{NonBlocking: o.yes(50), Priority: -o.n(9), ClampPriority: true})
+	if err != nil {
+		return o.strict(err)
+	}
+	if err := o.streams[0].Record(o.events[0], 0); err != nil {
+		return o.strict(err)
+	}
+	if err := s.WaitEvent(o.events[0], 0); err != nil {
+		return o.strict(err)
+	}
+	old := o.streams[0]
+	o.streams[0] = s
+	if o.yes(o.profile.drops) {
+		return nil
+	}
+	if o.yes(30) {
+		return o.strict(old.Shutdown(context.Background()))
+	}
+	return o.strict(old.Close())
+}

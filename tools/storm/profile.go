@@ -1,0 +1,151 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+)
+
+// A profile says what programs are like.
+type profile struct {
+	name, doc  string
+	topics     map[string]int // how often steps of a topic are chosen, beside others
+	goroutines int            // at most
+	steps      int            // of a goroutine, at most
+	devices    int            // at most
+	ends       bool           // one program a process, as CUDA may be lost to it
+	drops      int            // percentage of what is dropped instead of closed
+	own        bool           // goroutines have things of their own, whose contents they know
+	ticks      int            // of the clock, at most, that a stream waits for
+}
+
+var profiles = []*profile{
+	{
+		name: "default", doc: "everything without faults", goroutines: 8, steps: 60, devices: 1, drops: 20, own: true, ticks: 3,
+		topics: map[string]int{"own": 6, "ownwait": 3, "owngraph": 4, "stream": 2, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 2, "box": 1, "wait": 2, "green": 1, "life": 1},
+	},
+	{
+		name: "own", doc: "goroutines with things of their own alone", goroutines: 8, steps: 60, devices: 1, drops: 20, own: true, ticks: 3,
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 3},
+	},
+	{
+		name: "captures", doc: "captures beside everything that could see them", goroutines: 8, steps: 80, devices: 1, drops: 10, own: true, ticks: 2,
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 6, "stream": 3, "event": 4, "capture": 6, "wait": 3, "green": 1},
+	},
+	{
+		name: "graphs", doc: "graphs by hand and captured, and their executables", goroutines: 6, steps: 80, devices: 1, drops: 20, own: true, ticks: 2,
+		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 6, "stream": 1, "capture": 2, "graph": 6, "exec": 6, "memory": 1},
+	},
+	{
+		name: "memory", doc: "memory of every kind", goroutines: 6, steps: 80, devices: 1, drops: 20, own: true, ticks: 2,
+		topics: map[string]int{"own": 8, "ownwait": 3, "owngraph": 1, "stream": 1, "memory": 8, "box": 6, "capture": 1},
+	},
+	{
+		name: "lifetimes", doc: "closing and dropping at any moment", goroutines: 8, steps: 60, devices: 1, drops: 50, own: true, ticks: 3,
+		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 2, "stream": 2, "event": 2, "capture": 1, "graph": 1, "exec": 1, "memory": 2, "box": 1, "wait": 1, "green": 1, "life": 8},
+	},
+	{
+		name: "waits", doc: "many waits, cancelled ones, streams that are stuck for a while, full queues", goroutines: 8, steps: 30, devices: 1, drops: 10, own: true, ticks: 10,
+		topics: map[string]int{"own": 2, "ownwait": 6, "owngraph": 1, "stream": 1, "event": 1, "wait": 6, "crowd": 2},
+	},
+	{
+		name: "devices", doc: "two devices, copies between them, events across", goroutines: 6, steps: 60, devices: 2, drops: 20, own: true, ticks: 2,
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "stream": 2, "event": 2, "capture": 2, "exec": 1, "memory": 3, "device": 6, "life": 1},
+	},
+	{
+		name: "raw", doc: "the program's own raw calls beside ours", goroutines: 6, steps: 60, devices: 1, drops: 20, own: true, ticks: 2,
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "stream": 1, "event": 1, "memory": 1, "wait": 1, "raw": 8},
+	},
+	{
+		name: "reset", doc: "resets of the primary context", goroutines: 6, steps: 40, devices: 1, drops: 20, ends: true, ticks: 2,
+		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 3, "wait": 2, "life": 1, "reset": 1},
+	},
+	{
+		name: "fault", doc: "kernels that fault, which ends CUDA for the process", goroutines: 6, steps: 40, devices: 1, drops: 20, ends: true, ticks: 2,
+		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 3, "wait": 4, "life": 1, "fault": 1},
+	},
+}
+
+func profileNamed(name string) *profile {
+	for _, p := range profiles {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// kinds are the kinds of steps that the profile has, with their weights.
+func (p *profile) kinds() (all []weighted, total int) {
+	for _, k := range sortedKinds() {
+		if w := k.weight * p.topics[k.topic]; w > 0 {
+			all = append(all, weighted{k, w})
+			total += w
+		}
+	}
+	return all, total
+}
+
+// with is the profile with steps of one more topic.
+func (p *profile) with(topic string) *profile {
+	q := *p
+	q.topics = map[string]int{topic: 1}
+	for t, n := range p.topics {
+		q.topics[t] = n
+	}
+	return &q
+}
+
+// A kind of step.
+type kind struct {
+	name   string
+	topic  string
+	weight int
+	run    func(t *task) error
+	allow  []error // what it may return beside what every call may
+}
+
+var kinds = map[string]*kind{}
+
+// add makes kinds of steps of one topic known.
+func add(topic string, rows []kind) {
+	for _, k := range rows {
+		k.topic = topic
+		kinds[k.name] = &k
+	}
+}
+
+func sortedKinds() []*kind {
+	var all []*kind
+	for _, k := range kinds {
+		all = append(all, k)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].name < all[j].name })
+	return all
+}
+
+func list(w io.Writer) {
+	for _, p := range profiles {
+		all, _ := p.kinds()
+		fmt.Fprintf(w, "%-10s %s (%d kinds of steps)\n", p.name, p.doc, len(all))
+	}
+	topics := map[string][]string{}
+	for _, k := range sortedKinds() {
+		topics[k.topic] = append(topics[k.topic], k.name)
+	}
+	var names []string
+	for t := range topics {
+		names = append(names, t)
+	}
+	slices.Sort(names)
+	for _, t := range names {
+		fmt.Fprintf(w, "\n%s:", t)
+		for _, k := range topics[t] {
+			fmt.Fprintf(w, " %s", k)
+		}
+	}
+	fmt.Fprintln(w)
+}

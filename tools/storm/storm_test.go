@@ -1,0 +1,163 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain is also what the parent starts as a child.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-child-log") {
+		main()
+		os.Exit(0)
+	}
+	dir, err := os.MkdirTemp("", "sim")
+	if err == nil && os.Getenv("CUDABIND_SIM") == "" {
+		var file string
+		if file, err = sim.Build(dir, sim.Default); err == nil {
+			os.Setenv("CUDABIND_SIM", file)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// runStorm runs it on the simulated driver.
+func runStorm(t *testing.T, args ...string) (faults int, said string) {
+	t.Helper()
+	o, err := parse(append([]string{"-sim", "-children", "1"}, args...))
+	require.NoError(t, err)
+	var out bytes.Buffer
+	faults, err = storm(o, &out)
+	require.NoError(t, err)
+	return faults, out.String()
+}
+
+// passing are the profiles that run with every test.
+var passing = []string{"own"}
+
+// TestStorm runs random programs for a moment.
+func TestStorm(t *testing.T) {
+	for _, name := range passing {
+		t.Run(name, func(t *testing.T) {
+			faults, said := runStorm(t, "-seconds", "3", "-profile", name, "-out", t.TempDir())
+			assert.Zero(t, faults, said)
+			assert.Regexp(t, `storm: [1-9]\d* programs, [1-9]\d* steps, [1-9]\d* captures`, said)
+		})
+	}
+}
+
+// TestPlanted finds steps that fail in every way, makes the programs smaller, and runs them again.
+func TestPlanted(t *testing.T) {
+	for _, test := range []struct {
+		plant string
+		class string
+		most  int // steps of the smallest program
+		args  []string
+	}{
+		{"crash", crash, 1, nil},
+		{"mismatch", mismatch, 1, nil},
+		{"leak", leak, 1, nil},
+		{"hang", hang, 50, []string{"-hang", "1s", "-shrink", "9s"}}, // every try takes as long as a hang
+	} {
+		t.Run(test.plant, func(t *testing.T) {
+			dir := t.TempDir()
+			args := append([]string{"-seed", "1", "-seconds", "1", "-times", "1", "-profile", "own", "-plant", test.plant, "-out", dir}, test.args...)
+			faults, said := runStorm(t, args...)
+			require.NotZero(t, faults, said)
+			assert.Contains(t, said, "FAULT "+test.class)
+			assert.Contains(t, said, "plant."+test.plant, "it says what was under way")
+			files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+			require.NoError(t, err)
+			require.NotEmpty(t, files)
+			small, err := readProgram(files[0])
+			require.NoError(t, err)
+			assert.LessOrEqual(t, small.steps(), test.most, "shrunk to what fails")
+			assert.Positive(t, small.steps())
+			again, said := runStorm(t, append([]string{"-replay", files[0], "-times", "1"}, test.args...)...)
+			assert.Equal(t, 1, again, said)
+		})
+	}
+}
+
+// TestGenerate: a seed is a program.
+func TestGenerate(t *testing.T) {
+	for _, p := range profiles {
+		a, b := generate(p, 7), generate(p, 7)
+		assert.Equal(t, a, b)
+		assert.NotEqual(t, a.Goroutines, generate(p, 8).Goroutines)
+		file := filepath.Join(t.TempDir(), "program")
+		require.NoError(t, a.save(file))
+		read, err := readProgram(file)
+		require.NoError(t, err)
+		assert.Equal(t, a, read)
+		for topic := range p.topics {
+			assert.True(t, slices.ContainsFunc(sortedKinds(), func(k *kind) bool { return k.topic == topic }), "%s: no steps of topic %s", p.name, topic)
+		}
+	}
+}
+
+// TestRing: what was written last is there, also without an orderly end.
+func TestRing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	r, err := openRing(file)
+	require.NoError(t, err)
+	first, second := r.lane(0), r.lane(1)
+	for i := range 3 * laneLines {
+		first.write("g0 s%d began own.work 5", i)
+		first.write("g0 s%d ended own.work", i)
+	}
+	second.write("g1 s4 began own.check 8")
+	lines := readRing(file)
+	assert.Len(t, lines, laneLines+1)
+	assert.Equal(t, []string{"g1 s4 began own.check 8"}, underWay(lines))
+}
+
+func TestExplained(t *testing.T) {
+	bad := errors.New("bad")
+	for _, test := range []struct {
+		name string
+		err  error
+		also []error
+		want bool
+	}{
+		{"none", nil, nil, true},
+		{"closed", &safe.Error{Err: safe.ErrClosed}, nil, true},
+		{"another", &safe.Error{Err: bad}, nil, false},
+		{"of the kind", &safe.Error{Err: bad}, []error{bad}, true},
+		{"joined", errors.Join(safe.ErrClosed, safe.ErrCapturing), nil, true},
+		{"one of two", errors.Join(safe.ErrClosed, bad), nil, false},
+		{"a fault", errors.Join(failf(lost, "a capture"), safe.ErrClosed), nil, false},
+	} {
+		assert.Equal(t, test.want, explained(test.err, test.also), test.name)
+	}
+}
+
+// TestWithout: a step does the same in a smaller program.
+func TestWithout(t *testing.T) {
+	made := generate(profileNamed("memory"), 3)
+	small := without(made, func(_, at int, _ step) bool { return at%2 == 0 })
+	require.Less(t, small.steps(), made.steps())
+	for g, steps := range small.Goroutines {
+		for i, s := range steps {
+			assert.Equal(t, made.Goroutines[g][2*i+1], s)
+		}
+	}
+}

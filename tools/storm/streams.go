@@ -1,0 +1,258 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// contexts are explained where objects of several devices are used together.
+var contexts = []error{safe.ErrContext, safe.ErrArgument}
+
+func init() {
+	add("stream", []kind{
+		{name: "stream.new", weight: 8, run: newStream},
+		{name: "stream.legacy", weight: 3, run: func(t *task) error {
+			s, err := safe.LegacyStream(t.device().x)
+			return put(t, &t.streams, s, err)
+		}},
+		{name: "stream.borrow", weight: 5, run: func(t *task) error {
+			s, err := t.stream().Borrow()
+			return put(t, &t.streams, s, err)
+		}},
+		{name: "stream.release", weight: 2, run: releaseStream},
+		{name: "stream.launch", weight: 12, run: launch, allow: contexts},
+		{name: "stream.fill", weight: 8, run: func(t *task) error { return t.buffers.get(t.rng).FillAsync(t.stream(), 3) }, allow: contexts},
+		{name: "stream.copy", weight: 6, run: func(t *task) error {
+			return t.buffers.get(t.rng).CopyFromAsync(t.stream(), t.buffers.get(t.rng))
+		}, allow: append([]error{safe.ErrOverlap, safe.ErrRange}, contexts...)},
+		{name: "stream.batch", weight: 2, run: batchCopy, allow: append([]error{safe.ErrOverlap, safe.ErrRange}, contexts...)},
+		{name: "stream.upload", weight: 5, run: func(t *task) error {
+			return t.buffers.get(t.rng).CopyFromHostAsync(t.stream(), t.hosts.get(t.rng))
+		}, allow: append([]error{safe.ErrRange}, contexts...)},
+		{name: "stream.download", weight: 5, run: func(t *task) error {
+			return t.buffers.get(t.rng).CopyToHostAsync(t.stream(), t.hosts.get(t.rng))
+		}, allow: append([]error{safe.ErrRange}, contexts...)},
+		{name: "stream.stuck", weight: 2, run: func(t *task) error { return t.clock.wait(t.stream(), 1+t.n(t.profile.ticks)) }},
+		{name: "stream.write", weight: 3, run: func(t *task) error {
+			return safe.WriteValue(t.stream(), t.words.get(t.rng).At(t.n(size)), uint32(7))
+		}, allow: append([]error{driver.CUDA_ERROR_INVALID_VALUE, safe.ErrRange}, contexts...)},
+		{name: "stream.memops", weight: 2, run: memOps, allow: append([]error{driver.CUDA_ERROR_INVALID_VALUE, safe.ErrRange}, contexts...)},
+		{name: "stream.ask", weight: 8, run: askStream, allow: []error{safe.ErrContext, driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT}},
+		{name: "stream.attributes", weight: 5, run: attributes, allow: []error{safe.ErrRange, safe.ErrContext, driver.CUDA_ERROR_INVALID_VALUE}},
+		{name: "stream.query", weight: 8, run: func(t *task) error { _, err := t.stream().Query(); return err }},
+		{name: "stream.hostfunc", weight: 4, run: func(t *task) error {
+			_, err := t.stream().LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			return err
+		}},
+		{name: "stream.inside", weight: 2, run: insideHostFunc, allow: []error{safe.ErrInCallback, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}},
+		{name: "stream.callback", weight: 3, run: func(t *task) error { return t.stream().AddCallback(func(error) {}) }},
+	})
+	add("crowd", []kind{
+		{name: "crowd.full", weight: 2, run: fullQueue},
+		{name: "crowd.waits", weight: 2, run: manyWaits},
+	})
+}
+
+func newStream(t *task) error {
+	s, err := safe.NewStream(t.device().x, safe.StreamOptions{NonBlocking: t.yes(50), Priority: -t.n(7), ClampPriority: true})
+	return put(t, &t.streams, s, err)
+}
+
+// releaseStream gives a stream up and takes it over again.
+func releaseStream(t *task) error {
+	d := t.device()
+	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
+	if err != nil {
+		return err
+	}
+	if err := d.nothing.Launch(s, one); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	raw := s.Release()
+	if raw == 0 {
+		return failf(wrong, "Release of a stream that only this goroutine has")
+	}
+	s, err = safe.StreamFromRaw(raw, d.x)
+	return put(t, &t.streams, s, err)
+}
+
+func launch(t *task) error {
+	s := t.stream()
+	d := t.deviceOf(s)
+	a, b, c := t.buffers.get(t.rng), t.buffers.get(t.rng), t.buffers.get(t.rng)
+	switch t.n(5) {
+	case 0:
+		return d.nothing.Launch(s, one)
+	case 1:
+		return d.spin.Launch(s, one, safe.Val(uint64(t.n(200_000))))
+	case 2:
+		n := min(a.Len(), b.Len(), c.Len())
+		return d.add.Launch(s, perValue(size), a.Arg(), b.Arg(), c.Arg(), safe.Val(uint32(n)))
+	case 3:
+		n := min(a.Len(), b.Len())
+		return d.saxpy.Launch(s, perValue(size), safe.Val(uint32(n)), safe.Val(float32(2)), a.Arg(), b.Arg())
+	}
+	return d.fill.Launch(s, perValue(size), safe.Val(uint32(a.Len())), safe.Val(float32(2)), a.Arg())
+}
+
+func batchCopy(t *task) error {
+	var ops []safe.BatchCopy
+	for range 1 + t.n(4) {
+		a, b := t.buffers.get(t.rng), t.buffers.get(t.rng)
+		if t.yes(50) {
+			ops = append(ops, safe.CopyOp[float32](a, b))
+		} else {
+			ops = append(ops, safe.CopyOp[float32](a, t.hosts.get(t.rng)))
+		}
+	}
+	return t.stream().CopyBatch(ops, safe.BatchOptions{})
+}
+
+func memOps(t *task) error {
+	w := t.words.get(t.rng)
+	return t.stream().BatchMemOps([]safe.MemOp{safe.WriteOp(w.At(t.n(size)), uint32(1)), safe.WriteOp(w.At(t.n(size)), uint32(2))})
+}
+
+// askStream calls what only asks.
+func askStream(t *task) error {
+	s := t.stream()
+	var err error
+	switch t.n(9) {
+	case 0:
+		_, err = s.ID()
+	case 1:
+		_, err = s.CaptureStatus()
+	case 2:
+		_, err = s.CaptureInfo()
+	case 3:
+		_, err = s.GreenContext()
+	case 4:
+		_, err = s.SMs()
+	case 5:
+		_, err = s.AccessPolicyWindow()
+	case 6:
+		_, err = s.SynchronizationPolicy()
+	case 7:
+		_, err = s.MemSyncDomain()
+	default:
+		s.Priority()
+		s.Raw()
+		_ = s.String()
+	}
+	return err
+}
+
+func attributes(t *task) error {
+	s := t.stream()
+	switch t.n(6) {
+	case 0:
+		return s.SetPriority(-t.n(6))
+	case 1:
+		return s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_AUTO)
+	case 2:
+		return s.CopyAttributes(t.stream())
+	case 3:
+		return s.SetMemSyncDomain(driver.CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT)
+	case 4:
+		b := t.buffers.get(t.rng)
+		return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{Address: b.Raw(), Size: b.Size(), HitRatio: 0.5, Hit: driver.CU_ACCESS_PROPERTY_NORMAL, Miss: driver.CU_ACCESS_PROPERTY_STREAMING})
+	}
+	m, err := s.MemSyncDomainMap()
+	if err != nil {
+		return err
+	}
+	return s.SetMemSyncDomainMap(m)
+}
+
+// insideHostFunc calls from a host function what could wait, which has to be refused. Then
+// nothing is waited for.
+func insideHostFunc(t *task) error {
+	s, other, b := t.stream(), t.stream(), t.buffers.get(t.rng)
+	told := make(chan error, 4)
+	tell := func(err error) {
+		select {
+		case told <- err:
+		default: // it was captured, and the graph is launched again and again
+		}
+	}
+	f, err := s.LaunchHostFunc(func() {
+		tell(other.Synchronize())
+		tell(b.Fill(1))
+		_, err := other.BeginCapture(modes[1])
+		tell(err)
+		other.Query()
+		other.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+	}, safe.HostFuncOptions{})
+	if err != nil || f == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := f.Wait(ctx); err != nil {
+		return nil // captured, or late
+	}
+	var errs []error
+	for len(told) > 0 {
+		err := <-told
+		if err == nil {
+			return failf(wrong, "a call that can wait was not refused in a host function")
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// fullQueue puts more on a stream that is stuck than CUDA takes.
+func fullQueue(t *task) error {
+	d := t.device()
+	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
+	if err != nil {
+		return err
+	}
+	if err := put(t, &t.streams, s, nil); err != nil {
+		return err
+	}
+	if err := t.clock.wait(s, 4+t.n(t.profile.ticks)); err != nil {
+		return err
+	}
+	for range 1020 + t.n(60) {
+		if err := d.nothing.Launch(s, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manyWaits has thousands wait for what a stream that is stuck does later.
+func manyWaits(t *task) error {
+	s := t.stream()
+	err := t.clock.wait(s, 2+t.n(t.profile.ticks))
+	if err != nil {
+		return err
+	}
+	n := 500 + t.n(2500)
+	futures := make([]*safe.Future[struct{}], n)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for i := range futures {
+		futures[i] = s.Completion()
+		if i%8 == 0 {
+			go s.Wait(ctx)
+		}
+	}
+	if t.yes(30) {
+		return nil // dropped
+	}
+	for _, f := range futures {
+		if _, err := f.Wait(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

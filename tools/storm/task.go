@@ -1,0 +1,195 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// A task is one goroutine of a program.
+type task struct {
+	*world
+	index int
+	rng   *rand.Rand // of the step
+	lane  *lane
+	own   *own
+	after []func() error // what it has to do in the end, the last first
+}
+
+// n is a number below limit, and 0 where there is none.
+func (t *task) n(limit int) int { return t.rng.IntN(max(limit, 1)) }
+
+// yes is true in so many percent of the cases.
+func (t *task) yes(percent int) bool { return t.rng.IntN(100) < percent }
+
+// device is one that the program uses.
+func (t *task) device() *device { return t.devices[t.n(len(t.devices))] }
+
+func (t *task) stream() *safe.Stream { return t.streams.get(t.rng) }
+
+// deviceOf is what s needs kernels of.
+func (t *task) deviceOf(s *safe.Stream) *device {
+	for _, d := range t.devices {
+		if d.x.Device() == s.Device() {
+			return d
+		}
+	}
+	return t.devices[0]
+}
+
+// put puts what was made into a slot, and closes or drops what was there.
+func put[T any](t *task, s *slots[T], v *T, err error) error {
+	if err != nil {
+		return err
+	}
+	if old := s.swap(t.rng, v); old != nil && !t.yes(t.profile.drops) {
+		return any(old).(closer).Close()
+	}
+	return nil
+}
+
+// captured notes how a capture has ended, and that it is lost where nothing explains that.
+func (c *counts) captured(err error) error {
+	c.captures.Add(1)
+	if err == nil {
+		return nil
+	}
+	why := err
+	var e *safe.Error
+	if errors.As(err, &e) {
+		why = e.Err
+	}
+	c.mu.Lock()
+	c.ended[why.Error()]++
+	c.mu.Unlock()
+	if errors.Is(err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) {
+		return failf(lost, "%v", err)
+	}
+	return err
+}
+
+// run runs a step.
+func (t *task) run(i int, s step) (f *fault) {
+	k := kinds[s.Kind]
+	at := fmt.Sprintf("g%d s%d", t.index, i)
+	t.lane.write("%s began %s %d", at, k.name, s.Seed)
+	t.rng = rand.New(rand.NewPCG(s.Seed, 2))
+	defer func() {
+		if r := recover(); r != nil {
+			f = &fault{panicked, k.name, at, fmt.Sprintf("%v\n%s", r, debug.Stack())}
+		}
+	}()
+	if k.topic != "reset" {
+		t.quiet.RLock()
+		defer t.quiet.RUnlock()
+	}
+	err := k.run(t)
+	t.lane.write("%s ended %s", at, k.name)
+	t.counts.steps.Add(1)
+	return t.judge(err, k, at)
+}
+
+// known are faults that do not count, nil for none.
+var known *regexp.Regexp
+
+// judge makes a fault of what nothing explains.
+func (t *task) judge(err error, k *kind, at string) *fault {
+	var f *fault
+	switch {
+	case err != nil && known != nil && known.MatchString(err.Error()):
+		return nil
+	case err == nil || explained(err, k.allow) || t.gone.Load() && typed(err):
+		return nil
+	case errors.As(err, &f):
+		if t.gone.Load() {
+			return nil
+		}
+		f.Kind, f.At = k.name, at
+		return f
+	}
+	return &fault{wrong, k.name, at, err.Error()}
+}
+
+// A run is one program under way.
+type run struct {
+	world    *world
+	progress atomic.Int64
+	tasks    []*task
+	first    atomic.Pointer[fault]
+}
+
+func (r *run) failed(f *fault) {
+	if f != nil {
+		r.first.CompareAndSwap(nil, f)
+	}
+}
+
+// goroutine runs the steps of one goroutine, until one fails anywhere.
+func (r *run) goroutine(t *task, steps []step) {
+	if t.profile.own {
+		own, err := newOwn(t)
+		if err != nil {
+			r.failed(&fault{wrong, "own", fmt.Sprintf("g%d", t.index), err.Error()})
+			return
+		}
+		t.own = own
+	}
+	for i, s := range steps {
+		if r.first.Load() != nil {
+			break
+		}
+		r.failed(t.run(i, s))
+		r.progress.Add(1)
+	}
+	t.rng = rand.New(rand.NewPCG(uint64(t.index), 3))
+	end := kind{name: "end", run: (*task).end}
+	at := fmt.Sprintf("g%d end", t.index)
+	t.lane.write("%s began -", at)
+	r.failed(t.judge(t.end(), &end, at))
+	t.lane.write("%s ended -", at)
+	r.progress.Add(1)
+}
+
+// end closes what the goroutine has.
+func (t *task) end() error {
+	var errs []error
+	for i := len(t.after) - 1; i >= 0; i-- {
+		errs = append(errs, t.after[i]())
+	}
+	if t.own != nil {
+		errs = append(errs, t.own.close())
+	}
+	return errors.Join(errs...)
+}
+
+// play runs a program in this process.
+func play(p *program, log *ring, watch func(*run) (stop func())) (*counts, *fault) {
+	w, err := newWorld(profileNamed(p.Profile))
+	if err != nil {
+		return &counts{}, &fault{wrong, "open", "-", err.Error()}
+	}
+	r := &run{world: w}
+	stop := watch(r)
+	defer stop()
+	var all sync.WaitGroup
+	for i, steps := range p.Goroutines {
+		t := &task{world: w, index: i, lane: log.lane(i)}
+		all.Go(func() { r.goroutine(t, steps) })
+	}
+	all.Wait()
+	err = w.close()
+	r.progress.Add(1)
+	if !explained(err, nil) && !w.gone.Load() {
+		r.failed(&fault{wrong, "close", "-", err.Error()})
+	}
+	return &w.counts, r.first.Load()
+}

@@ -1,0 +1,159 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+func init() {
+	add("wait", []kind{
+		{name: "wait.wait", weight: 6, run: func(t *task) error {
+			ctx, cancel := t.soon()
+			defer cancel()
+			return t.stream().Wait(ctx)
+		}},
+		{name: "wait.synchronize", weight: 5, run: func(t *task) error { return t.stream().Synchronize() }},
+		{name: "wait.blocking", weight: 3, run: func(t *task) error { return t.stream().SynchronizeBlocking() }},
+		{name: "wait.context", weight: 2, run: func(t *task) error { return t.device().x.Synchronize() }},
+		{name: "wait.completion", weight: 5, run: func(t *task) error {
+			ctx, cancel := t.soon()
+			defer cancel()
+			_, err := t.stream().Completion().Wait(ctx)
+			return err
+		}},
+		{name: "wait.done", weight: 3, run: func(t *task) error {
+			select {
+			case <-t.stream().Done():
+			case <-time.After(time.Millisecond):
+			}
+			return nil
+		}},
+		{name: "wait.enqueue", weight: 4, run: func(t *task) error {
+			ctx, cancel := t.soon()
+			defer cancel()
+			_, err := safe.Enqueue(t.stream(), func(s *safe.Stream) (int, error) { return 0, t.deviceOf(s).nothing.Launch(s, one) }).Wait(ctx)
+			return err
+		}},
+		{name: "wait.stuck", weight: 3, run: func(t *task) error { return t.clock.wait(t.stream(), 1+t.n(t.profile.ticks)) }},
+		{name: "wait.crowd", weight: 2, run: func(t *task) error {
+			s := t.stream()
+			for range t.n(100) {
+				go s.Synchronize()
+				s.Completion()
+			}
+			return nil
+		}},
+		{name: "wait.shutdown", weight: 2, run: func(t *task) error {
+			ctx, cancel := t.soon()
+			defer cancel()
+			return t.stream().Shutdown(ctx)
+		}},
+	})
+	add("green", []kind{
+		{name: "green.new", weight: 2, run: newGreen, allow: contexts},
+		{name: "green.stream", weight: 6, run: func(t *task) error {
+			s, err := t.greens.get(t.rng).NewStream(safe.StreamOptions{NonBlocking: true})
+			return put(t, &t.streams, s, err)
+		}},
+		{name: "green.record", weight: 4, run: func(t *task) error { return t.greens.get(t.rng).Record(t.events.get(t.rng)) }, allow: isolated},
+		{name: "green.waitevent", weight: 4, run: func(t *task) error { return t.greens.get(t.rng).WaitEvent(t.events.get(t.rng)) }, allow: isolated},
+		{name: "green.wait", weight: 4, run: func(t *task) error {
+			ctx, cancel := t.soon()
+			defer cancel()
+			return t.greens.get(t.rng).Wait(ctx)
+		}},
+		{name: "green.ask", weight: 2, run: func(t *task) error {
+			g := t.greens.get(t.rng)
+			_, err := g.SMs()
+			_, also := g.ID()
+			return errors.Join(err, also)
+		}},
+		{name: "green.close", weight: 1, run: func(t *task) error { return t.greens.get(t.rng).Close() }},
+	})
+	add("life", []kind{
+		{name: "life.stream", weight: 4, run: func(t *task) error { return t.stream().Close() }},
+		{name: "life.closeall", weight: 3, run: closeAll},
+		{name: "life.context", weight: 3, run: otherContext},
+		{name: "life.drop", weight: 6, run: dropSome},
+		{name: "life.module", weight: 2, run: closeModule, allow: contexts},
+	})
+}
+
+func newGreen(t *task) error {
+	d := t.device()
+	parts, _, err := d.x.Device().Split(safe.SplitOptions{Groups: 1, Min: 8})
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	g, err := safe.NewGreenContext(d.x, parts[0])
+	return put(t, &t.greens, g, err)
+}
+
+// closeAll closes one object of each kind, whoever uses it.
+func closeAll(t *task) error {
+	var errs []error
+	for _, c := range []closer{
+		t.streams.get(t.rng), t.events.get(t.rng), t.buffers.get(t.rng), t.hosts.get(t.rng), t.boxes.get(t.rng), t.arrays.get(t.rng),
+		t.textures.get(t.rng), t.surfaces.get(t.rng), t.pools.get(t.rng), t.ranges.get(t.rng), t.physical.get(t.rng),
+		t.graphs.get(t.rng), t.execs.get(t.rng), t.loops.get(t.rng), t.greens.get(t.rng),
+	} {
+		if t.yes(30) {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// otherContext opens the device once more, or closes that before what was made by it.
+func otherContext(t *task) error {
+	if x := t.contexts.get(t.rng); x != nil && t.yes(70) {
+		s, err := safe.NewStream(x, safe.StreamOptions{})
+		if err := put(t, &t.streams, s, err); err != nil {
+			return err
+		}
+		if t.yes(50) {
+			return x.Close()
+		}
+		return nil
+	}
+	x, err := safe.Open(t.device().x.Device().Ordinal())
+	return put(t, &t.contexts, x, err)
+}
+
+// dropSome forgets objects without closing them.
+func dropSome(t *task) error {
+	t.streams.swap(t.rng, nil)
+	t.events.swap(t.rng, nil)
+	t.buffers.swap(t.rng, nil)
+	if t.yes(50) {
+		t.graphs.swap(t.rng, nil)
+		t.execs.swap(t.rng, nil)
+	}
+	return nil
+}
+
+// closeModule closes a module under its kernel that runs, or is in a graph.
+func closeModule(t *task) error {
+	m, err := safe.Load(t.device().x, kernelsPTX)
+	if err != nil {
+		return err
+	}
+	k, err := m.Kernel("nothing")
+	if err != nil {
+		return errors.Join(err, m.Close())
+	}
+	err = k.Launch(t.stream(), one)
+	if g := t.graphs.get(t.rng); g != nil {
+		if _, also := g.Add(safe.KernelWork(k, one)); !explained(also, graphy) {
+			err = errors.Join(err, also)
+		}
+	}
+	if t.yes(t.profile.drops) {
+		return err
+	}
+	return errors.Join(err, m.Close())
+}

@@ -1,0 +1,229 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+//go:embed kernels.ptx
+var kernelsPTX []byte
+
+//go:embed condition.ptx
+var conditionPTX []byte
+
+// size is how many values the buffers have that goroutines share.
+const size = 256
+
+// A world is what the goroutines of a program share. Any of them may use, close and replace
+// anything in it at any moment.
+type world struct {
+	profile *profile
+	devices []*device
+	clock   *clock
+	counts  counts
+
+	streams  slots[safe.Stream]
+	events   slots[safe.Event]
+	buffers  slots[safe.Buffer[float32]]
+	words    slots[safe.Buffer[uint32]]
+	hosts    slots[safe.HostBuffer[float32]]
+	boxes    slots[safe.Box[float32]]
+	arrays   slots[safe.Array[float32]]
+	textures slots[safe.Texture]
+	surfaces slots[safe.Surface]
+	pools    slots[safe.Pool]
+	ranges   slots[safe.AddressRange]
+	physical slots[safe.Physical]
+	graphs   slots[safe.Graph]
+	execs    slots[safe.GraphExec]
+	loops    slots[safe.GraphExec] // with conditions, that nothing else may change
+	greens   slots[safe.GreenContext]
+	contexts slots[safe.Context]
+	captures slots[safe.Capture] // relaxed ones, that any goroutine may end
+
+	// quiet is held by steps, and alone by what nothing may be in flight beside.
+	quiet sync.RWMutex
+	gone  atomic.Bool // CUDA is lost, or was reset: errors need only be typed
+}
+
+// counts are for the last line.
+type counts struct {
+	steps, captures atomic.Int64
+	mu              sync.Mutex
+	ended           map[string]int // captures that ended with an error, by its text
+}
+
+// A device has a context and kernels of the program.
+type device struct {
+	x       *safe.Context
+	modules []*safe.Module
+
+	nothing, fill, add, saxpy, copy, spin, store, lookup, draw, trap *safe.Kernel
+	condition                                                        *safe.Kernel // nil on older drivers
+}
+
+func newWorld(p *profile) (*world, error) {
+	w := &world{profile: p}
+	w.counts.ended = map[string]int{}
+	devices, err := safe.Devices()
+	if err != nil {
+		return nil, err
+	}
+	for i := range min(p.devices, len(devices)) {
+		d, err := openDevice(i)
+		if err != nil {
+			return nil, err
+		}
+		w.devices = append(w.devices, d)
+	}
+	w.clock, err = newClock(w.devices[0].x)
+	return w, err
+}
+
+func openDevice(i int) (*device, error) {
+	x, err := safe.Open(i)
+	if err != nil {
+		return nil, err
+	}
+	d := &device{x: x}
+	m, err := safe.Load(x, kernelsPTX)
+	if err != nil {
+		return nil, err
+	}
+	d.modules = append(d.modules, m)
+	for name, k := range map[string]**safe.Kernel{
+		"nothing": &d.nothing, "fill": &d.fill, "add": &d.add, "saxpy": &d.saxpy, "copy": &d.copy,
+		"spin": &d.spin, "store": &d.store, "lookup": &d.lookup, "draw": &d.draw, "trap": &d.trap,
+	} {
+		if *k, err = m.Kernel(name); err != nil {
+			return nil, err
+		}
+	}
+	if c, err := safe.Load(x, conditionPTX); err == nil {
+		d.modules = append(d.modules, c)
+		if d.condition, err = c.Kernel("condition"); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (d *device) close() error {
+	var errs []error
+	for _, m := range d.modules {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(append(errs, d.x.Close())...)
+}
+
+// close ends and closes everything. A goroutine that has ended its captures has to have done so.
+func (w *world) close() error {
+	errs := []error{}
+	w.captures.each(func(c *safe.Capture) {
+		if g, err := c.End(); err == nil {
+			errs = append(errs, g.Close())
+		}
+	})
+	for _, s := range []interface{ close() error }{
+		&w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.boxes, &w.arrays, &w.buffers, &w.words, &w.hosts,
+		&w.events, &w.streams, &w.greens, &w.pools, &w.ranges, &w.physical, &w.contexts,
+	} {
+		errs = append(errs, s.close())
+	}
+	for _, d := range w.devices {
+		errs = append(errs, d.close())
+	}
+	return errors.Join(append(errs, w.clock.close())...)
+}
+
+// slots hold objects of a kind that goroutines share. An empty one is nil, with which
+// every call has to be ErrClosed.
+type slots[T any] struct{ of [6]atomic.Pointer[T] }
+
+func (s *slots[T]) get(rng *rand.Rand) *T { return s.of[rng.IntN(len(s.of))].Load() }
+
+// swap puts v somewhere and returns what was there.
+func (s *slots[T]) swap(rng *rand.Rand, v *T) *T { return s.of[rng.IntN(len(s.of))].Swap(v) }
+
+// each empties the slots.
+func (s *slots[T]) each(f func(*T)) {
+	for i := range s.of {
+		if v := s.of[i].Swap(nil); v != nil {
+			f(v)
+		}
+	}
+}
+
+type closer interface{ Close() error }
+
+func (s *slots[T]) close() error {
+	var errs []error
+	s.each(func(v *T) { errs = append(errs, any(v).(closer).Close()) })
+	return errors.Join(errs...)
+}
+
+// A clock is a number in memory of the host that goes up every few milliseconds, for streams to
+// wait for: every such wait ends, whatever else happens.
+type clock struct {
+	value *safe.HostBuffer[uint64]
+	now   *uint64
+	stop  chan struct{}
+	ended chan struct{}
+}
+
+const tick = 2 * time.Millisecond
+
+func newClock(x *safe.Context) (*clock, error) {
+	value, err := safe.NewHostBuffer[uint64](x, 1, safe.HostOptions{})
+	if err != nil {
+		return nil, err
+	}
+	c := &clock{value, &value.Data()[0], make(chan struct{}), make(chan struct{})}
+	atomic.StoreUint64(c.now, 0)
+	go func() {
+		defer close(c.ended)
+		for t := time.NewTicker(tick); ; <-t.C {
+			atomic.AddUint64(c.now, 1)
+			select {
+			case <-c.stop:
+				t.Stop()
+				return
+			default:
+			}
+		}
+	}()
+	return c, nil
+}
+
+// wait has the stream wait until so many ticks from now.
+func (c *clock) wait(s *safe.Stream, ticks int) error {
+	return safe.WaitValue(s, c.value.At(0), atomic.LoadUint64(c.now)+uint64(ticks), 0)
+}
+
+// close is for when all streams are done.
+func (c *clock) close() error {
+	close(c.stop)
+	<-c.ended
+	return c.value.Close()
+}
+
+// settle gives the collector and the reaper time until done says so.
+func settle(most time.Duration, done func() bool) bool {
+	for end := time.Now().Add(most); time.Now().Before(end); {
+		if done() {
+			return true
+		}
+		runtime.GC()
+		time.Sleep(2 * time.Millisecond)
+	}
+	return done()
+}
