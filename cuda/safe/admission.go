@@ -161,20 +161,34 @@ func (s *streamCore) leave(capture *capturing) {
 // enterWork is enter for a call that adds so much work to the stream's queue. It waits
 // for room there.
 func (s *streamCore) enterWork(op string, work int) (capture *capturing, err error) {
-	if err := s.lockWithRoom(op, work); err != nil {
+	if err := lock(op, &s.mu); err != nil {
 		return nil, err
 	}
+	capture, room, err := s.enteredWork(op, work)
+	if room || err != nil {
+		return capture, err
+	}
+	return s.awaitRoom(op, work)
+}
+
+// enteredWork is enterWork with the stream locked. Without room, or with an error, it
+// unlocks that.
+func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
 	if s.legacy() {
 		if err := s.ctx.shared.legacy.enterLong(); err != nil {
 			s.mu.Unlock()
-			return nil, wrap(op, err)
+			return nil, false, wrap(op, err)
 		}
 	}
 	s.works.Add(1)
+	if s.capture.Load() == nil && !s.hasRoom(work) {
+		s.leaveWork(nil)
+		return nil, false, nil
+	}
 	if capture, err = s.lockCapture(op); err != nil {
 		s.leaveWork(nil)
 	}
-	return capture, err
+	return capture, true, err
 }
 
 func (s *streamCore) leaveWork(capture *capturing) {

@@ -149,15 +149,11 @@ func (s *Stream) SetPriority(priority int) error {
 
 // priorityNow is the priority that what is put on the stream now gets. It may
 // have been set since the stream was made, also by other means.
-func (s *streamCore) priorityNow() int {
-	if !s.mark() {
-		return s.priority
-	}
-	defer s.unmark()
-	var v driver.CUstreamAttrValue
-	err := s.ctx.in(func() error { return s.fetch("Stream.Priority", driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, &v) })
+func (s *Stream) priorityNow() int {
+	const op = "Stream.Priority"
+	v, err := s.attribute(op, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
 	if err != nil { // as on a driver where it cannot be set
-		return s.priority
+		return s.core.priority
 	}
 	return int(*v.Priority())
 }

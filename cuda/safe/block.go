@@ -135,6 +135,7 @@ func (b *block) destroy(wait bool) error {
 		b.window.close()
 		return nil
 	}
+	locks := wait // which are held for short
 	if b.home != nil {
 		wait = false // whoever closes it goes on at once
 		if b.only(b.home) {
@@ -143,7 +144,7 @@ func (b *block) destroy(wait bool) error {
 			}
 		}
 	}
-	for !b.last.over(b.known(), wait) {
+	for !b.last.over(b.known(), locks) {
 		if !wait || !b.last.marked {
 			return errLater
 		}

@@ -52,8 +52,9 @@ func (c *capturing) keepsMarked(h *handle) {
 	}
 }
 
-// keeps keeps what captured work uses; without a capture there is nothing to do.
-func (c *capturing) keeps(h *handle) bool { return c == nil || c.graph.kept.captured.keep(h, h.mark) }
+// keeps keeps what captured work uses, also if it was dropped since the call began;
+// without a capture there is nothing to do.
+func (c *capturing) keeps(h *handle) bool { return c == nil || c.graph.kept.captured.keep(h, h.keep) }
 
 // A Capture is under way: what is put on its stream, and on streams that wait for
 // that by events, becomes a graph. See [Stream.BeginCapture].

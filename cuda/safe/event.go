@@ -24,6 +24,7 @@ type eventCore struct {
 	raw      driver.CUevent
 	set      driver.CUcontext // to make current for a call, 0 for none
 	gate     gate             // closed while the event stands for captured work
+	recorded atomic.Bool      // at least once, by this package
 	waiting  atomic.Int32     // waits that the poller asks it for, or will
 	mu       mutex[eventRank] // held while the gate is closed or opened
 	captured bool             // with mu: stands for captured work
@@ -84,6 +85,7 @@ func (e *eventCore) stands(captured bool, c *capturing) {
 		e.gate.captures.Add(-1)
 	}
 	e.captured = captured
+	e.recorded.Store(true)
 	if c != nil && e.capture.Load() != c {
 		c.holds(e)
 	}

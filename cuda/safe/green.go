@@ -267,6 +267,7 @@ func (g *GreenContext) Record(e *Event) error {
 		}
 		if v.gate.enter() {
 			defer v.gate.leave()
+			v.recorded.Store(true)
 			return c.record(op, v.raw)
 		}
 		return v.exclude(op, nil, func() error {

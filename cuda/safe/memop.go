@@ -154,6 +154,9 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 		return err
 	}
 	defer c.leaveWork(capture)
+	if c.legacy() && c.capturing() { // by a capture that this package did not begin
+		return &Error{Op: op, Err: ErrCapturing}
+	}
 	for i := range ops {
 		if err := ops[i].use(op, c, capture); err != nil {
 			return numbered(err, i, len(ops))

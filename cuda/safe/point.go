@@ -210,14 +210,14 @@ func (p point) wait() {
 // orders makes a stream, of any context, wait for the point.
 func (p point) orders(set driver.CUcontext, stream driver.CUstream) driver.CUresult {
 	if p.event != 0 {
-		return rt.WaitEvent(set, stream, p.event, 0)
+		return rt.WaitEvent(set, stream, p.event, 0, false)
 	}
 	p.stream.mu.Lock()
 	defer p.stream.mu.Unlock()
 	if p.stream.tail == 0 {
 		return 0
 	}
-	return rt.WaitEvent(set, stream, p.stream.tail, 0)
+	return rt.WaitEvent(set, stream, p.stream.tail, 0, false)
 }
 
 // end gives back what the point holds.

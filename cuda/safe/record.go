@@ -44,6 +44,9 @@ func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record
 		return s.recordNode(op, e, flags, capture)
 	case capture == nil && e.gate.enter():
 		code := rt.Record(s.set, e.raw, s.raw)
+		if code == 0 && !e.recorded.Load() {
+			e.recorded.Store(true)
+		}
 		e.gate.leave()
 		if code != rt.CodeCapturing {
 			return check(op, code)
@@ -123,9 +126,13 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 	}
 	if e.gate.enter() { // without a closure, which would be allocated
 		defer e.gate.leave()
-		return false, check(op, rt.WaitEvent(s.set, s.raw, e.raw, uint32(flags)))
+		outside := flags == 0 && e.recorded.Load() // of captures
+		if outside && capture != nil {
+			return false, refuse(op, ErrCapturing, "the event stands for work outside of the capture")
+		}
+		return false, check(op, rt.WaitEvent(s.set, s.raw, e.raw, uint32(flags), outside))
 	}
-	err = e.exclude(op, capture, func() error { return check(op, rt.WaitEvent(s.set, s.raw, e.raw, uint32(flags))) })
+	err = e.exclude(op, capture, func() error { return check(op, rt.WaitEvent(s.set, s.raw, e.raw, uint32(flags), false)) })
 	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
 }
 
@@ -149,7 +156,7 @@ func (s *streamCore) joinBy(op string, e *eventCore) (again bool, err error) {
 		if again = c.over || e.capture.Load() != c; again {
 			return nil
 		}
-		err := check(op, rt.WaitEvent(s.set, s.raw, e.raw, 0))
+		err := check(op, rt.WaitEvent(s.set, s.raw, e.raw, 0, false))
 		if joined = err == nil; joined {
 			c.join(s, gates)
 		}

@@ -99,25 +99,18 @@ func (s *streamCore) forgetBacklog() {
 	s.backlog.pending, s.backlog.recent = 0, 0
 }
 
-// lockWithRoom locks the stream once there is room for work on it.
-func (s *streamCore) lockWithRoom(op string, work int) error {
-	if err := lock(op, &s.mu); err != nil {
-		return err
-	}
-	if s.capture.Load() != nil || s.hasRoom(work) {
-		return nil
-	}
-	s.mu.Unlock()
+// awaitRoom is enterWork once there is room.
+func (s *streamCore) awaitRoom(op string, work int) (*capturing, error) {
 	if rt.InCallback() {
-		return &Error{Op: op, Err: ErrInCallback}
+		return nil, &Error{Op: op, Err: ErrInCallback}
 	}
 	s.backlog.turn.Lock() // one of those that wait asks
 	defer s.backlog.turn.Unlock()
 	for nap := shortNap; ; nap = nap.take() {
 		s.mu.Lock()
-		if s.capture.Load() != nil || s.hasRoom(work) {
-			return nil
+		capture, room, err := s.enteredWork(op, work)
+		if room || err != nil {
+			return capture, err
 		}
-		s.mu.Unlock()
 	}
 }

@@ -309,7 +309,7 @@ func (s *Stream) Priority() int {
 	if s == nil || s.core == nil {
 		return 0
 	}
-	return s.core.priorityNow()
+	return s.priorityNow()
 }
 
 // Device is the GPU of the stream.

@@ -224,14 +224,15 @@ CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, un
 	return r || captured != RT_CAPTURING ? r : RT_CAPTURED;
 }
 
-CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags)
+/* rt_wait_event is refused on a stream that captures if the event stands for work outside of captures. */
+CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags, unsigned outside)
 {
 	struct rt_scope s;
 	CUresult r = rt_begin(&s, context, 0);
 
 	if (r)
 		return r;
-	if (!(r = rt_legacy((CUstream)stream)))
+	if (!(r = outside ? rt_check_capturing((CUstream)stream) : rt_legacy((CUstream)stream)))
 		r = rt_cu.cuStreamWaitEvent((CUstream)stream, (CUevent)event, flags);
 	rt_end(&s);
 	return r;

@@ -31,7 +31,7 @@ CUresult rt_query(uintptr_t context, uintptr_t stream);
 CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event);
 CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream);
 CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags);
-CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags);
+CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags, unsigned outside);
 CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin);
 CUresult rt_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event);
 CUresult rt_reached(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event);

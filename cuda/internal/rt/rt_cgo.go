@@ -115,9 +115,14 @@ func RecordWith(context driver.CUcontext, event driver.CUevent, stream driver.CU
 	return driver.CUresult(C.rt_record_with(C.uintptr_t(context), C.uintptr_t(event), C.uintptr_t(stream), C.uint(flags)))
 }
 
-// WaitEvent is cuStreamWaitEvent.
-func WaitEvent(context driver.CUcontext, stream driver.CUstream, event driver.CUevent, flags uint32) driver.CUresult {
-	return driver.CUresult(C.rt_wait_event(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(event), C.uint(flags)))
+// WaitEvent is cuStreamWaitEvent, unless the stream captures and the event stands for
+// work outside of captures.
+func WaitEvent(context driver.CUcontext, stream driver.CUstream, event driver.CUevent, flags uint32, outside bool) driver.CUresult {
+	check := C.uint(0)
+	if outside {
+		check = 1
+	}
+	return driver.CUresult(C.rt_wait_event(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(event), C.uint(flags), check))
 }
 
 // EventQuery asks whether an event is done, for up to spin nanoseconds.

@@ -31,7 +31,7 @@ func RecordWith(driver.CUcontext, driver.CUevent, driver.CUstream, uint32) drive
 	return none
 }
 
-func WaitEvent(driver.CUcontext, driver.CUstream, driver.CUevent, uint32) driver.CUresult {
+func WaitEvent(driver.CUcontext, driver.CUstream, driver.CUevent, uint32, bool) driver.CUresult {
 	return none
 }
 
