@@ -244,6 +244,7 @@ func TestSimBoxClose(t *testing.T) {
 		require.NoError(t, err)
 		v, err := safe.NewSurface(a)
 		require.NoError(t, err)
+		array, texture, surface := a.Raw(), u.Raw(), v.Raw()
 		simulated.Fail(function, 1, uint32(driver.CUDA_ERROR_UNKNOWN))
 		require.NoError(t, a.Close(), "it waits for the others")
 		err = errors.Join(u.Close(), v.Close())
@@ -259,11 +260,11 @@ func TestSimBoxClose(t *testing.T) {
 		require.NoError(t, x.Do(func() error { // what the test has kept alive
 			switch function {
 			case "cuTexObjectDestroy":
-				return driver.CuTexObjectDestroy(u.Raw())
+				return driver.CuTexObjectDestroy(texture)
 			case "cuSurfObjectDestroy":
-				return driver.CuSurfObjectDestroy(v.Raw())
+				return driver.CuSurfObjectDestroy(surface)
 			}
-			return driver.CuArrayDestroy(a.Raw())
+			return driver.CuArrayDestroy(array)
 		}))
 	}
 	assert.Empty(t, simulated.Violation())

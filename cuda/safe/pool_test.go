@@ -289,9 +289,9 @@ func TestCurrentPool(t *testing.T) {
 	assert.Equal(t, p.Raw(), info.Pool)
 	require.NoError(t, b.Close())
 
-	borrowed := current()
+	borrowed, raw := current(), p.Raw()
 	require.NoError(t, p.Close())
-	assert.Equal(t, p.Raw(), borrowed.Raw())
+	assert.Equal(t, raw, borrowed.Raw())
 	bufferFrom[int8](t, borrowed, s, 3)
 	require.NoError(t, borrowed.SetReleaseThreshold(0), "it is there as long as it is borrowed")
 	require.NoError(t, byDefault.MakeCurrent())

@@ -74,6 +74,7 @@ func TestClosedBehindStuck(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		require.NoError(t, s.Close())
+		time.Sleep(time.Millisecond) // longer than its work takes
 	}
 	assert.Less(t, simulated.Live("event"), 150)
 	g.open()

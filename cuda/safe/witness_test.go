@@ -44,6 +44,7 @@ func TestHostFuncLost(t *testing.T) {
 				assert.True(t, safe.IsFatal(err), "%v", err)
 			}
 			s.Close()
+			require.Eventually(t, safe.ReaperIdle, soon, time.Millisecond, "the loss is told")
 			simulated.Reset()
 		}
 		x.Close()
