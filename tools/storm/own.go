@@ -105,7 +105,18 @@ func (o *own) strict(err error) error {
 	case err == nil, errors.As(err, &f), errors.Is(err, safe.ErrNotSupported), errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY):
 		return err
 	}
-	return failf(wrong, "on own objects: %v", err)
+	return fmt.Errorf("on own objects: %w", &unexplained{err})
+}
+
+// unexplained is an error that is a fault, though it may be one that others may return.
+type unexplained struct{ err error }
+
+func (u *unexplained) Error() string { return u.err.Error() }
+
+// As lets out nothing but what tells that CUDA is lost.
+func (u *unexplained) As(to any) bool {
+	code, ok := to.(*driver.CUresult)
+	return ok && safe.IsFatal(u.err) && errors.As(u.err, code)
 }
 
 // do enqueues acts, on both streams by turns if forked is set. In a capture they become a part
