@@ -113,10 +113,15 @@ type unexplained struct{ err error }
 
 func (u *unexplained) Error() string { return u.err.Error() }
 
-// As lets out nothing but what tells that CUDA is lost.
+// As lets out what tells the error's text, and that CUDA is lost.
 func (u *unexplained) As(to any) bool {
-	code, ok := to.(*driver.CUresult)
-	return ok && safe.IsFatal(u.err) && errors.As(u.err, code)
+	switch to := to.(type) {
+	case **safe.Error:
+		return errors.As(u.err, to)
+	case *driver.CUresult:
+		return safe.IsFatal(u.err) && errors.As(u.err, to)
+	}
+	return false
 }
 
 // do enqueues acts, on both streams by turns if forked is set. In a capture they become a part

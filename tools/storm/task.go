@@ -121,7 +121,6 @@ func (t *task) judge(err error, k *kind, at string) *fault {
 type run struct {
 	world    *world
 	progress atomic.Int64
-	tasks    []*task
 	first    atomic.Pointer[fault]
 }
 
