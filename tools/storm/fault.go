@@ -20,6 +20,7 @@ const (
 	mismatch  = "mismatch"  // memory has not what the model says, or something ran too often
 	lost      = "lost"      // a capture was
 	wrong     = "error"     // one that nothing explains
+	fatal     = "fatal"     // CUDA is lost to the process, whichever step notices it
 	panicked  = "panic"     // in a step
 	leak      = "leak"      // something is alive after all was closed
 	violation = "violation" // the simulated driver saw a wrong use
@@ -44,7 +45,20 @@ func failf(class, format string, args ...any) error {
 
 var numbers = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
 
-// same tells whether another fault is probably the same one: for crashes and hangs nothing but
+// newFault makes one of an error.
+func newFault(kind, at string, err error) *fault {
+	var f *fault
+	switch {
+	case safe.IsFatal(err):
+		return &fault{fatal, kind, at, err.Error()}
+	case errors.As(err, &f):
+		f.Kind, f.At = kind, at
+		return f
+	}
+	return &fault{wrong, kind, at, err.Error()}
+}
+
+// same tells whether another fault is probably the same one: for crashes and the like nothing but
 // the class can be compared, as the step that notices is another each time.
 func (f *fault) same(other *fault) bool {
 	if f.Class != other.Class {
@@ -60,6 +74,9 @@ func (f *fault) same(other *fault) bool {
 // signature is what faults are counted by.
 func (f *fault) signature() string {
 	text := numbers.ReplaceAllString(firstLine(f.Text), "#")
+	if f.Class == fatal {
+		return f.Class
+	}
 	return f.Class + " " + f.Kind + " " + text[:min(len(text), 80)]
 }
 

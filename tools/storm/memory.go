@@ -20,12 +20,14 @@ func init() {
 			return put(t, &t.words, b, err)
 		}},
 		{name: "memory.async", weight: 6, run: func(t *task) error {
-			b, err := safe.NewBufferAsync[float32](t.stream(), size)
-			return put(t, &t.buffers, b, err)
+			s := t.stream()
+			b, err := safe.NewBufferAsync[float32](s, size)
+			return t.putOrdered(s, b, err)
 		}},
 		{name: "memory.pooled", weight: 5, run: func(t *task) error {
-			b, err := safe.NewBufferFrom[float32](t.pools.get(t.rng), t.stream(), size)
-			return put(t, &t.buffers, b, err)
+			s := t.stream()
+			b, err := safe.NewBufferFrom[float32](t.pools.get(t.rng), s, size)
+			return t.putOrdered(s, b, err)
 		}, allow: placed},
 		{name: "memory.host", weight: 4, run: newHost, allow: []error{driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED}},
 		{name: "memory.slice", weight: 4, run: func(t *task) error {
@@ -58,6 +60,18 @@ func init() {
 			})
 		}, allow: placed},
 	})
+}
+
+// putOrdered is put for memory that is allocated in the order of a stream: other streams may use it
+// once it is there.
+func (t *task) putOrdered(s *safe.Stream, b *safe.Buffer[float32], err error) error {
+	if err != nil {
+		return err
+	}
+	if err := s.Synchronize(); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return put(t, &t.buffers, b, nil)
 }
 
 func newBuffer(t *task) error {

@@ -105,7 +105,23 @@ func (o *own) strict(err error) error {
 	case err == nil, errors.As(err, &f), errors.Is(err, safe.ErrNotSupported), errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY):
 		return err
 	}
-	return failf(wrong, "on own objects: %v", err)
+	return fmt.Errorf("on own objects: %w", &unexplained{err})
+}
+
+// unexplained is an error that is a fault, though it may be one that others may return.
+type unexplained struct{ err error }
+
+func (u *unexplained) Error() string { return u.err.Error() }
+
+// As lets out what tells the error's text, and that CUDA is lost.
+func (u *unexplained) As(to any) bool {
+	switch to := to.(type) {
+	case **safe.Error:
+		return errors.As(u.err, to)
+	case *driver.CUresult:
+		return safe.IsFatal(u.err) && errors.As(u.err, to)
+	}
+	return false
 }
 
 // do enqueues acts, on both streams by turns if forked is set. In a capture they become a part

@@ -103,27 +103,24 @@ var known *regexp.Regexp
 
 // judge makes a fault of what nothing explains.
 func (t *task) judge(err error, k *kind, at string) *fault {
-	var f *fault
 	switch {
 	case err != nil && known != nil && known.MatchString(err.Error()):
 		return nil
 	case err == nil || explained(err, k.allow) || t.gone.Load() && typed(err):
 		return nil
-	case errors.As(err, &f):
-		if t.gone.Load() {
-			return nil
+	case t.gone.Load() && !typed(err):
+		var f *fault
+		if errors.As(err, &f) {
+			return nil // the model does not know what there is
 		}
-		f.Kind, f.At = k.name, at
-		return f
 	}
-	return &fault{wrong, k.name, at, err.Error()}
+	return newFault(k.name, at, err)
 }
 
 // A run is one program under way.
 type run struct {
 	world    *world
 	progress atomic.Int64
-	tasks    []*task
 	first    atomic.Pointer[fault]
 }
 
@@ -138,7 +135,7 @@ func (r *run) goroutine(t *task, steps []step) {
 	if t.profile.own {
 		own, err := newOwn(t)
 		if err != nil {
-			r.failed(&fault{wrong, "own", fmt.Sprintf("g%d", t.index), err.Error()})
+			r.failed(newFault("own", fmt.Sprintf("g%d", t.index), err))
 			return
 		}
 		t.own = own
@@ -175,7 +172,7 @@ func (t *task) end() error {
 func play(p *program, log *ring, watch func(*run) (stop func())) (*counts, *fault) {
 	w, err := newWorld(profileNamed(p.Profile))
 	if err != nil {
-		return &counts{}, &fault{wrong, "open", "-", err.Error()}
+		return &counts{}, newFault("open", "-", err)
 	}
 	r := &run{world: w}
 	stop := watch(r)
@@ -189,7 +186,7 @@ func play(p *program, log *ring, watch func(*run) (stop func())) (*counts, *faul
 	err = w.close()
 	r.progress.Add(1)
 	if !explained(err, nil) && !w.gone.Load() {
-		r.failed(&fault{wrong, "close", "-", err.Error()})
+		r.failed(newFault("close", "-", err))
 	}
 	return &w.counts, r.first.Load()
 }
