@@ -189,9 +189,8 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	}
 	defer sc.leaveWork(capture)
 	for _, b := range blocks {
-		if !b.use(sc) || !capture.keeps(&b.handle) {
-			return &Error{Op: op, Err: ErrClosed}
-		}
+		b.note(sc)
+		capture.keeps(&b.handle)
 	}
 	if why := uncapturable(c, blocks); why != "" && (capture != nil || sc.capturing()) {
 		return refuse(op, ErrCapturing, "%s", why)

@@ -14,9 +14,8 @@ func (s *streamCore) enqueue(op string, blocks []*block, captured bool, call fun
 		return &Error{Op: op, Err: ErrCapturing}
 	}
 	for _, b := range blocks {
-		if !b.use(s) || !capture.keeps(&b.handle) {
-			return &Error{Op: op, Err: ErrClosed}
-		}
+		b.note(s)
+		capture.keeps(&b.handle)
 	}
 	enqueuing.enter()
 	defer enqueuing.leave()

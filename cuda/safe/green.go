@@ -356,7 +356,7 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	if err = g.in(func() error { return g.record(op, e) }); err == nil {
 		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(x.bare(), e, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
-			return &waiter{set: x.bare(), event: e, line: g, from: from, to: time.Now(), end: end}, false, nil
+			return &waiter{home: x.home(), event: e, line: g, from: from, to: time.Now(), end: end}, false, nil
 		}
 		err = check(op, code)
 	}

@@ -95,9 +95,7 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	if capture != nil || c.capturing() {
 		return &Error{Op: op, Err: ErrCapturing}
 	}
-	if !m.use(c) {
-		return &Error{Op: op, Err: ErrClosed}
-	}
+	m.note(c)
 	enqueuing.enter()
 	defer enqueuing.leave()
 	return wrap(op, c.ctx.in(func() error { return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to)) }))

@@ -27,7 +27,7 @@ type polling struct {
 // A waiter waits for an event. end is called, by the poller, when the event is
 // not needed any more.
 type waiter struct {
-	set   driver.CUcontext
+	home  rt.Home
 	event driver.CUevent
 	line  any           // those of one line become done in their order, as a rule
 	from  time.Time     // the event was not recorded before, zero where that is not known,
@@ -124,7 +124,7 @@ type lines struct {
 }
 
 func entry(w *waiter) rt.Entry {
-	return rt.Entry{Context: w.set, Event: w.event, Expected: int64(w.takes), Result: driver.CUDA_ERROR_NOT_READY}
+	return rt.Entry{Home: w.home, Event: w.event, Expected: int64(w.takes), Result: driver.CUDA_ERROR_NOT_READY}
 }
 
 func (l *lines) add(w *waiter) {
@@ -201,7 +201,7 @@ func (l *lines) deliver() {
 // ended returns the results of those at the head of a line whose events are done.
 // Where the last of many is done, those that came before it need not be asked.
 func ended(list []*waiter) (codes []driver.CUresult) {
-	ask := func(w *waiter) driver.CUresult { return rt.EventQuery(w.set, w.event, 0) }
+	ask := func(w *waiter) driver.CUresult { return w.home.EventQuery(w.event) }
 	var reached time.Time
 	if n := len(list); n > 2 && ask(list[n-1]) == driver.CUDA_SUCCESS {
 		reached = list[n-1].from

@@ -59,5 +59,8 @@ func (c *contextCore) bare() driver.CUcontext {
 // home is the context for calls of package rt that notice a reset of it.
 func (c *contextCore) home() rt.Home { return rt.Home{Set: c.bare(), Context: c.raw, ID: c.id} }
 
+// home is that of the event's context.
+func (e *eventCore) home() rt.Home { return rt.Home{Set: e.set, Context: e.ctx.raw, ID: e.ctx.id} }
+
 // home is that of the stream's context.
 func (s *streamCore) home() rt.Home { return rt.Home{Set: s.set, Context: s.ctx.raw, ID: s.ctx.id} }

@@ -51,7 +51,7 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 		end()
 		return nil, true, check(op, code)
 	}
-	return &waiter{set: s.set, event: e, line: s, from: from, to: to, end: end}, false, nil
+	return &waiter{home: s.home(), event: e, line: s, from: from, to: to, end: end}, false, nil
 }
 
 // errPending says that work is not done yet.
@@ -184,7 +184,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		v.unmark()
 		return check(op, code)
 	}
-	w := &waiter{set: v.set, event: v.raw, line: v, end: func() {
+	w := &waiter{home: v.home(), event: v.raw, line: v, end: func() {
 		v.waiting.Add(-1)
 		v.unmark()
 	}}

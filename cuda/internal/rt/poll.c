@@ -67,7 +67,7 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 		}
 		if (!e->since)
 			e->since = t;
-		e->result = rt_event_query(e->context, e->event, 0);
+		e->result = rt_reached(e->context, e->home, e->id, e->event);
 		if (e->result != 600) {
 			done++;
 			continue;

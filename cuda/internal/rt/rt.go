@@ -130,7 +130,7 @@ type Home struct {
 // Entry is an event for [Poll] to ask. Result is what it said: the event is
 // asked as long as that is driver.CUDA_ERROR_NOT_READY, when it is due.
 type Entry struct {
-	Context    driver.CUcontext
+	Home
 	Event      driver.CUevent
 	Since, Due int64 // CLOCK_MONOTONIC in nanoseconds, 0 for now
 	Expected   int64 // nanoseconds that it will take, perhaps; 0 where nobody knows
@@ -154,7 +154,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(KernelNode{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-80]
-	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-48]
+	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-64]
 	_ = [1]struct{}{}[unsafe.Sizeof(Alarm{})-8]
 )
 

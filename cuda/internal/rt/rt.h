@@ -103,12 +103,14 @@ int rt_thread(void);
 
 /* An event that is waited for. */
 struct rt_entry {
-	uintptr_t context, event;
+	uintptr_t context, home;
+	unsigned long long id; /* that home must still have, 0 for any */
+	uintptr_t event;
 	long since, due; /* ns; 0 for now */
 	long expected;   /* ns that it will take, perhaps; 0 where nobody knows */
 	unsigned result, unused;
 };
-_Static_assert(sizeof(struct rt_entry) == 48, "Entry");
+_Static_assert(sizeof(struct rt_entry) == 64, "Entry");
 
 struct rt_alarm { unsigned word, asleep; };
 
