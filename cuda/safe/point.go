@@ -13,7 +13,8 @@ import (
 
 // eventPool has events of one context that are used and given back: without
 // timing, for points in streams. One that is given back may still be pending;
-// recording it again moves it.
+// recording it again moves it. There are as many as were in use at once, and 15 more
+// at most.
 type eventPool struct {
 	making sync.Mutex // whoever makes events holds a thread meanwhile
 	mu     sync.Mutex // never held during a call of the driver, as the poller gives events back
