@@ -64,21 +64,27 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.calls.Add(-1) }
 
-// enterLong admits a call that may block until leaveLong. Captures that wait to
-// begin come first, or calls that follow each other would never let them.
-func (g *gate) enterLong() error {
+// enterLong admits a call that may block to all of the gates, until leaveLong of each.
+// Captures that wait to begin come first, or calls that follow each other would never
+// let them.
+func enterLong(gates ...*gate) error {
 	for nap := shortNap; ; nap = nap.take() {
-		if g.wanted.Load() == 0 {
+		var captures, wanted int32
+		for _, g := range gates {
 			g.long.Add(1)
-			if g.wanted.Load() == 0 && g.captures.Load() == 0 {
-				return nil
-			}
-			g.long.Add(-1)
+			captures += g.captures.Load()
+			wanted += g.wanted.Load()
 		}
-		if g.captures.Load() > 0 {
+		if captures+wanted == 0 {
+			return nil
+		}
+		for _, g := range gates {
+			g.leaveLong()
+		}
+		switch {
+		case captures > 0:
 			return rt.CodeCapturing
-		}
-		if rt.InCallback() {
+		case rt.InCallback():
 			return rt.CodeCallback
 		}
 	}
@@ -175,7 +181,7 @@ func (s *streamCore) enterWork(op string, work int) (capture *capturing, err err
 // unlocks that.
 func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
 	if s.legacy() {
-		if err := s.ctx.shared.legacy.enterLong(); err != nil {
+		if err := enterLong(&s.ctx.shared.legacy); err != nil {
 			s.mu.Unlock()
 			return nil, false, wrap(op, err)
 		}

@@ -138,7 +138,7 @@ func (b *block) destroy(wait bool) error {
 	locks := wait // which are held for short
 	if b.home != nil {
 		wait = false // whoever closes it goes on at once
-		if b.only(b.home) {
+		if b.only(b.home) && !b.last.marked {
 			if done, err := b.home.freeHere(b); done {
 				return err
 			}

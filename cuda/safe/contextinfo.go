@@ -59,12 +59,11 @@ func (x *Context) Synchronize() error {
 	const op = "Context.Synchronize"
 	return x.do(op, func() error {
 		s := x.core.shared
-		for _, g := range []*gate{&s.whole, &synchronizing} {
-			if err := g.enterLong(); err != nil {
-				return err
-			}
-			defer g.leaveLong()
+		if err := enterLong(&s.whole, &synchronizing); err != nil {
+			return err
 		}
+		defer s.whole.leaveLong()
+		defer synchronizing.leaveLong()
 		for _, c := range s.live() { // captures that this package did not begin
 			if c.mark() {
 				captures := c.capturing()

@@ -58,7 +58,8 @@ func (c *contextCore) beginNow(op string, blocks []*block) (t turn, err error) {
 	}
 	if len(points) > 0 {
 		if t.hurry(points) {
-			return t, c.takeStream(op, &t)
+			err = c.takeStream(op, &t)
+			return t, err
 		}
 		awaitAll(points)
 	}
@@ -68,7 +69,8 @@ func (c *contextCore) beginNow(op string, blocks []*block) (t turn, err error) {
 		}
 		copying.queueUp()
 	}
-	return t, c.takeStream(op, &t)
+	err = c.takeStream(op, &t)
+	return t, err
 }
 
 // endNow gives the stream back, or destroys it where patience has made more than are

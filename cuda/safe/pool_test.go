@@ -241,29 +241,33 @@ func TestPoolCloses(t *testing.T) {
 // TestPoolDropped: what is dropped without Close is given back.
 func TestPoolDropped(t *testing.T) {
 	x := open(t, 0)
-	made := make(chan driver.CUmemoryPool, 1)
+	byDefault, err := safe.DefaultPool(x)
+	require.NoError(t, err)
+	closing(t, byDefault)
 	func() {
 		p, err := safe.NewPool(x, safe.PoolOptions{})
 		require.NoError(t, err)
 		require.NoError(t, p.MakeCurrent())
 		b, err := safe.NewBufferFrom[float32](p, stream(t, x), 100)
 		require.NoError(t, err)
-		made <- p.Raw()
+		require.Equal(t, p.Raw(), currentPool(t, x))
 		runtime.KeepAlive(b)
 	}()
-	raw := <-made
-	current := func() driver.CUmemoryPool {
-		p, err := safe.CurrentPool(x)
-		require.NoError(t, err)
-		defer p.Close()
-		return p.Raw()
-	}
 	for range 1000 {
-		if drop(); current() != raw {
+		if drop(); currentPool(t, x) == byDefault.Raw() {
 			break
 		}
 	}
-	assert.NotEqual(t, raw, current(), "the default one again")
+	assert.Equal(t, byDefault.Raw(), currentPool(t, x), "the default one again")
+}
+
+// currentPool is the handle of the device's current pool.
+func currentPool(t *testing.T, x *safe.Context) driver.CUmemoryPool {
+	t.Helper()
+	p, err := safe.CurrentPool(x)
+	require.NoError(t, err)
+	defer p.Close()
+	return p.Raw()
 }
 
 func TestCurrentPool(t *testing.T) {

@@ -255,7 +255,7 @@ func (s *Stream) Release() driver.CUstream {
 		return 0
 	}
 	mine := false
-	if lock("Stream.Release", &s.core.mu) == nil {
+	if !rt.InCallback() && lock("Stream.Release", &s.core.mu) == nil {
 		mine = s.core.owned && s.core.capture.Load() == nil && s.core.scopes.Load() == 0
 		if mine {
 			s.core.owned = false

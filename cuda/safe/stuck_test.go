@@ -281,6 +281,7 @@ func TestClosedBesideStuck(t *testing.T) {
 		c, err := safe.NewBufferAsync[uint32](s, 16)
 		require.NoError(t, err)
 		require.NoError(t, errors.Join(k.Launch(s, one, safe.Val(uint64(100_000))), c.Close(), s.Close()))
+		time.Sleep(200 * time.Microsecond) // longer than its work takes
 	}
 	time.Sleep(200 * time.Millisecond)
 	settle(t)

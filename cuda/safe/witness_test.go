@@ -97,7 +97,9 @@ func TestHostFuncReset(t *testing.T) {
 func TestWitnessRests(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	require.NoError(t, s.Synchronize())
+	f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	<-f.Done() // Go keeps a goroutine for the driver's thread
 	before := runtime.NumGoroutine()
 	for range 50 {
 		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
