@@ -66,9 +66,11 @@ func TestContext(t *testing.T) {
 // TestCurrentContext: no call leaves anything else current than it found.
 func TestCurrentContext(t *testing.T) {
 	x := open(t, 0)
-	runtime.LockOSThread()
+	runtime.LockOSThread() // which each goroutine does for itself
 	defer runtime.UnlockOSThread()
 	work := func(t *testing.T) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		before := current(t)
 		s := stream(t, x)
 		e := event(t, x)
@@ -92,6 +94,8 @@ func TestCurrentContext(t *testing.T) {
 		}))
 	})
 	t.Run("another", func(t *testing.T) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		var other driver.CUcontext
 		require.NoError(t, driver.CuCtxCreate_v2(&other, 0, x.Device().Raw()))
 		work(t)

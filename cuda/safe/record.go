@@ -61,7 +61,11 @@ func (s *streamCore) recordNode(op string, e *eventCore, flags driver.CUevent_re
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	return e.use(op, capture, func() error {
-		return check(op, rt.RecordWith(s.set, e.raw, s.raw, uint32(flags)))
+		code := rt.RecordWith(s.set, e.raw, s.raw, uint32(flags))
+		if code == rt.CodeCaptured {
+			return nil
+		}
+		return check(op, code)
 	})
 }
 

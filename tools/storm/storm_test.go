@@ -51,13 +51,13 @@ func runStorm(t *testing.T, args ...string) (faults int, said string) {
 }
 
 // passing are the profiles that run with every test.
-var passing = []string{"own"}
+var passing = []string{"own", "default", "captures", "graphs", "memory", "lifetimes", "waits", "reset", "fault", "raw", "devices"}
 
 // TestStorm runs random programs for a moment.
 func TestStorm(t *testing.T) {
 	for _, name := range passing {
 		t.Run(name, func(t *testing.T) {
-			faults, said := runStorm(t, "-seconds", "3", "-profile", name, "-out", t.TempDir())
+			faults, said := runStorm(t, "-seconds", "2", "-profile", name, "-out", t.TempDir())
 			assert.Zero(t, faults, said)
 			assert.Regexp(t, `storm: [1-9]\d* programs, [1-9]\d* steps, [1-9]\d* captures`, said)
 		})

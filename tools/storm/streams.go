@@ -242,7 +242,7 @@ func manyWaits(t *task) error {
 	defer cancel()
 	for i := range futures {
 		futures[i] = s.Completion()
-		if i%8 == 0 {
+		if i%8 == 0 && !t.profile.ends {
 			go s.Wait(ctx)
 		}
 	}
