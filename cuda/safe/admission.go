@@ -156,6 +156,23 @@ func (s *streamCore) enteredAsk(op string) error {
 	return err
 }
 
+// quick is the stream, locked, for a short call where nothing is in the way: else it is
+// nil. The call needs no mark, as destroying the stream takes the lock.
+func (s *Stream) quick() *streamCore {
+	if s == nil || s.core == nil {
+		return nil
+	}
+	c := s.core
+	if c.legacy() || !c.mu.TryLock() {
+		return nil
+	}
+	if c.closed() || c.capture.Load() != nil {
+		c.mu.Unlock()
+		return nil
+	}
+	return c
+}
+
 func (s *streamCore) leave(capture *capturing) {
 	capture.unlock()
 	if s.legacy() {

@@ -50,6 +50,19 @@ func (e *eventCore) enter() bool {
 	return true
 }
 
+// quick is the event, with its gate entered, where nothing is in the way: else it is nil.
+// The call needs no mark, as destroying the event closes the gate.
+func (e *Event) quick() *eventCore {
+	if e == nil || e.core == nil || !e.core.gate.enter() {
+		return nil
+	}
+	if e.core.closed() {
+		e.core.gate.leave()
+		return nil
+	}
+	return e.core
+}
+
 // exclude calls f, for a stream of a capture or of none, while no other call with the
 // event is in flight. It fails if the event stands for work of another capture.
 func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
@@ -151,6 +164,7 @@ func makeEvent(op string, x *Context, create func(*driver.CUevent) error) (*Even
 func (e *eventCore) kind() string { return "Event" }
 
 func (e *eventCore) destroy(bool) error {
+	e.gate.close()
 	return e.ctx.destroying("Event.Close", func() error { return driver.CuEventDestroy(e.raw) })
 }
 
@@ -187,6 +201,11 @@ func (e *Event) Raw() driver.CUevent {
 // Source: cuEventQuery.
 func (e *Event) Query() (done bool, err error) {
 	const op = "Event.Query"
+	if v := e.quick(); v != nil {
+		code := rt.EventQuery(v.set, v.raw, 0)
+		v.gate.leave()
+		return answer(op, code)
+	}
 	v, err := e.acquire(op)
 	if err != nil {
 		return false, err

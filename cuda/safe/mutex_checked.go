@@ -11,7 +11,7 @@ import (
 )
 
 // A mutex is a lock of a rank. It panics where the order of ranks is broken.
-type mutex[R rank] struct{ mu sync.Mutex }
+type mutex[R rank] struct{ Mutex sync.Mutex }
 
 // held are the locks that each goroutine has.
 var held = struct {
@@ -27,13 +27,13 @@ type heldLock struct {
 func (m *mutex[R]) Lock() {
 	var r R
 	mayLock(r.rank())
-	m.mu.Lock()
+	m.Mutex.Lock()
 	noteLocked(m, r.rank())
 }
 
 // TryLock waits for nothing, and is free of the order.
 func (m *mutex[R]) TryLock() bool {
-	if !m.mu.TryLock() {
+	if !m.Mutex.TryLock() {
 		return false
 	}
 	var r R
@@ -43,7 +43,7 @@ func (m *mutex[R]) TryLock() bool {
 
 func (m *mutex[R]) Unlock() {
 	noteUnlocked(m)
-	m.mu.Unlock()
+	m.Mutex.Unlock()
 }
 
 // handOver lets another goroutine unlock the mutex, once it has called takeOver.

@@ -58,7 +58,10 @@ func (r *reaping) run() {
 		batch = append(batch, later...)
 		later = later[:0:0]
 		for _, do := range batch {
-			if do() {
+			background.RLock()
+			again := do()
+			background.RUnlock()
+			if again {
 				later = append(later, do)
 			}
 		}

@@ -14,6 +14,11 @@ import (
 // cuEventRecordWithFlags.
 func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
 	const op = "Stream.Record"
+	if flags == 0 {
+		if code := s.recordQuick(e); code != rt.CodeCapturing {
+			return check(op, code)
+		}
+	}
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
@@ -31,6 +36,26 @@ func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
 	v.unmark()
 	c.unmark()
 	return err
+}
+
+// recordQuick is Record where nothing is in the way, and rt.CodeCapturing elsewhere.
+func (s *Stream) recordQuick(e *Event) driver.CUresult {
+	c := s.quick()
+	if c == nil {
+		return rt.CodeCapturing
+	}
+	code := rt.CodeCapturing
+	if v := e.quick(); v != nil {
+		if v.ctx.same(c.ctx) {
+			code = rt.Record(c.set, v.raw, c.raw)
+		}
+		if code == 0 && !v.recorded.Load() {
+			v.recorded.Store(true)
+		}
+		v.gate.leave()
+	}
+	c.mu.Unlock()
+	return code
 }
 
 func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record_flags) error {

@@ -352,6 +352,11 @@ func (s *streamCore) capturing() bool { return rt.Capturing(s.set, s.raw) }
 // of earlier work arrive here. Source: cuStreamQuery.
 func (s *Stream) Query() (done bool, err error) {
 	const op = "Stream.Query"
+	if c := s.quick(); c != nil {
+		code := rt.Query(c.set, c.raw)
+		c.mu.Unlock()
+		return answer(op, code)
+	}
 	c, err := s.acquire(op)
 	if err != nil {
 		return false, err

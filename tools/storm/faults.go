@@ -202,8 +202,5 @@ func reset(t *task) error {
 	t.gone.Store(true)
 	t.quiet.Lock()
 	defer t.quiet.Unlock()
-	if err := relaxed(func() error { return driver.CuDevicePrimaryCtxReset(d.Raw()) }); err != nil {
-		return failf(wrong, "raw: %v", err)
-	}
-	return nil
+	return d.ResetPrimary()
 }
