@@ -90,7 +90,8 @@ func (d Device) needs(op string, id driver.CUdevice_attribute) (int, error) {
 
 // CopyAttributes gives the stream all attributes of another one, which must be
 // of the same context, else the error is [ErrContext]. Whether a stream is
-// blocking is none of them. Source: cuStreamCopyAttributes.
+// blocking is none of them. Two streams of different captures return [ErrCapturing].
+// Source: cuStreamCopyAttributes.
 func (s *Stream) CopyAttributes(from *Stream) error {
 	const op = "Stream.CopyAttributes"
 	f, err := from.acquire(op)
@@ -98,12 +99,46 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 		return err
 	}
 	defer f.unmark()
-	return s.with(op, func(c *streamCore) error {
-		if !f.ctx.same(c.ctx) {
-			return refuse(op, ErrContext, "one stream is of %v, the other of %v", f.ctx.device, c.ctx.device)
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.unmark()
+	if !f.ctx.same(c.ctx) {
+		return refuse(op, ErrContext, "one stream is of %v, the other of %v", f.ctx.device, c.ctx.device)
+	}
+	if f.queue == c.queue {
+		return nil
+	}
+	first, second := c, f // by their handles, so that nobody waits for the other way round
+	if first.raw > second.raw {
+		first, second = second, first
+	}
+	for _, e := range []*streamCore{first, second} {
+		if err := lock(op, e.mu.second()); err != nil {
+			return err
 		}
-		return driver.CuStreamCopyAttributes(c.raw, f.raw)
-	})
+		defer e.mu.Unlock()
+		if e.legacy() {
+			if !e.ctx.shared.legacy.enter() {
+				return refuse(op, ErrCapturing, "a blocking stream of the context captures")
+			}
+			defer e.ctx.shared.legacy.leave()
+		}
+	}
+	capture, other := c.capture.Load(), f.capture.Load()
+	if capture == nil {
+		capture = other
+	} else if other != nil && other != capture {
+		return refuse(op, ErrCapturing, "both streams capture, and not the same")
+	}
+	if capture != nil {
+		if err := lock(op, capture.graph.mu); err != nil {
+			return err
+		}
+		defer capture.graph.mu.Unlock()
+	}
+	return wrap(op, c.ctx.in(func() error { return driver.CuStreamCopyAttributes(c.raw, f.raw) }))
 }
 
 // SynchronizationPolicy is how a thread waits in [Stream.SynchronizeBlocking],

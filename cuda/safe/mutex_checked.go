@@ -46,6 +46,19 @@ func (m *mutex[R]) Unlock() {
 	m.Mutex.Unlock()
 }
 
+// A second is a mutex whose rank is not compared.
+type second[R rank] struct{ *mutex[R] }
+
+func (m second[R]) Lock() {
+	m.Mutex.Lock()
+	var r R
+	noteLocked(m.mutex, r.rank())
+}
+
+// second is the mutex for whoever has another one of the same rank, and takes both in an
+// order of their own.
+func (m *mutex[R]) second() second[R] { return second[R]{m} }
+
 // handOver lets another goroutine unlock the mutex, once it has called takeOver.
 func (m *mutex[R]) handOver() { noteUnlocked(m) }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -182,8 +183,16 @@ type clock struct {
 
 const tick = 2 * time.Millisecond
 
+// ownPage is a pinned page of Go's memory, which a reset leaves there.
+func ownPage(x *safe.Context) (*safe.HostBuffer[uint64], error) {
+	const page, each = 4096, 4096 / 8
+	all := make([]uint64, 2*each)
+	skip := int((page - uintptr(unsafe.Pointer(&all[0]))%page) % page / 8)
+	return safe.RegisterHost(x, all[skip:skip+each], safe.HostOptions{})
+}
+
 func newClock(x *safe.Context) (*clock, error) {
-	value, err := safe.NewHostBuffer[uint64](x, 1, safe.HostOptions{})
+	value, err := ownPage(x)
 	if err != nil {
 		return nil, err
 	}

@@ -251,7 +251,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 	struct rt_config *c = &l->config;
 	void *params[l->args ? l->args : 1];
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, l->context, 0);
+	CUresult r = rt_begin(&s, l->context, 1); /* a kernel that is loaded now would destroy captures elsewhere */
 
 	if (r)
 		return r;
@@ -298,7 +298,7 @@ CUresult rt_copy(unsigned char *what, unsigned char *host)
 	struct rt_scope s;
 	CUresult r = same(c->home, c->id);
 
-	if (r || (r = rt_begin(&s, c->context, c->wait)))
+	if (r || (r = rt_begin(&s, c->context, 1)))
 		return r;
 	if (!(r = rt_legacy((CUstream)c->stream)))
 		r = copy(c, host);
@@ -367,7 +367,7 @@ int rt_thread(void)
 CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload)
 {
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 0);
+	CUresult r = rt_begin(&s, context, 1);
 
 	if (r)
 		return r;
