@@ -128,6 +128,10 @@ func (s *streamCore) enter(op string) (capture *capturing, err error) {
 
 // entered is enter with the stream locked.
 func (s *streamCore) entered(op string) (capture *capturing, err error) {
+	if s.ctx.shared.reset.Load() {
+		s.mu.Unlock()
+		return nil, &Error{Op: op, Err: ErrReset}
+	}
 	if s.legacy() && !s.ctx.shared.legacy.enter() {
 		s.mu.Unlock()
 		return nil, refuse(op, ErrCapturing, "a blocking stream of the context captures")
@@ -163,7 +167,7 @@ func (s *Stream) quick() *streamCore {
 		return nil
 	}
 	c := s.core
-	if c.legacy() || !c.mu.TryLock() {
+	if c.legacy() || c.ctx.shared.reset.Load() || !c.mu.TryLock() {
 		return nil
 	}
 	if c.closed() || c.capture.Load() != nil {
@@ -197,6 +201,10 @@ func (s *streamCore) enterWork(op string, work int) (capture *capturing, err err
 // enteredWork is enterWork with the stream locked. Without room, or with an error, it
 // unlocks that.
 func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
+	if s.ctx.shared.reset.Load() {
+		s.mu.Unlock()
+		return nil, false, &Error{Op: op, Err: ErrReset}
+	}
 	if s.legacy() {
 		if err := enterLong(&s.ctx.shared.legacy); err != nil {
 			s.mu.Unlock()

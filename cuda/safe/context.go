@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -42,6 +43,10 @@ type contextState struct {
 	releases streamPool // for memory that is freed when its uses are over
 	frees    reaping    // of what has the driver wait for the context's work
 	tails    tails
+
+	device driver.CUdevice
+	own    bool        // the primary context, of Open
+	reset  atomic.Bool // by ResetPrimary: old handles must not get to the driver
 
 	whole, legacy gate   // of Context.Synchronize, and of calls on the legacy stream
 	legacyQueue   *queue // which all Streams of the legacy stream are
@@ -105,7 +110,7 @@ func (c *contextCore) adopt(op string) (*Context, error) {
 	if err := driver.CuCtxGetId(c.raw, &c.id); err != nil && !errors.Is(err, ErrNotSupported) {
 		return nil, errors.Join(wrap(op, err), c.letGo())
 	}
-	c.shared = shareState(c.raw, c.id)
+	c.shared = c.shareState()
 	if err := c.open(c, nil); err != nil {
 		return nil, wrap(op, err)
 	}
@@ -159,17 +164,18 @@ var states struct {
 
 // shareState finds the state of a context, or makes it. A context that was
 // reset has another id.
-func shareState(raw driver.CUcontext, id uint64) *contextState {
+func (c *contextCore) shareState() *contextState {
 	states.Lock()
 	defer states.Unlock()
-	s := states.of[raw]
-	if s == nil || s.id != id {
-		s = &contextState{raw: raw, id: id, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, peers: map[*contextState]struct{}{}}
+	s := states.of[c.raw]
+	if s == nil || s.id != c.id || s.reset.Load() {
+		s = &contextState{raw: c.raw, id: c.id, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, peers: map[*contextState]struct{}{}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
 		}
-		states.of[raw] = s
+		states.of[c.raw] = s
 	}
+	s.device, s.own = c.device.raw, s.own || c.owner == nil
 	s.cores++
 	return s
 }

@@ -114,8 +114,11 @@ func failed(op string, code driver.CUresult) *Error {
 
 // codeOf is the code of package rt for an error of an admission.
 func codeOf(err error) driver.CUresult {
-	if errors.Is(err, ErrInCallback) {
+	switch {
+	case errors.Is(err, ErrInCallback):
 		return rt.CodeCallback
+	case errors.Is(err, ErrReset):
+		return rt.CodeReset
 	}
 	return rt.CodeCapturing
 }

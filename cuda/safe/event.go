@@ -24,7 +24,7 @@ type eventCore struct {
 	raw      driver.CUevent
 	set      driver.CUcontext // to make current for a call, 0 for none
 	gate     gate             // closed while the event stands for captured work
-	recorded atomic.Bool      // at least once, by this package
+	recorded atomic.Bool      // at least once, by this package, or perhaps by others
 	waiting  atomic.Int32     // waits that the poller asks it for, or will
 	mu       mutex[eventRank] // held while the gate is closed or opened
 	captured bool             // with mu: stands for captured work
@@ -53,7 +53,7 @@ func (e *eventCore) enter() bool {
 // quick is the event, with its gate entered, where nothing is in the way: else it is nil.
 // The call needs no mark, as destroying the event closes the gate.
 func (e *Event) quick() *eventCore {
-	if e == nil || e.core == nil || !e.core.gate.enter() {
+	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() || !e.core.gate.enter() {
 		return nil
 	}
 	if e.core.closed() {
@@ -140,7 +140,11 @@ func NewEvent(x *Context, o EventOptions) (*Event, error) {
 // [Event.IPCHandle]. The process that made it cannot open it.
 // Source: cuIpcOpenEventHandle.
 func OpenIPCEvent(x *Context, h driver.CUipcEventHandle) (*Event, error) {
-	return makeEvent("OpenIPCEvent", x, func(raw *driver.CUevent) error { return driver.CuIpcOpenEventHandle(raw, h) })
+	e, err := makeEvent("OpenIPCEvent", x, func(raw *driver.CUevent) error { return driver.CuIpcOpenEventHandle(raw, h) })
+	if err == nil {
+		e.core.recorded.Store(true)
+	}
+	return e, err
 }
 
 func makeEvent(op string, x *Context, create func(*driver.CUevent) error) (*Event, error) {
@@ -216,6 +220,9 @@ func (e *Event) Query() (done bool, err error) {
 
 // query asks for up to spin nanoseconds.
 func (e *eventCore) query(spin int64) driver.CUresult {
+	if e.ctx.shared.reset.Load() {
+		return rt.CodeReset
+	}
 	if !e.enter() {
 		return rt.CodeCapturing
 	}

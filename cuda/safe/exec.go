@@ -194,6 +194,9 @@ func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, drive
 
 // enter locks the executable for a call until leave.
 func (e *execCore) enter(op string, s *stripe) error {
+	if e.ctx.shared.reset.Load() {
+		return &Error{Op: op, Err: ErrReset}
+	}
 	if err := lock(op, &e.mu); err != nil {
 		return err
 	}

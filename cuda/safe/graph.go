@@ -109,6 +109,9 @@ func (g *graphCore) usable(op string) error {
 	if top.lost {
 		return &Error{Op: op, Err: ErrGraphLost}
 	}
+	if g.ctx.shared.reset.Load() {
+		return &Error{Op: op, Err: ErrReset}
+	}
 	if g.destroyed {
 		return refuse(op, ErrClosed, "its node is destroyed")
 	}

@@ -233,7 +233,7 @@ func (p point) end() {
 // for the blocks of memory that it uses. mu is held. It is errLater, without wait, or
 // where a capture keeps it from being marked.
 func (s *streamCore) leaveTail(wait bool) error {
-	if !s.used {
+	if !s.used && !s.owned || s.ctx.shared.reset.Load() {
 		return nil
 	}
 	p, done, err := s.pointHere(wait)

@@ -85,6 +85,7 @@ func (s *streamCore) recordNode(op string, e *eventCore, flags driver.CUevent_re
 	if !capture.keeps(&e.handle) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
+	e.recorded.Store(true)
 	return e.use(op, capture, func() error {
 		code := rt.RecordWith(s.set, e.raw, s.raw, uint32(flags))
 		if code == rt.CodeCaptured {
@@ -150,6 +151,9 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 		return false, err
 	}
 	defer s.leave(capture)
+	if e.ctx.shared.reset.Load() {
+		return false, &Error{Op: op, Err: ErrReset}
+	}
 	if flags != 0 && !capture.keeps(&e.handle) {
 		return false, &Error{Op: op, Err: ErrClosed}
 	}

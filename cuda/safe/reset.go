@@ -42,11 +42,23 @@ func (d Device) ResetPrimary() error {
 			return refuse(op, ErrCapturing, "a stream of %v captures", d)
 		}
 	}
+	d.noteReset()
 	var err error
 	for !executables.alone(lastWindow, func() { err = driver.CuDevicePrimaryCtxReset(d.raw) }) {
 		time.Sleep(windowShare * lastWindow)
 	}
 	return wrap(op, err)
+}
+
+// noteReset keeps calls on what is in the primary context from the driver.
+func (d Device) noteReset() {
+	states.Lock()
+	defer states.Unlock()
+	for _, s := range states.of {
+		if s.own && s.device == d.raw {
+			s.reset.Store(true)
+		}
+	}
 }
 
 // queues are those of the streams in the device's primary context.

@@ -33,7 +33,12 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 		return err
 	}
 	defer c.unmark()
-	if c.capturing() {
+	if err := c.enterAsk(op); err != nil {
+		return err
+	}
+	captures := c.capturing()
+	c.leave(nil)
+	if captures {
 		return &Error{Op: op, Err: ErrCapturing}
 	}
 	scope := &Scope{stream: s}

@@ -26,9 +26,7 @@ func TestSimOpenWhileEnding(t *testing.T) {
 	require.NoError(t, s.Close())
 	closed := make(chan error)
 	go func() { closed <- x.Close() }()
-	for simulated.Live("primary") > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	time.Sleep(5 * time.Millisecond)
 	time.AfterFunc(20*time.Millisecond, func() { close(release) })
 	y := open(t, 0)
 	require.NoError(t, buffer[float32](t, y, 10).Zero())

@@ -197,6 +197,8 @@ func LegacyStream(x *Context) (*Stream, error) {
 
 func (s *streamCore) kind() string { return "Stream" }
 
+// destroy gives the stream back when its work is done: the driver may have a stream
+// that is created later wait for one that was destroyed before.
 func (s *streamCore) destroy(wait bool) error {
 	shared := s.ctx.shared
 	shared.mu.Lock()
@@ -208,23 +210,24 @@ func (s *streamCore) destroy(wait bool) error {
 		return errLater
 	}
 	defer s.mu.Unlock()
-	err := s.ctx.destroying("Stream.Close", func() error {
+	if !s.over {
 		if err := s.leaveTail(wait); err != nil {
 			return err
 		}
-		if s.owned {
-			return executables.destroying(func() error { return driver.CuStreamDestroy(s.raw) })
+		if s.of == nil {
+			s.forgetBacklog()
 		}
+		s.over, s.owner = true, nil
+	}
+	if !s.owned {
 		return nil
-	})
-	if errors.Is(err, errLater) {
+	}
+	if s.tailDone() == driver.CUDA_ERROR_NOT_READY {
 		return errLater
 	}
-	if s.of == nil {
-		s.forgetBacklog()
-	}
-	s.over, s.owner = true, nil
-	return err
+	return s.ctx.destroying("Stream.Close", func() error {
+		return executables.destroying(func() error { return driver.CuStreamDestroy(s.raw) })
+	})
 }
 
 // acquire marks the stream for a call.
@@ -235,9 +238,9 @@ func (s *Stream) acquire(op string) (*streamCore, error) {
 	return s.core, nil
 }
 
-// Close destroys the stream. Work that is on it still runs. Closing again does
-// nothing; where another call is using the stream, it is destroyed when that
-// call is over. Source: cuStreamDestroy.
+// Close destroys the stream, when the work that is on it is done: Close does not wait
+// for that. Closing again does nothing; where another call is using the stream, it is
+// destroyed when that call is over. Source: cuStreamDestroy.
 func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return nil

@@ -266,6 +266,7 @@ func (e *Event) keptBy(op string, k *keepsake) error {
 	if e == nil || e.core == nil || !k.keep(&e.core.handle, e.core.mark) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
+	e.core.recorded.Store(true)
 	return nil
 }
 

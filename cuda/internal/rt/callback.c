@@ -39,7 +39,7 @@ uintptr_t rt_host_function(void)
 CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode)
 {
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 0);
+	CUresult r = rt_begin(&s, context, 1);
 
 	if (r)
 		return r;
@@ -56,7 +56,7 @@ CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int 
 CUresult rt_add_callback(uintptr_t context, uintptr_t stream, uintptr_t token)
 {
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 0);
+	CUresult r = rt_begin(&s, context, 1);
 
 	if (r)
 		return r;
