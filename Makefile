@@ -27,6 +27,7 @@ proofs: ## prove every version's package and comments against NVIDIA's headers a
 test-checks: ## run the tests of the calls under the other checks that Go has
 	$(GO) test -gcflags=all=-d=checkptr $(RAW)
 	GOEXPERIMENT=cgocheck2 $(GO) test $(RAW)
+	$(GO) test -tags cudabind_lockorder -skip '^TestSimOtherDrivers$$' ./cuda/safe
 
 test-next-go: ## run the tests of the calls with a newer Go
 	GOTOOLCHAIN=$(NEXT_GO) $(GO) test $(RAW)

@@ -1,0 +1,33 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestExternalEvents: an external record and an external wait are nodes of the graph. An
+// event that launches of a graph record is none that a capture may wait for.
+func TestExternalEvents(t *testing.T) {
+	x := open(t, 0)
+	s, e, b := stream(t, x), event(t, x), buffer[float32](t, x, 10)
+	g, err := s.Capture(localMode, func() error {
+		require.NoError(t, b.FillAsync(s, 1))
+		require.NoError(t, s.Record(e, driver.CU_EVENT_RECORD_EXTERNAL))
+		assert.ErrorIs(t, s.WaitEvent(e, 0), safe.ErrCapturing)
+		return s.WaitEvent(e, driver.CU_EVENT_WAIT_EXTERNAL)
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.Len(t, nodes, 3)
+	require.NoError(t, executable(t, g).Launch(s))
+	require.NoError(t, e.Synchronize())
+	require.NoError(t, s.Synchronize())
+}
