@@ -326,10 +326,16 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 			unwant(gates)
 		}
 	}
-	if other := s.capture.Load(); other != nil {
+	switch {
+	case s.ctx.shared.reset.Load():
+		err = &Error{Op: op, Err: ErrReset}
+	case s.capture.Load() != nil:
+		err = refuse(op, ErrCapturing, "the stream captures already")
+	}
+	if err != nil {
 		unwant(gates)
 		s.mu.Unlock()
-		return nil, refuse(op, ErrCapturing, "the stream captures already")
+		return nil, err
 	}
 	for _, g := range gates {
 		g.close()
