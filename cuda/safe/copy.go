@@ -216,12 +216,12 @@ func uncapturable(c *rt.Copy, blocks []*block) string {
 // on which the driver's own synchronous copies run, destroys captures.
 func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
 	x := b.ctx
-	turn, err := x.beginNow(op, blocks)
+	stream, err := x.beginNow(op, blocks)
 	if err != nil {
 		return err
 	}
-	defer x.endNow(&turn)
-	c.Context, c.Stream, c.Wait = x.forCopy(x.bare(), blocks), turn.stream, 1
+	defer x.endNow(stream)
+	c.Context, c.Stream, c.Wait = x.forCopy(x.bare(), blocks), stream, 1
 	c.Home, c.ID = x.raw, x.id
 	return check(op, c.Do(host))
 }

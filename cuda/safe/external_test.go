@@ -31,3 +31,21 @@ func TestExternalEvents(t *testing.T) {
 	require.NoError(t, e.Synchronize())
 	require.NoError(t, s.Synchronize())
 }
+
+// TestEventOfEndedCapture: an event that stands for work of a capture that has ended is
+// refused in another one, which goes on.
+func TestEventOfEndedCapture(t *testing.T) {
+	x := open(t, 0)
+	s, e, b := stream(t, x), event(t, x), buffer[float32](t, x, 10)
+	g, err := s.Capture(localMode, func() error { return s.Record(e, 0) })
+	require.NoError(t, err)
+	closing(t, g)
+	g, err = s.Capture(localMode, func() error {
+		assert.ErrorIs(t, s.WaitEvent(e, 0), safe.ErrCapturing)
+		return b.FillAsync(s, 1)
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	require.NoError(t, s.Record(e, 0))
+	require.NoError(t, e.Synchronize(), "it is an ordinary one again")
+}

@@ -1,7 +1,6 @@
 package safe
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -10,31 +9,19 @@ import (
 
 // Synchronous copies and memsets run on streams of the layer's, each in a thread that
 // waits for the GPU. So that a thousand goroutines take no thousand threads, few copies
-// run at once, and the work that uses the memory is waited for before, which takes no
-// thread. Where that work is likely to be short the GPU waits for it instead, which is
-// faster: up to half of the copies may be wrong about that.
-var (
-	copying = bound{patience: 100 * time.Millisecond, slowly: true}
-	hasty   atomic.Int32
-)
-
-// A turn is that of a synchronous call.
-type turn struct {
-	stream driver.CUstream // of the layer's
-	behind []point         // that the stream waits for
-	start  time.Time
-}
+// run at once. The work that uses the memory is waited for before, which takes no thread:
+// a copy that the GPU holds up holds up those of others in the driver.
+var copying = bound{patience: 100 * time.Millisecond, slowly: true}
 
 // doNow puts work on a stream of the layer's when all work that uses the blocks is done,
 // and waits for it. The legacy default stream, on which the driver's own synchronous
 // calls run, destroys captures.
 func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream) error) error {
-	turn, err := c.beginNow(op, blocks)
+	stream, err := c.beginNow(op, blocks)
 	if err != nil {
 		return err
 	}
-	defer c.endNow(&turn)
-	stream := turn.stream
+	defer c.endNow(stream)
 	return wrap(op, c.in(func() error {
 		err := put(stream)
 		// Also after an error: some of the work may be under way.
@@ -51,70 +38,34 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 
 // beginNow waits for a stream of the layer's, on which the blocks can be used. endNow
 // follows, unless it fails.
-func (c *contextCore) beginNow(op string, blocks []*block) (t turn, err error) {
+func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, error) {
 	points, err := pointsOf(op, blocks)
 	if err != nil {
-		return t, err
+		return 0, err
 	}
-	if len(points) > 0 {
-		if t.hurry(points) {
-			err = c.takeStream(op, &t)
-			return t, err
-		}
-		awaitAll(points)
-	}
+	awaitAll(points)
 	if !copying.try() {
 		if rt.InCallback() {
-			return t, &Error{Op: op, Err: ErrInCallback}
+			return 0, &Error{Op: op, Err: ErrInCallback}
 		}
 		copying.queueUp()
 	}
-	err = c.takeStream(op, &t)
-	return t, err
+	stream, err := c.shared.copies.get(c)
+	if err != nil {
+		copying.leave()
+	}
+	return stream, wrap(op, err)
 }
 
 // endNow gives the stream back, or destroys it where patience has made more than are
 // needed.
-func (c *contextCore) endNow(t *turn) {
-	if t.stream != 0 && !c.shared.copies.put(t.stream, copying.limit()) {
-		c.destroying("", func() error { return driver.CuStreamDestroy(t.stream) })
-	}
-	if len(t.behind) > 0 {
-		hasty.Add(-1)
-		learn(t.behind, t.start)
-		endAll(t.behind)
+func (c *contextCore) endNow(stream driver.CUstream) {
+	if !c.shared.copies.put(stream, copying.limit()) {
+		c.destroying("", func() error {
+			return executables.destroying(func() error { return driver.CuStreamDestroy(stream) })
+		})
 	}
 	copying.leave()
-}
-
-// hurry takes the turn at once, if the points are likely to be reached soon.
-func (t *turn) hurry(points []point) bool {
-	for _, p := range points {
-		if p.stream.slow.Load() {
-			return false
-		}
-	}
-	if hasty.Add(1) > copying.limit()/2 || !copying.try() {
-		hasty.Add(-1)
-		return false
-	}
-	t.behind, t.start = points, time.Now()
-	return true
-}
-
-// takeStream takes a stream for a turn, and has it wait.
-func (c *contextCore) takeStream(op string, t *turn) (err error) {
-	if t.stream, err = c.shared.copies.get(c); err == nil {
-		for _, p := range t.behind {
-			if code := p.orders(c.bare(), t.stream); code != 0 && err == nil {
-				err = code
-			}
-		}
-	}
-	if err != nil {
-		c.endNow(t)
-	}
-	return wrap(op, err)
 }
 
 // pointsOf are the ends of all work that uses the blocks.
@@ -136,20 +87,8 @@ func pointsOf(op string, blocks []*block) (points []point, err error) {
 
 // awaitAll waits until the points are reached.
 func awaitAll(points []point) {
-	for i, p := range points {
-		start := time.Now()
-		p.wait()
-		learn(points[i:i+1], start)
-		p.end()
-	}
-}
-
-// learn notes whether the work of streams took long.
-func learn(points []point, start time.Time) {
-	took := time.Since(start) > long
 	for _, p := range points {
-		if took != p.stream.slow.Load() {
-			p.stream.slow.Store(took)
-		}
+		p.wait()
+		p.end()
 	}
 }

@@ -165,6 +165,9 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 		}
 		return false, check(op, rt.WaitEvent(s.set, s.raw, e.raw, uint32(flags), outside))
 	}
+	if c := e.capture.Load(); flags == 0 && capture != nil && c != nil && c != capture {
+		return false, &Error{Op: op, Err: errForeign} // also of one that has ended
+	}
 	err = e.exclude(op, capture, func() error { return check(op, rt.WaitEvent(s.set, s.raw, e.raw, uint32(flags), false)) })
 	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
 }
