@@ -392,7 +392,7 @@ CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char 
 	struct kernel_params k = {.function = n->function, .shared = n->shared, .params = params};
 	const CUDA_KERNEL_NODE_PARAMS *p = (const CUDA_KERNEL_NODE_PARAMS *)&k;
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, n->context, 0); /* without one, adding a node crashes the driver */
+	CUresult r = rt_begin(&s, n->context, 1); /* without a context, adding a node crashes the driver */
 
 	if (r)
 		return r;
