@@ -28,11 +28,11 @@ var (
 	ErrGraphLost = errors.New("the graph is lost by a capture that failed")
 	// ErrConditional: CUDA does not do that with a graph that has conditional nodes.
 	ErrConditional = errors.New("the graph has conditional nodes")
-	// ErrReset: the device's primary context was reset by somebody; what was made in
-	// it is gone. Calls that make something notice, synchronous copies, and those that use objects of
-	// before and after together; others that use an object of before get CUDA's error.
-	// It takes a driver of CUDA 12.0 or newer to tell.
-	ErrReset = errors.New("the context was reset behind our back")
+	// ErrReset: the device's primary context was reset, and what was made in it is gone.
+	// After [Device.ResetPrimary] every object of before returns it. A reset by other means
+	// is noticed, on drivers of CUDA 12.0 or newer, by calls that make or wait for something;
+	// others pass the old handle to CUDA, which may crash.
+	ErrReset = errors.New("the primary context was reset")
 	// ErrContext: objects of different contexts were used together.
 	ErrContext = errors.New("objects of different contexts")
 	// ErrRange: an index, a length or a size is outside of what is there.
