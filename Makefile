@@ -5,6 +5,8 @@ GO ?= go
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # The raw packages, whose calls lean on what cgo checks today.
 RAW = ./cuda/...
+# Simulated drivers of other versions are for make test.
+ONE_DRIVER = -skip '^TestSimOtherDrivers$$'
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.3
 
@@ -25,12 +27,12 @@ proofs: ## prove every version's package and comments against NVIDIA's headers a
 	$(GO) test ./gen/doc ./tools/headers
 
 test-checks: ## run the tests of the calls under the other checks that Go has
-	$(GO) test -gcflags=all=-d=checkptr $(RAW)
-	GOEXPERIMENT=cgocheck2 $(GO) test $(RAW)
-	$(GO) test -tags cudabind_lockorder -skip '^TestSimOtherDrivers$$' ./cuda/safe
+	$(GO) test $(ONE_DRIVER) -gcflags=all=-d=checkptr $(RAW)
+	GOEXPERIMENT=cgocheck2 $(GO) test $(ONE_DRIVER) $(RAW)
+	$(GO) test $(ONE_DRIVER) -tags cudabind_lockorder ./cuda/safe
 
 test-next-go: ## run the tests of the calls with a newer Go
-	GOTOOLCHAIN=$(NEXT_GO) $(GO) test $(RAW)
+	GOTOOLCHAIN=$(NEXT_GO) $(GO) test $(ONE_DRIVER) $(RAW)
 
 libraries: ## get real CUDA libraries for the tests: they load without a GPU
 	sh tools/libcuda.sh .cache/libcuda

@@ -35,7 +35,10 @@ func TestCaptureWaitEnds(t *testing.T) {
 	}
 	assert.ErrorIs(t, <-begun, context.DeadlineExceeded)
 	go func() {
-		_, err := s.Capture(localMode, func() error { return nil })
+		c, err := s.BeginCaptureContext(context.Background(), localMode)
+		if err == nil {
+			_, err = c.End()
+		}
 		begun <- err
 	}()
 	select {
