@@ -37,7 +37,9 @@ func TestCaptureWaitEnds(t *testing.T) {
 	go func() {
 		c, err := s.BeginCaptureContext(context.Background(), localMode)
 		if err == nil {
-			_, err = c.End()
+			var g *safe.Graph
+			g, err = c.End()
+			g.Close()
 		}
 		begun <- err
 	}()

@@ -53,9 +53,10 @@ func TestParentFirst(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, active)
 	require.NoError(t, b.Close())
-	_, active, err = x.Device().PrimaryState()
-	require.NoError(t, err)
-	assert.False(t, active, "the last object is closed")
+	assert.Eventually(t, func() bool {
+		_, active, err := x.Device().PrimaryState()
+		return err == nil && !active
+	}, hang, time.Millisecond, "the last object is closed")
 }
 
 // TestDropped: what is dropped without Close is given back.

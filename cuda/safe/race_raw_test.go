@@ -5,6 +5,7 @@ package safe_test
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,9 @@ func rawCapture(t *testing.T, x *safe.Context, s *safe.Stream, mode driver.CUstr
 // stream that captures by raw calls, and on the legacy stream beside it.
 func TestRawCaptures(t *testing.T) {
 	for _, row := range streamCalls() {
+		if strings.HasSuffix(row.name, ": Close") || strings.HasSuffix(row.name, ": dropped") {
+			continue // memory is given back later, perhaps while the program begins a capture
+		}
 		t.Run(row.name, func(t *testing.T) {
 			for _, where := range raceTargets {
 				if where.name == "joined" {
