@@ -226,10 +226,13 @@ func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) erro
 // [CuCtxPushCurrent], [CuCtxSetCacheConfig], [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime
 // API [cudaDeviceReset].
 //
+// Safe counterpart: [safe.Device.ResetPrimary].
+//
 // The name means [CuDevicePrimaryCtxReset_v2]. Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 //
 // [cudaDeviceReset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceReset
+// [safe.Device.ResetPrimary]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.ResetPrimary
 func CuDevicePrimaryCtxReset(dev CUdevice) error {
 	return CuDevicePrimaryCtxReset_v2(dev)
 }
