@@ -14,6 +14,9 @@ import (
 func (c *contextCore) in(f func() error) error { return c.inMode(true, f) }
 
 func (c *contextCore) inMode(relaxed bool, f func() error) error {
+	if c.shared != nil && c.shared.reset.Load() {
+		return rt.CodeReset
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var scope rt.Scope
