@@ -34,8 +34,8 @@ func (d Device) ResetPrimary() error {
 	defer background.Unlock()
 	queues := d.queues()
 	for q := range queues {
-		q.mu.Mutex.Lock()
-		defer q.mu.Mutex.Unlock()
+		q.mu.second().Lock()
+		defer q.mu.Unlock()
 	}
 	for q := range queues {
 		if q.capture.Load() != nil {
