@@ -36,7 +36,8 @@ type queue struct {
 	mu      mutex[streamRank]
 	capture atomic.Pointer[capturing] // that this package began; changed with mu held, or by its end
 	works   atomic.Uint32             // odd while a call is in flight that adds work
-	stripe  uint32                    // of the gate of executables
+	waiting lockWaiters
+	stripe  uint32 // of the gate of executables
 	backlog
 }
 
@@ -255,38 +256,6 @@ func (c *capturing) unlock() {
 	}
 }
 
-// lockFor locks mu, or returns the cause once ctx ends. Whoever holds mu may be in
-// a call that blocks without end.
-func lockFor(ctx context.Context, op string, mu *mutex[streamRank]) error {
-	if mu.TryLock() {
-		return nil
-	}
-	if rt.InCallback() {
-		return &Error{Op: op, Err: ErrInCallback}
-	}
-	if ctx.Done() == nil {
-		mu.Lock()
-		return nil
-	}
-	locked := make(chan struct{})
-	go func() {
-		mu.Lock()
-		mu.handOver()
-		select {
-		case locked <- struct{}{}:
-		case <-ctx.Done():
-			mu.Unlock()
-		}
-	}()
-	select {
-	case <-locked:
-		mu.takeOver()
-		return nil
-	case <-ctx.Done():
-		return &Error{Op: op, Err: context.Cause(ctx)}
-	}
-}
-
 // gates are those of calls that would see a capture of the stream.
 func (s *streamCore) gates(mode driver.CUstreamCaptureMode) []*gate {
 	gates := []*gate{&s.ctx.shared.whole}
@@ -312,7 +281,7 @@ var synchronizing gate
 func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 	gates = s.gates(c.mode)
 	for locked := false; !locked; {
-		if err := lockFor(c.ctx, op, &s.mu); err != nil {
+		if err := s.lockContext(c.ctx, op); err != nil {
 			return nil, err
 		}
 		if want(gates) {

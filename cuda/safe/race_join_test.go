@@ -101,7 +101,7 @@ func TestCaptureIsNotStarved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			watch(t)
 			var r racers
-			r.add(64, func() error { return except(c.ask(), safe.ErrCapturing) })
+			r.add(16, func() error { return except(c.ask(), safe.ErrCapturing) })
 			longest, n, start := time.Duration(0), 0, time.Now()
 			for ; time.Since(start) < 4*stormTime(t) || n < 10; n++ {
 				begun := time.Now()

@@ -60,7 +60,7 @@ var errPending = errors.New("pending")
 // markEnd records an event of the layer's, unless the work is done: then it returns
 // nil, otherwise errPending.
 func (s *streamCore) markEnd(ctx context.Context, op string, e driver.CUevent) error {
-	if err := lockFor(ctx, op, &s.mu); err != nil {
+	if err := s.lockContext(ctx, op); err != nil {
 		return err
 	}
 	if err := s.enteredAsk(op); err != nil {
