@@ -81,7 +81,7 @@ func (b *Buffer[T]) Arg() Arg {
 }
 
 // Arg is the address at which kernels see the memory, as an argument of one.
-func (h *HostBuffer[T]) Arg() Arg {
+func (h *Pinned[T]) Arg() Arg {
 	if h == nil || h.memory == nil || h.memory.address == 0 {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}

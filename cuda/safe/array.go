@@ -7,7 +7,7 @@ import (
 )
 
 // Array is memory of a device in an order of its own, which textures and surfaces
-// read. Copies from and to it go by [Array.Box]. Any number of goroutines may use it
+// read. Copies from and to it go by [Array.Pitched]. Any number of goroutines may use it
 // at once.
 //
 // T is a number of 8, 16 or 32 bits, or a Go array of 2 or 4 of those, as which a value
@@ -54,13 +54,13 @@ func formatOf[T any](op string, other driver.CUarray_format) (format, error) {
 		reflect.Float32: driver.CU_AD_FORMAT_FLOAT,
 	}[t.Kind()]
 	if f.of == 0 {
-		return f, refuse(op, ErrArgument, "type %v is no number of 8, 16 or 32 bits, nor 2 or 4 of them", reflect.TypeFor[T]())
+		return f, refuse(op, ErrInvalidArgument, "type %v is no number of 8, 16 or 32 bits, nor 2 or 4 of them", reflect.TypeFor[T]())
 	}
 	if other == 0 {
 		return f, nil
 	}
 	if size := channelSize(other); size != 0 && size != t.Size() {
-		return f, refuse(op, ErrArgument, "%v has channels of %d bytes, %v of %d", other, size, reflect.TypeFor[T](), t.Size())
+		return f, refuse(op, ErrInvalidArgument, "%v has channels of %d bytes, %v of %d", other, size, reflect.TypeFor[T](), t.Size())
 	}
 	f.of = other
 	return f, nil
@@ -155,10 +155,10 @@ func (a *Array[T]) Raw() driver.CUarray {
 	return a.raw
 }
 
-// Box is the array as a box, for copies. It is closed with the array.
-func (a *Array[T]) Box() *Box[T] {
+// Pitched is the array as a box, for copies. It is closed with the array.
+func (a *Array[T]) Pitched() *Pitched[T] {
 	if a == nil || a.memory == nil {
 		return nil
 	}
-	return &Box[T]{end: end{memory: a.memory, kind: driver.CU_MEMORYTYPE_ARRAY, array: a.raw}, extent: a.extent.full()}
+	return &Pitched[T]{end: end{memory: a.memory, kind: driver.CU_MEMORYTYPE_ARRAY, array: a.raw}, extent: a.extent.full()}
 }

@@ -89,7 +89,7 @@ func (d Device) needs(op string, id driver.CUdevice_attribute) (int, error) {
 }
 
 // CopyAttributes gives the stream all attributes of another one, which must be
-// of the same context, else the error is [ErrContext]. Whether a stream is
+// of the same context, else the error is [ErrContextMismatch]. Whether a stream is
 // blocking is none of them. Two streams of different captures return [ErrCapturing].
 // Source: cuStreamCopyAttributes.
 func (s *Stream) CopyAttributes(from *Stream) error {
@@ -105,7 +105,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	}
 	defer c.unmark()
 	if !f.ctx.same(c.ctx) {
-		return refuse(op, ErrContext, "one stream is of %v, the other of %v", f.ctx.device, c.ctx.device)
+		return refuse(op, ErrContextMismatch, "one stream is of %v, the other of %v", f.ctx.device, c.ctx.device)
 	}
 	if f.queue == c.queue {
 		return nil
@@ -298,10 +298,10 @@ func (w *AccessPolicyWindow) check(op string, d Device) error {
 		return refuse(op, ErrRange, "a hit ratio of %v is not between 0 and 1", w.HitRatio)
 	}
 	if w.Miss == driver.CU_ACCESS_PROPERTY_PERSISTING {
-		return refuse(op, ErrArgument, "misses cannot persist")
+		return refuse(op, ErrInvalidArgument, "misses cannot persist")
 	}
 	if most := driver.CU_ACCESS_PROPERTY_PERSISTING; w.Hit > most || w.Miss > most { // CUDA does not look
-		return refuse(op, ErrArgument, "properties %d and %d: the largest is %d", w.Hit, w.Miss, most)
+		return refuse(op, ErrInvalidArgument, "properties %d and %d: the largest is %d", w.Hit, w.Miss, most)
 	}
 	if w.Hit != driver.CU_ACCESS_PROPERTY_PERSISTING {
 		return nil

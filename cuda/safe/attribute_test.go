@@ -146,8 +146,8 @@ func TestAccessPolicyWindow(t *testing.T) {
 		"ratio above 1":    {func(w *safe.AccessPolicyWindow) { w.HitRatio = 1.5 }, safe.ErrRange},
 		"ratio below 0":    {func(w *safe.AccessPolicyWindow) { w.HitRatio = -0.5 }, safe.ErrRange},
 		"ratio no number":  {func(w *safe.AccessPolicyWindow) { w.HitRatio = float32(math.NaN()) }, safe.ErrRange},
-		"misses persist":   {func(w *safe.AccessPolicyWindow) { w.Miss = driver.CU_ACCESS_PROPERTY_PERSISTING }, safe.ErrArgument},
-		"unknown property": {func(w *safe.AccessPolicyWindow) { w.Hit = 9 }, safe.ErrArgument},
+		"misses persist":   {func(w *safe.AccessPolicyWindow) { w.Miss = driver.CU_ACCESS_PROPERTY_PERSISTING }, safe.ErrInvalidArgument},
+		"unknown property": {func(w *safe.AccessPolicyWindow) { w.Hit = 9 }, safe.ErrInvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrong := w
@@ -180,7 +180,7 @@ func TestCopyAttributes(t *testing.T) {
 		require.NoError(t, to.CopyAttributes(s))
 		assert.Equal(t, greatest, to.Priority())
 	}
-	assert.ErrorIs(t, stream(t, second(t)).CopyAttributes(s), safe.ErrContext)
+	assert.ErrorIs(t, stream(t, second(t)).CopyAttributes(s), safe.ErrContextMismatch)
 }
 
 // TestAttributesInCapture: a capture survives that its stream's attributes are used.

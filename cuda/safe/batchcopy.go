@@ -9,8 +9,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// BatchCopy is a copy for [Stream.CopyBatch]: see [CopyOp].
-type BatchCopy struct {
+// CopyOp is a copy for [Stream.BatchCopies]: see [CopyOp].
+type CopyOp struct {
 	dst, src       *memory
 	onHost, ofHost bool
 	dstAt, srcAt   driver.CUdeviceptr
@@ -20,17 +20,17 @@ type BatchCopy struct {
 
 // CopyOp is a copy of the whole of src to the beginning of dst, which must have room
 // for it. One of the two must be memory of a device. What is wrong with it is
-// reported by [Stream.CopyBatch].
-func CopyOp[T any](dst, src Memory[T]) BatchCopy {
+// reported by [Stream.BatchCopies].
+func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	const op = "CopyOp"
 	if dst == nil || src == nil {
-		return BatchCopy{err: &Error{Op: op, Err: ErrClosed}}
+		return CopyOp{err: &Error{Op: op, Err: ErrClosed}}
 	}
 	d, s := dst.span(), src.span()
 	if d.memory == nil || s.memory == nil {
-		return BatchCopy{err: &Error{Op: op, Err: ErrClosed}}
+		return CopyOp{err: &Error{Op: op, Err: ErrClosed}}
 	}
-	c := BatchCopy{
+	c := CopyOp{
 		dst: d.memory, onHost: d.host != nil, dstAt: d.at(),
 		src: s.memory, ofHost: s.host != nil, srcAt: s.at(), size: s.size(),
 	}
@@ -38,14 +38,14 @@ func CopyOp[T any](dst, src Memory[T]) BatchCopy {
 	case s.n > d.n:
 		c.err = refuse(op, ErrRange, "%d values do not fit into %d", s.n, d.n)
 	case c.onHost && c.ofHost:
-		c.err = refuse(op, ErrArgument, "neither end is of a device")
+		c.err = refuse(op, ErrInvalidArgument, "neither end is of a device")
 	}
 	return c
 }
 
-// BatchOptions are the choices at [Stream.CopyBatch]. The zero value is how single
+// BatchCopyOptions are the choices at [Stream.BatchCopies]. The zero value is how single
 // copies behave.
-type BatchOptions struct {
+type BatchCopyOptions struct {
 	// ReadEarly: the sources may be read before the work that is on the stream is
 	// done, as nothing that is pending anywhere writes to them.
 	ReadEarly bool
@@ -54,27 +54,27 @@ type BatchOptions struct {
 	PreferOverlap bool
 }
 
-// CopyBatch puts many copies on a stream by one call. They run behind the work that
+// BatchCopies puts many copies on a stream by one call. They run behind the work that
 // is on the stream, in any order among themselves: if a destination has bytes in
 // common with another one, or with a source, the error is [ErrOverlap]. All memory of
-// devices must be of the stream's context, else it is [ErrContext]. If there is
+// devices must be of the stream's context, else it is [ErrContextMismatch]. If there is
 // anything wrong with one copy, none is done, and the error's Detail says which it is,
 // as far as the driver tells.
 //
-// The legacy default stream takes no batch, which is [ErrArgument], and a stream that
+// The legacy default stream takes no batch, which is [ErrInvalidArgument], and a stream that
 // captures is [ErrCapturing]. Drivers before CUDA 12.8 get the copies one by one, and
 // know no options.
 //
 // Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
-func (s *Stream) CopyBatch(copies []BatchCopy, o BatchOptions) error {
-	const op = "Stream.CopyBatch"
+func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
+	const op = "Stream.BatchCopies"
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer c.unmark()
 	if c.raw <= driver.CU_STREAM_LEGACY {
-		return refuse(op, ErrArgument, "the legacy default stream takes no batch")
+		return refuse(op, ErrInvalidArgument, "the legacy default stream takes no batch")
 	}
 	if len(copies) == 0 {
 		return nil
@@ -107,7 +107,7 @@ type batch struct {
 	blocks     []*block
 }
 
-func (b *batch) add(op string, s *streamCore, c *BatchCopy) error {
+func (b *batch) add(op string, s *streamCore, c *CopyOp) error {
 	if c.err != nil {
 		return wrap(op, c.err)
 	}
@@ -121,7 +121,7 @@ func (b *batch) add(op string, s *streamCore, c *BatchCopy) error {
 		}
 		b.blocks = append(b.blocks, m)
 		if !end.host && !m.ctx.same(s.ctx) {
-			return refuse(op, ErrContext, "memory of %v, the stream is of %v", m.ctx.device, s.ctx.device)
+			return refuse(op, ErrContextMismatch, "memory of %v, the stream is of %v", m.ctx.device, s.ctx.device)
 		}
 	}
 	b.dsts, b.srcs, b.sizes = append(b.dsts, c.dstAt), append(b.srcs, c.srcAt), append(b.sizes, c.size)
@@ -162,7 +162,7 @@ func (b *batch) overlap() int {
 
 // enqueue calls CUDA, in the newest way that the driver has. failed is the index of
 // the copy that an error is about, as far as it is known.
-func (b *batch) enqueue(s driver.CUstream, o BatchOptions) (failed uint64, err error) {
+func (b *batch) enqueue(s driver.CUstream, o BatchCopyOptions) (failed uint64, err error) {
 	a := driver.CUmemcpyAttributes{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
 	if o.ReadEarly {
 		a.SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_ANY

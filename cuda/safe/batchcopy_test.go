@@ -18,12 +18,12 @@ func TestCopyBatch(t *testing.T) {
 	const n, copies = 64, 50
 	s, a, b := stream(t, x), buffer[float32](t, x, n*copies), managed[float32](t, x, n*copies)
 	h, back := host[float32](t, x, n*copies), host[float32](t, x, n*copies)
-	r, err := safe.RegisterHost(x, make([]float32, n*copies), safe.HostOptions{})
+	r, err := safe.RegisterPinned(x, make([]float32, n*copies), safe.PinnedOptions{})
 	require.NoError(t, err)
 	closing(t, r)
 	part := func(m interface {
-		Slice(i, j int) (*safe.HostBuffer[float32], error)
-	}, i int) *safe.HostBuffer[float32] {
+		Slice(i, j int) (*safe.Pinned[float32], error)
+	}, i int) *safe.Pinned[float32] {
 		p, err := m.Slice(n*i, n*(i+1))
 		require.NoError(t, err)
 		return p
@@ -33,30 +33,30 @@ func TestCopyBatch(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	for _, o := range []safe.BatchOptions{{}, {ReadEarly: true}, {PreferOverlap: true}} {
+	for _, o := range []safe.BatchCopyOptions{{}, {ReadEarly: true}, {PreferOverlap: true}} {
 		copy(h.Data(), count(n*copies))
 		clear(back.Data())
 		clear(r.Data())
-		var in, across, out []safe.BatchCopy
+		var in, across, out []safe.CopyOp
 		for i := range copies {
 			to := copies - 1 - i // the parts end up in reverse
-			in = append(in, safe.CopyOp(of(a, i), part(h, i)))
-			across = append(across, safe.CopyOp(of(b, to), of(a, i)))
+			in = append(in, safe.NewCopyOp(of(a, i), part(h, i)))
+			across = append(across, safe.NewCopyOp(of(b, to), of(a, i)))
 			if i%2 == 0 {
-				out = append(out, safe.CopyOp(part(back, i), of(b, i)))
+				out = append(out, safe.NewCopyOp(part(back, i), of(b, i)))
 			} else {
-				out = append(out, safe.CopyOp(part(r, i), of(b, i)))
+				out = append(out, safe.NewCopyOp(part(r, i), of(b, i)))
 			}
 		}
-		require.NoError(t, s.CopyBatch(in, o))
+		require.NoError(t, s.BatchCopies(in, o))
 		if o.ReadEarly {
 			require.NoError(t, s.Synchronize()) // what is read early must be there
 		}
-		require.NoError(t, s.CopyBatch(across, o))
+		require.NoError(t, s.BatchCopies(across, o))
 		if o.ReadEarly {
 			require.NoError(t, s.Synchronize())
 		}
-		require.NoError(t, s.CopyBatch(out, o))
+		require.NoError(t, s.BatchCopies(out, o))
 		require.NoError(t, s.Synchronize())
 		for i := range copies {
 			got := back.Data()
@@ -67,9 +67,9 @@ func TestCopyBatch(t *testing.T) {
 			require.Equal(t, want, got[n*i:n*(i+1)], "part %d, %+v", i, o)
 		}
 	}
-	require.NoError(t, s.CopyBatch(nil, safe.BatchOptions{}))
-	one := []safe.BatchCopy{safe.CopyOp(of(a, 0), part(h, 3))}
-	require.NoError(t, s.CopyBatch(one, safe.BatchOptions{}))
+	require.NoError(t, s.BatchCopies(nil, safe.BatchCopyOptions{}))
+	one := []safe.CopyOp{safe.NewCopyOp(of(a, 0), part(h, 3))}
+	require.NoError(t, s.BatchCopies(one, safe.BatchCopyOptions{}))
 	got := make([]float32, n)
 	require.NoError(t, of(a, 0).CopyToHost(got), "behind the batch")
 	assert.EqualValues(t, 3*n, got[0])
@@ -84,52 +84,52 @@ func TestCopyBatchRefused(t *testing.T) {
 	closing(t, legacy)
 	closed, err := safe.NewBuffer[int32](x, 10)
 	require.NoError(t, err)
-	gone := safe.CopyOp(closed, small)
+	gone := safe.NewCopyOp(closed, small)
 	require.NoError(t, closed.Close())
 	slice := func(i, j int) *safe.Buffer[int32] {
 		p, err := a.Slice(i, j)
 		require.NoError(t, err)
 		return p
 	}
-	good := safe.CopyOp[int32](small, slice(0, 10))
+	good := safe.NewCopyOp[int32](small, slice(0, 10))
 	for _, c := range []struct {
 		name   string
-		copies []safe.BatchCopy
+		copies []safe.CopyOp
 		want   error
 		says   string
 	}{
-		{"too large", []safe.BatchCopy{good, safe.CopyOp[int32](small, h)}, safe.ErrRange, "copy 1: 100 values do not fit into 10"},
-		{"host to host", []safe.BatchCopy{safe.CopyOp[int32](h, h)}, safe.ErrArgument, "copy 0: neither end"},
-		{"closed", []safe.BatchCopy{good, good, safe.CopyOp[int32](slice(0, 10), closed)}, safe.ErrClosed, "copy 2"},
-		{"closed since", []safe.BatchCopy{gone}, safe.ErrClosed, "copy 0"},
-		{"nil", []safe.BatchCopy{safe.CopyOp[int32](nil, a)}, safe.ErrClosed, "copy 0"},
-		{"a nil buffer", []safe.BatchCopy{safe.CopyOp[int32](a, (*safe.HostBuffer[int32])(nil))}, safe.ErrClosed, "copy 0"},
-		{"an empty buffer", []safe.BatchCopy{safe.CopyOp[int32](&safe.Buffer[int32]{}, a)}, safe.ErrClosed, "copy 0"},
-		{"no copy", make([]safe.BatchCopy, 1), safe.ErrClosed, "copy 0"},
-		{"onto itself", []safe.BatchCopy{safe.CopyOp[int32](slice(5, 15), slice(10, 20))}, safe.ErrOverlap, "copy 0"},
-		{"to one place", []safe.BatchCopy{safe.CopyOp[int32](slice(0, 10), small), safe.CopyOp[int32](slice(9, 19), small)}, safe.ErrOverlap, ""},
-		{"from a destination", []safe.BatchCopy{safe.CopyOp[int32](slice(0, 10), slice(50, 60)), safe.CopyOp[int32](slice(20, 30), slice(9, 19))}, safe.ErrOverlap, "copy 0"},
+		{"too large", []safe.CopyOp{good, safe.NewCopyOp[int32](small, h)}, safe.ErrRange, "copy 1: 100 values do not fit into 10"},
+		{"host to host", []safe.CopyOp{safe.NewCopyOp[int32](h, h)}, safe.ErrInvalidArgument, "copy 0: neither end"},
+		{"closed", []safe.CopyOp{good, good, safe.NewCopyOp[int32](slice(0, 10), closed)}, safe.ErrClosed, "copy 2"},
+		{"closed since", []safe.CopyOp{gone}, safe.ErrClosed, "copy 0"},
+		{"nil", []safe.CopyOp{safe.NewCopyOp[int32](nil, a)}, safe.ErrClosed, "copy 0"},
+		{"a nil buffer", []safe.CopyOp{safe.NewCopyOp[int32](a, (*safe.Pinned[int32])(nil))}, safe.ErrClosed, "copy 0"},
+		{"an empty buffer", []safe.CopyOp{safe.NewCopyOp[int32](&safe.Buffer[int32]{}, a)}, safe.ErrClosed, "copy 0"},
+		{"no copy", make([]safe.CopyOp, 1), safe.ErrClosed, "copy 0"},
+		{"onto itself", []safe.CopyOp{safe.NewCopyOp[int32](slice(5, 15), slice(10, 20))}, safe.ErrOverlap, "copy 0"},
+		{"to one place", []safe.CopyOp{safe.NewCopyOp[int32](slice(0, 10), small), safe.NewCopyOp[int32](slice(9, 19), small)}, safe.ErrOverlap, ""},
+		{"from a destination", []safe.CopyOp{safe.NewCopyOp[int32](slice(0, 10), slice(50, 60)), safe.NewCopyOp[int32](slice(20, 30), slice(9, 19))}, safe.ErrOverlap, "copy 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := s.CopyBatch(c.copies, safe.BatchOptions{})
+			err := s.BatchCopies(c.copies, safe.BatchCopyOptions{})
 			assert.ErrorIs(t, err, c.want)
-			assert.ErrorContains(t, err, "Stream.CopyBatch")
+			assert.ErrorContains(t, err, "Stream.BatchCopies")
 			assert.ErrorContains(t, err, c.says)
 		})
 	}
-	assert.ErrorIs(t, legacy.CopyBatch([]safe.BatchCopy{good}, safe.BatchOptions{}), safe.ErrArgument)
-	require.NoError(t, s.CopyBatch([]safe.BatchCopy{
-		safe.CopyOp[int32](slice(10, 20), slice(0, 10)), safe.CopyOp[int32](slice(30, 40), slice(0, 10)), safe.CopyOp[int32](slice(20, 30), slice(40, 50)),
-	}, safe.BatchOptions{}), "beside each other, and one source twice")
+	assert.ErrorIs(t, legacy.BatchCopies([]safe.CopyOp{good}, safe.BatchCopyOptions{}), safe.ErrInvalidArgument)
+	require.NoError(t, s.BatchCopies([]safe.CopyOp{
+		safe.NewCopyOp[int32](slice(10, 20), slice(0, 10)), safe.NewCopyOp[int32](slice(30, 40), slice(0, 10)), safe.NewCopyOp[int32](slice(20, 30), slice(40, 50)),
+	}, safe.BatchCopyOptions{}), "beside each other, and one source twice")
 	g, err := s.Capture(localMode, func() error {
-		assert.ErrorIs(t, s.CopyBatch([]safe.BatchCopy{good}, safe.BatchOptions{}), safe.ErrCapturing)
+		assert.ErrorIs(t, s.BatchCopies([]safe.CopyOp{good}, safe.BatchCopyOptions{}), safe.ErrCapturing)
 		return nil
 	})
 	require.NoError(t, err, "the capture lives on")
 	require.NoError(t, g.Close())
 	require.NoError(t, s.Synchronize())
 	y := second(t)
-	assert.ErrorIs(t, s.CopyBatch([]safe.BatchCopy{safe.CopyOp[int32](buffer[int32](t, y, 1), slice(0, 1))}, safe.BatchOptions{}), safe.ErrContext)
+	assert.ErrorIs(t, s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[int32](buffer[int32](t, y, 1), slice(0, 1))}, safe.BatchCopyOptions{}), safe.ErrContextMismatch)
 }
 
 // TestSimCopyBatchFailure: the error says which copy it is about where the driver does.
@@ -137,16 +137,16 @@ func TestSimCopyBatchFailure(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
 	s, a, b := stream(t, x), buffer[int32](t, x, 10), buffer[int32](t, x, 10)
-	two := []safe.BatchCopy{safe.CopyOp(a, b)}
+	two := []safe.CopyOp{safe.NewCopyOp(a, b)}
 	for _, function := range []string{"cuMemcpyBatchAsync_v2", "cuMemcpyBatchAsync", "cuMemcpyAsync"} {
 		if driver.Find(function) != nil {
 			continue
 		}
 		before := simulated.Calls(function)
-		require.NoError(t, s.CopyBatch(two, safe.BatchOptions{}))
+		require.NoError(t, s.BatchCopies(two, safe.BatchCopyOptions{}))
 		assert.Equal(t, before+1, simulated.Calls(function), "the newest that there is")
 		simulated.Fail(function, 1, uint32(driver.CUDA_ERROR_INVALID_VALUE))
-		err := s.CopyBatch(two, safe.BatchOptions{})
+		err := s.BatchCopies(two, safe.BatchCopyOptions{})
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
 		var e *safe.Error
 		require.True(t, errors.As(err, &e))

@@ -23,13 +23,13 @@ func (e Extent) String() string {
 // Position is a place in a box: value X of row Y of slice Z.
 type Position struct{ X, Y, Z int }
 
-// Box is memory seen as rows of values, and slices of rows: a picture, a matrix, a
-// volume, or a part of one. It is a view of a [Buffer], a [HostBuffer], a Go slice
-// or an [Array], or has memory of its own, see [NewBox]. Copies between boxes of all
-// kinds are done by [Box.CopyFrom] and [Box.CopyFromAsync].
+// Pitched is memory seen as rows of values, and slices of rows: a picture, a matrix, a
+// volume, or a part of one. It is a view of a [Buffer], a [Pinned], a Go slice
+// or an [Array], or has memory of its own, see [NewPitched]. Copies between boxes of all
+// kinds are done by [Pitched.CopyFrom] and [Pitched.CopyFromAsync].
 //
 // A box is not changed once it is made, and any number of goroutines may use it.
-type Box[T any] struct {
+type Pitched[T any] struct {
 	end
 	extent Extent // full
 	owned  bool
@@ -47,11 +47,11 @@ type end struct {
 	rows    uint64 // rows from slice to slice
 }
 
-// NewBox allocates memory of a device for a box. Its rows begin where the device
-// reads them fast, so that there is room between them: see [Box.Pitch]. It is not
+// NewPitched allocates memory of a device for a box. Its rows begin where the device
+// reads them fast, so that there is room between them: see [Pitched.Pitch]. It is not
 // cleared. Source: cuMemAllocPitch, and cuMemFree when closed.
-func NewBox[T any](x *Context, e Extent) (*Box[T], error) {
-	const op = "NewBox"
+func NewPitched[T any](x *Context, e Extent) (*Pitched[T], error) {
+	const op = "NewPitched"
 	row, err := rowSize[T](e)
 	if err != nil {
 		return nil, wrap(op, err)
@@ -76,7 +76,7 @@ func NewBox[T any](x *Context, e Extent) (*Box[T], error) {
 	}
 	b.size = pitch * rows
 	at := end{memory: newMemory(b), kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address, pitch: pitch, rows: uint64(e.Height)}
-	return &Box[T]{end: at, extent: e, owned: true}, nil
+	return &Pitched[T]{end: at, extent: e, owned: true}, nil
 }
 
 // elementSize is what kernels will read at once, of the sizes that CUDA wants to
@@ -91,11 +91,11 @@ func elementSize(size uint64) uint32 {
 	return 4
 }
 
-// Box is the buffer seen as a box, from its first value on. pitch is how many bytes
+// Pitched is the buffer seen as a box, from its first value on. pitch is how many bytes
 // there are from row to row, 0 for rows without room between them. If the buffer is
 // too short the error is [ErrRange]. The memory is the buffer's, and closed with it.
-func (b *Buffer[T]) Box(e Extent, pitch uint64) (*Box[T], error) {
-	const op = "Buffer.Box"
+func (b *Buffer[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
+	const op = "Buffer.Pitched"
 	if b == nil || b.memory == nil || b.memory.closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -103,9 +103,9 @@ func (b *Buffer[T]) Box(e Extent, pitch uint64) (*Box[T], error) {
 	return shape[T](op, at, e, pitch, b.n)
 }
 
-// Box is the buffer seen as a box: see [Buffer.Box].
-func (h *HostBuffer[T]) Box(e Extent, pitch uint64) (*Box[T], error) {
-	const op = "HostBuffer.Box"
+// Pitched is the buffer seen as a box: see [Buffer.Pitched].
+func (h *Pinned[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
+	const op = "Pinned.Pitched"
 	if h == nil || h.memory == nil || h.memory.closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -113,11 +113,11 @@ func (h *HostBuffer[T]) Box(e Extent, pitch uint64) (*Box[T], error) {
 	return shape[T](op, at, e, pitch, h.n)
 }
 
-// SliceBox is a Go slice seen as a box: see [Buffer.Box]. It is for [Box.CopyFrom]
-// alone, as [Box.CopyFromAsync] takes memory that is pinned.
-func SliceBox[T any](s []T, e Extent, pitch uint64) (*Box[T], error) {
+// PitchedOf is a Go slice seen as a box: see [Buffer.Pitched]. It is for [Pitched.CopyFrom]
+// alone, as [Pitched.CopyFromAsync] takes memory that is pinned.
+func PitchedOf[T any](s []T, e Extent, pitch uint64) (*Pitched[T], error) {
 	at := end{kind: driver.CU_MEMORYTYPE_HOST, data: unsafe.Pointer(unsafe.SliceData(s))}
-	return shape[T]("SliceBox", at, e, pitch, len(s))
+	return shape[T]("PitchedOf", at, e, pitch, len(s))
 }
 
 // rowSize is the size of a row in bytes, if there can be such a box.
@@ -129,12 +129,12 @@ func rowSize[T any](e Extent) (uint64, error) {
 }
 
 // shape is a box in memory of n values.
-func shape[T any](op string, at end, e Extent, pitch uint64, n int) (*Box[T], error) {
+func shape[T any](op string, at end, e Extent, pitch uint64, n int) (*Pitched[T], error) {
 	row, err := rowSize[T](e)
 	if err != nil {
 		return nil, wrap(op, err)
 	}
-	b := &Box[T]{end: at, extent: e.full()}
+	b := &Pitched[T]{end: at, extent: e.full()}
 	if pitch == 0 {
 		pitch = row
 	}
@@ -153,7 +153,7 @@ func shape[T any](op string, at end, e Extent, pitch uint64, n int) (*Box[T], er
 // A bulk is the size of a box in bytes of a row, rows and slices.
 type bulk struct{ width, height, depth uint64 }
 
-func (b *Box[T]) bytes() bulk {
+func (b *Pitched[T]) bytes() bulk {
 	var zero T
 	e := b.extent
 	return bulk{uint64(e.Width) * uint64(unsafe.Sizeof(zero)), uint64(e.Height), uint64(e.Depth)}
@@ -171,12 +171,12 @@ func (e *end) span(b bulk) (size uint64, ok bool) {
 
 // Part is a part of the box, which begins at a position and is e large. It shares
 // the memory, and is closed with it. A part that is not in the box is [ErrRange].
-func (b *Box[T]) Part(at Position, e Extent) (*Box[T], error) {
-	const op = "Box.Part"
+func (b *Pitched[T]) Sub(at Position, e Extent) (*Pitched[T], error) {
+	const op = "Pitched.Sub"
 	if !b.open() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	p := &Box[T]{end: b.end, extent: e.full()}
+	p := &Pitched[T]{end: b.end, extent: e.full()}
 	all := b.extent
 	if e.Height < 0 || e.Depth < 0 || !within(at.X, e.Width, all.Width) || !within(at.Y, p.extent.Height, all.Height) || !within(at.Z, p.extent.Depth, all.Depth) {
 		return nil, refuse(op, ErrRange, "%v values at %v of %v", e, at, all)
@@ -200,12 +200,12 @@ func (b *Box[T]) Part(at Position, e Extent) (*Box[T], error) {
 func within(at, n, all int) bool { return at >= 0 && n > 0 && n <= all && at <= all-n }
 
 // open tells whether there is a box, and its memory is not closed.
-func (b *Box[T]) open() bool {
+func (b *Pitched[T]) open() bool {
 	return b != nil && (b.memory == nil && b.data != nil || b.memory != nil && !b.memory.closed())
 }
 
 // acquire marks the memory for a call; there is no block of a Go slice.
-func (b *Box[T]) acquire(op string) (*block, error) {
+func (b *Pitched[T]) acquire(op string) (*block, error) {
 	if b != nil && b.memory == nil && b.data != nil {
 		return nil, nil
 	}
@@ -215,9 +215,9 @@ func (b *Box[T]) acquire(op string) (*block, error) {
 	return b.memory.acquire(op)
 }
 
-// Close gives the memory of [NewBox] back, as [Buffer.Close] does. Closing a box
+// Close gives the memory of [NewPitched] back, as [Buffer.Close] does. Closing a box
 // that shares memory with others does nothing, and so does closing again.
-func (b *Box[T]) Close() error {
+func (b *Pitched[T]) Close() error {
 	if b == nil || !b.owned {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (b *Box[T]) Close() error {
 }
 
 // Extent is how large the box is.
-func (b *Box[T]) Extent() Extent {
+func (b *Pitched[T]) Extent() Extent {
 	if b == nil {
 		return Extent{}
 	}
@@ -234,7 +234,7 @@ func (b *Box[T]) Extent() Extent {
 
 // Pitch is how many bytes there are from row to row, 0 for an [Array], which has its
 // own ways.
-func (b *Box[T]) Pitch() uint64 {
+func (b *Pitched[T]) Pitch() uint64 {
 	if b == nil {
 		return 0
 	}
@@ -242,7 +242,7 @@ func (b *Box[T]) Pitch() uint64 {
 }
 
 // SlicePitch is how many bytes there are from slice to slice, 0 for an [Array].
-func (b *Box[T]) SlicePitch() uint64 {
+func (b *Pitched[T]) SlicePitch() uint64 {
 	if b == nil {
 		return 0
 	}
@@ -252,7 +252,7 @@ func (b *Box[T]) SlicePitch() uint64 {
 // Raw is the address of the box on its device, 0 for boxes of other memory and once the
 // memory is closed. Kernels that get it inside a struct need the box in
 // [LaunchConfig].Uses: see [Buffer.Raw].
-func (b *Box[T]) Raw() driver.CUdeviceptr {
+func (b *Pitched[T]) Raw() driver.CUdeviceptr {
 	if b == nil || b.memory == nil || b.memory.closed() {
 		return 0
 	}
@@ -260,8 +260,8 @@ func (b *Box[T]) Raw() driver.CUdeviceptr {
 }
 
 // Arg is the address of the box on its device, as an argument of a kernel, which will
-// also want [Box.Pitch]. Boxes of other memory are no arguments.
-func (b *Box[T]) Arg() Arg {
+// also want [Pitched.Pitch]. Boxes of other memory are no arguments.
+func (b *Pitched[T]) Arg() Arg {
 	if b == nil || b.memory == nil || b.address == 0 {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}

@@ -44,7 +44,7 @@ func (v *volume) copy(at safe.Position, src *volume, from safe.Position, e safe.
 // An ending is a box of some kind, as one end of copies.
 type ending struct {
 	name   string
-	box    *safe.Box[uint16]
+	box    *safe.Pitched[uint16]
 	pinned bool
 	slice  bool
 	load   func(t *testing.T, values []uint16)
@@ -72,7 +72,7 @@ func onHost(e *ending, all safe.Extent, data []uint16, stride int) *ending {
 }
 
 // onDevice does so by copies of whole boxes.
-func onDevice(name string, b *safe.Box[uint16]) *ending {
+func onDevice(name string, b *safe.Pitched[uint16]) *ending {
 	return &ending{
 		name: name, box: b,
 		load: func(t *testing.T, values []uint16) { require.NoError(t, b.CopyFromHost(values)) },
@@ -85,9 +85,9 @@ func onDevice(name string, b *safe.Box[uint16]) *ending {
 	}
 }
 
-func pitched[T any](t testing.TB, x *safe.Context, e safe.Extent) *safe.Box[T] {
+func pitched[T any](t testing.TB, x *safe.Context, e safe.Extent) *safe.Pitched[T] {
 	t.Helper()
-	b, err := safe.NewBox[T](x, e)
+	b, err := safe.NewPitched[T](x, e)
 	require.NoError(t, err)
 	closing(t, b)
 	return b
@@ -100,7 +100,7 @@ func endings(t *testing.T, x *safe.Context, e safe.Extent) []*ending {
 	n := e.Width * e.Height * e.Depth
 	room := stride*(e.Height*e.Depth-1) + e.Width // the last row has nothing behind it
 	pitch := uint64(stride) * 2
-	box := func(b *safe.Box[uint16], err error) *safe.Box[uint16] {
+	box := func(b *safe.Pitched[uint16], err error) *safe.Pitched[uint16] {
 		t.Helper()
 		require.NoError(t, err)
 		return b
@@ -112,14 +112,14 @@ func endings(t *testing.T, x *safe.Context, e safe.Extent) []*ending {
 	closing(t, a)
 	return []*ending{
 		onDevice("pitched", pitched[uint16](t, x, e)),
-		onDevice("dense", box(buffer[uint16](t, x, n).Box(e, 0))),
-		onDevice("padded", box(buffer[uint16](t, x, room).Box(e, pitch))),
-		onDevice("managed", box(managed[uint16](t, x, n).Box(e, 0))),
-		onDevice("array", a.Box()),
-		onHost(&ending{name: "pinned", pinned: true, box: box(h.Box(e, 0))}, e, h.Data(), e.Width),
-		onHost(&ending{name: "pinned and padded", pinned: true, box: box(wide.Box(e, pitch))}, e, wide.Data(), stride),
-		onHost(&ending{name: "slice", slice: true, box: box(safe.SliceBox(s, e, 0))}, e, s, e.Width),
-		onHost(&ending{name: "padded slice", slice: true, box: box(safe.SliceBox(wideSlice, e, pitch))}, e, wideSlice, stride),
+		onDevice("dense", box(buffer[uint16](t, x, n).Pitched(e, 0))),
+		onDevice("padded", box(buffer[uint16](t, x, room).Pitched(e, pitch))),
+		onDevice("managed", box(managed[uint16](t, x, n).Pitched(e, 0))),
+		onDevice("array", a.Pitched()),
+		onHost(&ending{name: "pinned", pinned: true, box: box(h.Pitched(e, 0))}, e, h.Data(), e.Width),
+		onHost(&ending{name: "pinned and padded", pinned: true, box: box(wide.Pitched(e, pitch))}, e, wide.Data(), stride),
+		onHost(&ending{name: "slice", slice: true, box: box(safe.PitchedOf(s, e, 0))}, e, s, e.Width),
+		onHost(&ending{name: "padded slice", slice: true, box: box(safe.PitchedOf(wideSlice, e, pitch))}, e, wideSlice, stride),
 	}
 }
 
@@ -134,13 +134,13 @@ func TestBoxCopies(t *testing.T) {
 			for _, dst := range to {
 				t.Run(fmt.Sprintf("%v from %s to %s", all, src.name, dst.name), func(t *testing.T) {
 					e, p, q := anyPart(random, all)
-					a, err := src.box.Part(p, e)
+					a, err := src.box.Sub(p, e)
 					require.NoError(t, err)
-					b, err := dst.box.Part(q, e)
+					b, err := dst.box.Sub(q, e)
 					require.NoError(t, err)
 					if src.host() && dst.host() {
-						assert.ErrorIs(t, b.CopyFrom(a), safe.ErrArgument)
-						assert.ErrorIs(t, b.CopyFromAsync(s, a), safe.ErrArgument)
+						assert.ErrorIs(t, b.CopyFrom(a), safe.ErrInvalidArgument)
+						assert.ErrorIs(t, b.CopyFromAsync(s, a), safe.ErrInvalidArgument)
 						return
 					}
 					source, want := newVolume(all, 1000), newVolume(all, 0)
@@ -152,7 +152,7 @@ func TestBoxCopies(t *testing.T) {
 						case !async:
 							require.NoError(t, b.CopyFrom(a))
 						case src.slice || dst.slice:
-							assert.ErrorIs(t, b.CopyFromAsync(s, a), safe.ErrArgument)
+							assert.ErrorIs(t, b.CopyFromAsync(s, a), safe.ErrInvalidArgument)
 							continue
 						default:
 							require.NoError(t, b.CopyFromAsync(s, a))
@@ -190,9 +190,9 @@ func TestBoxOverlap(t *testing.T) {
 			overlaps := 0
 			for range 150 {
 				e, p, q := anyPart(random, all)
-				a, err := end.box.Part(p, e)
+				a, err := end.box.Sub(p, e)
 				require.NoError(t, err)
-				b, err := end.box.Part(q, e)
+				b, err := end.box.Sub(q, e)
 				require.NoError(t, err)
 				if common(p.X, q.X, e.Width) && common(p.Y, q.Y, e.Height) && common(p.Z, q.Z, e.Depth) {
 					overlaps++
@@ -209,9 +209,9 @@ func TestBoxOverlap(t *testing.T) {
 		})
 	}
 	b := buffer[byte](t, x, 100)
-	narrow, err := b.Box(safe.Extent{Width: 4, Height: 4}, 5)
+	narrow, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 5)
 	require.NoError(t, err)
-	wide, err := b.Box(safe.Extent{Width: 4, Height: 4}, 10)
+	wide, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 10)
 	require.NoError(t, err)
 	assert.ErrorIs(t, wide.CopyFrom(narrow), safe.ErrOverlap, "other pitches")
 }
@@ -250,9 +250,9 @@ func TestBoxBounds(t *testing.T) {
 		{"endless pitch of slices", safe.Extent{Width: 1, Height: 2, Depth: 2}, 1 << 63, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err1 := b.Box(c.e, c.pitch)
-			_, err2 := h.Box(c.e, c.pitch)
-			_, err3 := safe.SliceBox(s, c.e, c.pitch)
+			_, err1 := b.Pitched(c.e, c.pitch)
+			_, err2 := h.Pitched(c.e, c.pitch)
+			_, err3 := safe.PitchedOf(s, c.e, c.pitch)
 			for _, err := range []error{err1, err2, err3} {
 				if c.fits {
 					assert.NoError(t, err)
@@ -262,14 +262,14 @@ func TestBoxBounds(t *testing.T) {
 			}
 		})
 	}
-	_, err := safe.SliceBox([]*int{nil}, safe.Extent{Width: 1}, 0)
-	assert.ErrorIs(t, err, safe.ErrArgument, "Go pointers")
-	_, err = safe.NewBox[int](x, safe.Extent{})
+	_, err := safe.PitchedOf([]*int{nil}, safe.Extent{Width: 1}, 0)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument, "Go pointers")
+	_, err = safe.NewPitched[int](x, safe.Extent{})
 	assert.ErrorIs(t, err, safe.ErrRange)
-	_, err = safe.NewBox[int](x, safe.Extent{Width: 1, Height: most, Depth: most})
+	_, err = safe.NewPitched[int](x, safe.Extent{Width: 1, Height: most, Depth: most})
 	assert.ErrorIs(t, err, safe.ErrRange)
 
-	all, err := b.Box(safe.Extent{Width: 5, Height: 5, Depth: 4}, 0)
+	all, err := b.Pitched(safe.Extent{Width: 5, Height: 5, Depth: 4}, 0)
 	require.NoError(t, err)
 	for _, c := range []struct {
 		at safe.Position
@@ -285,7 +285,7 @@ func TestBoxBounds(t *testing.T) {
 		{safe.Position{Z: 4}, safe.Extent{Width: 1}},
 		{safe.Position{Z: 3}, safe.Extent{Width: 1, Height: 1, Depth: 2}},
 	} {
-		_, err := all.Part(c.at, c.e)
+		_, err := all.Sub(c.at, c.e)
 		assert.ErrorIs(t, err, safe.ErrRange, "%v at %v", c.e, c.at)
 	}
 }
@@ -319,7 +319,7 @@ func TestBoxRoom(t *testing.T) {
 	assert.Equal(t, safe.Extent{Width: 4, Height: 3, Depth: 2}, large.Extent())
 	assert.GreaterOrEqual(t, large.Pitch(), uint64(16))
 	assert.Equal(t, 3*large.Pitch(), large.SlicePitch())
-	row, err := large.Part(safe.Position{X: 1, Y: 2, Z: 1}, safe.Extent{Width: 2})
+	row, err := large.Sub(safe.Position{X: 1, Y: 2, Z: 1}, safe.Extent{Width: 2})
 	require.NoError(t, err)
 	assert.EqualValues(t, 5*large.Pitch()+4, row.Raw()-large.Raw())
 	assert.Equal(t, "2x1x1", row.Extent().String())
@@ -332,15 +332,15 @@ func TestBoxKernel(t *testing.T) {
 	x := open(t, 0)
 	s, b, fill := stream(t, x), pitched[float32](t, x, safe.Extent{Width: 5, Height: 3}), kernel(t, x, "fill")
 	require.NoError(t, b.Zero())
-	row, err := b.Part(safe.Position{X: 1, Y: 1}, safe.Extent{Width: 3})
+	row, err := b.Sub(safe.Position{X: 1, Y: 1}, safe.Extent{Width: 3})
 	require.NoError(t, err)
 	require.NoError(t, fill.Launch(s, perValue(3), safe.Val(uint32(3)), safe.Val(float32(2)), row.Arg()))
 	got := make([]float32, 15)
 	require.NoError(t, b.CopyToHost(got), "behind the kernel")
 	assert.Equal(t, []float32{0, 0, 0, 0, 0, 0, 2, 2, 2, 0, 0, 0, 0, 0, 0}, got)
-	h, err := host[float32](t, x, 3).Box(safe.Extent{Width: 3}, 0)
+	h, err := host[float32](t, x, 3).Pitched(safe.Extent{Width: 3}, 0)
 	require.NoError(t, err)
-	for _, arg := range []safe.Arg{h.Arg(), (*safe.Box[float32])(nil).Arg(), (&safe.Box[float32]{}).Arg()} {
+	for _, arg := range []safe.Arg{h.Arg(), (*safe.Pitched[float32])(nil).Arg(), (&safe.Pitched[float32]{}).Arg()} {
 		assert.ErrorIs(t, fill.Launch(s, perValue(3), safe.Val(uint32(3)), safe.Val(float32(2)), arg), safe.ErrClosed)
 	}
 }
@@ -358,19 +358,19 @@ func TestBoxFill(t *testing.T) {
 	got := make([]float64, 6)
 	require.NoError(t, doubles.CopyToHost(got))
 	assert.Zero(t, got[5])
-	odd, err := buffer[uint16](t, x, 10).Box(safe.Extent{Width: 2, Height: 2}, 7)
+	odd, err := buffer[uint16](t, x, 10).Pitched(safe.Extent{Width: 2, Height: 2}, 7)
 	require.NoError(t, err)
-	pinned, err := host[uint16](t, x, 10).Box(safe.Extent{Width: 2, Height: 2}, 0)
+	pinned, err := host[uint16](t, x, 10).Pitched(safe.Extent{Width: 2, Height: 2}, 0)
 	require.NoError(t, err)
-	own, err := safe.SliceBox(make([]uint16, 10), safe.Extent{Width: 2, Height: 2}, 0)
+	own, err := safe.PitchedOf(make([]uint16, 10), safe.Extent{Width: 2, Height: 2}, 0)
 	require.NoError(t, err)
-	assert.ErrorIs(t, doubles.Fill(1), safe.ErrArgument)
-	assert.ErrorIs(t, doubles.FillAsync(s, 1), safe.ErrArgument)
-	assert.ErrorIs(t, odd.Fill(1), safe.ErrArgument)
+	assert.ErrorIs(t, doubles.Fill(1), safe.ErrInvalidArgument)
+	assert.ErrorIs(t, doubles.FillAsync(s, 1), safe.ErrInvalidArgument)
+	assert.ErrorIs(t, odd.Fill(1), safe.ErrInvalidArgument)
 	assert.NoError(t, odd.Zero())
-	assert.ErrorIs(t, pinned.Fill(1), safe.ErrArgument)
-	assert.ErrorIs(t, own.Zero(), safe.ErrArgument)
-	assert.ErrorIs(t, own.ZeroAsync(s), safe.ErrArgument)
+	assert.ErrorIs(t, pinned.Fill(1), safe.ErrInvalidArgument)
+	assert.ErrorIs(t, own.Zero(), safe.ErrInvalidArgument)
+	assert.ErrorIs(t, own.ZeroAsync(s), safe.ErrInvalidArgument)
 }
 
 func fillBoxes[T uint8 | int16 | float32](t *testing.T, x *safe.Context, s *safe.Stream, v T) {
@@ -386,7 +386,7 @@ func fillBoxes[T uint8 | int16 | float32](t *testing.T, x *safe.Context, s *safe
 		{safe.Position{X: 2, Y: 3}, safe.Extent{Width: 3, Height: 1, Depth: 3}},
 		{safe.Position{X: 4, Z: 2}, safe.Extent{Width: 1, Height: 4}},
 	} {
-		part, err := b.Part(c.at, c.e)
+		part, err := b.Sub(c.at, c.e)
 		require.NoError(t, err)
 		for _, fill := range []struct {
 			call func() error

@@ -16,9 +16,9 @@ import (
 //
 // Source: cuMemcpy3DAsync, or cuMemcpy3DPeerAsync between devices,
 // cuStreamSynchronize, on a stream of its own.
-func (b *Box[T]) CopyFrom(src *Box[T]) error { return b.copyNow("Box.CopyFrom", b, src) }
+func (b *Pitched[T]) CopyFrom(src *Pitched[T]) error { return b.copyNow("Pitched.CopyFrom", b, src) }
 
-func (b *Box[T]) copyNow(op string, dst, src *Box[T]) error {
+func (b *Pitched[T]) copyNow(op string, dst, src *Pitched[T]) error {
 	c, err := copyOf(op, dst, src)
 	if err != nil {
 		return err
@@ -34,17 +34,17 @@ func (b *Box[T]) copyNow(op string, dst, src *Box[T]) error {
 	return c.ctx.doNow(op, c.blocks, c.enqueue)
 }
 
-// CopyFromAsync puts [Box.CopyFrom] on a stream, which must be of the context of one
-// of the boxes, else the error is [ErrContext]. Neither may be a Go slice. Memory of
+// CopyFromAsync puts [Pitched.CopyFrom] on a stream, which must be of the context of one
+// of the boxes, else the error is [ErrContextMismatch]. Neither may be a Go slice. Memory of
 // the host must not be touched before the copy is done. In a capture it becomes part
 // of the graph, unless it is a copy between devices, which is [ErrCapturing].
 //
 // Source: cuMemcpy3DAsync, or cuMemcpy3DPeerAsync between devices.
-func (b *Box[T]) CopyFromAsync(s *Stream, src *Box[T]) error {
-	return b.copyAsync("Box.CopyFromAsync", s, b, src)
+func (b *Pitched[T]) CopyFromAsync(s *Stream, src *Pitched[T]) error {
+	return b.copyAsync("Pitched.CopyFromAsync", s, b, src)
 }
 
-func (b *Box[T]) copyAsync(op string, s *Stream, dst, src *Box[T]) error {
+func (b *Pitched[T]) copyAsync(op string, s *Stream, dst, src *Pitched[T]) error {
 	c, err := copyOf(op, dst, src)
 	if err != nil {
 		return err
@@ -57,21 +57,21 @@ func (b *Box[T]) copyAsync(op string, s *Stream, dst, src *Box[T]) error {
 	defer sc.unmark()
 	switch {
 	case c.dst.memory == nil || c.src.memory == nil:
-		return refuse(op, ErrArgument, "a Go slice is not pinned: use a HostBuffer, or Box.CopyFrom")
+		return refuse(op, ErrInvalidArgument, "a Go slice is not pinned: use a Pinned, or Pitched.CopyFrom")
 	case c.peer == nil && !c.ctx.same(sc.ctx):
-		return refuse(op, ErrContext, "the box is of %v, the stream of %v", c.ctx.device, sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "the box is of %v, the stream of %v", c.ctx.device, sc.ctx.device)
 	case c.peer != nil && !c.ctx.same(sc.ctx) && !c.peer.same(sc.ctx):
-		return refuse(op, ErrContext, "neither box is of %v, the stream's", sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "neither box is of %v, the stream's", sc.ctx.device)
 	}
 	return sc.enqueue(op, c.blocks, c.peer == nil, func() error { return c.enqueue(sc.raw) })
 }
 
 // CopyFromHost copies a Go slice, which has the values of the box row by row without
 // room between them, and no more: else the error is [ErrRange]. It is
-// [Box.CopyFrom] otherwise.
-func (b *Box[T]) CopyFromHost(src []T) error {
-	const op = "Box.CopyFromHost"
-	h, err := b.dense(op, len(src), func() (*Box[T], error) { return SliceBox(src, b.extent, 0) })
+// [Pitched.CopyFrom] otherwise.
+func (b *Pitched[T]) CopyFromHost(src []T) error {
+	const op = "Pitched.CopyFromHost"
+	h, err := b.dense(op, len(src), func() (*Pitched[T], error) { return PitchedOf(src, b.extent, 0) })
 	if err != nil {
 		return err
 	}
@@ -82,10 +82,10 @@ func (b *Box[T]) CopyFromHost(src []T) error {
 }
 
 // CopyToHost copies the box to a Go slice, row by row without room between them. It
-// is [Box.CopyFrom] otherwise.
-func (b *Box[T]) CopyToHost(dst []T) error {
-	const op = "Box.CopyToHost"
-	h, err := b.dense(op, len(dst), func() (*Box[T], error) { return SliceBox(dst, b.extent, 0) })
+// is [Pitched.CopyFrom] otherwise.
+func (b *Pitched[T]) CopyToHost(dst []T) error {
+	const op = "Pitched.CopyToHost"
+	h, err := b.dense(op, len(dst), func() (*Pitched[T], error) { return PitchedOf(dst, b.extent, 0) })
 	if err != nil {
 		return err
 	}
@@ -94,10 +94,10 @@ func (b *Box[T]) CopyToHost(dst []T) error {
 
 // CopyFromHostAsync puts a copy of pinned memory on a stream, which has the values of
 // the box row by row without room between them, and no more. It is
-// [Box.CopyFromAsync] otherwise.
-func (b *Box[T]) CopyFromHostAsync(s *Stream, src *HostBuffer[T]) error {
-	const op = "Box.CopyFromHostAsync"
-	h, err := b.dense(op, src.Len(), func() (*Box[T], error) { return src.Box(b.extent, 0) })
+// [Pitched.CopyFromAsync] otherwise.
+func (b *Pitched[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
+	const op = "Pitched.CopyFromHostAsync"
+	h, err := b.dense(op, src.Len(), func() (*Pitched[T], error) { return src.Pitched(b.extent, 0) })
 	if err != nil {
 		return err
 	}
@@ -108,10 +108,10 @@ func (b *Box[T]) CopyFromHostAsync(s *Stream, src *HostBuffer[T]) error {
 }
 
 // CopyToHostAsync puts a copy to pinned memory on a stream, row by row without room
-// between them. It is [Box.CopyFromAsync] otherwise.
-func (b *Box[T]) CopyToHostAsync(s *Stream, dst *HostBuffer[T]) error {
-	const op = "Box.CopyToHostAsync"
-	h, err := b.dense(op, dst.Len(), func() (*Box[T], error) { return dst.Box(b.extent, 0) })
+// between them. It is [Pitched.CopyFromAsync] otherwise.
+func (b *Pitched[T]) CopyToHostAsync(s *Stream, dst *Pinned[T]) error {
+	const op = "Pitched.CopyToHostAsync"
+	h, err := b.dense(op, dst.Len(), func() (*Pitched[T], error) { return dst.Pitched(b.extent, 0) })
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (b *Box[T]) CopyToHostAsync(s *Stream, dst *HostBuffer[T]) error {
 }
 
 // dense is memory of the host, of n values, as a box like b.
-func (b *Box[T]) dense(op string, n int, of func() (*Box[T], error)) (*Box[T], error) {
+func (b *Pitched[T]) dense(op string, n int, of func() (*Pitched[T], error)) (*Pitched[T], error) {
 	if !b.open() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -129,7 +129,7 @@ func (b *Box[T]) dense(op string, n int, of func() (*Box[T], error)) (*Box[T], e
 
 // count is the number of values of a box without room between its rows, which lies
 // in memory.
-func (b *Box[T]) count() int { return b.extent.Width * b.extent.Height * b.extent.Depth }
+func (b *Pitched[T]) count() int { return b.extent.Width * b.extent.Height * b.extent.Depth }
 
 // A boxCopy is a copy of a box. Its blocks are marked.
 type boxCopy struct {
@@ -141,7 +141,7 @@ type boxCopy struct {
 }
 
 // copyOf checks a copy, and marks its memory.
-func copyOf[T any](op string, dst, src *Box[T]) (*boxCopy, error) {
+func copyOf[T any](op string, dst, src *Pitched[T]) (*boxCopy, error) {
 	to, err := dst.acquire(op)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (c *boxCopy) check(op string, to, from *block) error {
 	case ofDevice:
 		c.ctx = from.ctx
 	default:
-		return refuse(op, ErrArgument, "neither of the boxes is of a device")
+		return refuse(op, ErrInvalidArgument, "neither of the boxes is of a device")
 	}
 	if c.overlap() {
 		return refuse(op, ErrOverlap, "boxes of %d bytes, %d rows, %d slices in the same memory", c.width, c.height, c.depth)

@@ -31,7 +31,7 @@ func TestBoxOrder(t *testing.T) {
 	x := open(t, 0)
 	g := newGate(t, x)
 	s, b, c := stream(t, x), pitched[float32](t, x, square), pitched[float32](t, x, square)
-	pending, err := safe.NewBox[float32](x, square)
+	pending, err := safe.NewPitched[float32](x, square)
 	require.NoError(t, err)
 	require.NoError(t, pending.Fill(3))
 	g.shut(t, s)
@@ -53,7 +53,7 @@ func TestBoxOrder(t *testing.T) {
 	assert.Equal(t, fours(2), got)
 	require.NoError(t, c.CopyToHost(got))
 	assert.Equal(t, fours(3), got)
-	_, err = pending.Part(safe.Position{}, square)
+	_, err = pending.Sub(safe.Position{}, square)
 	assert.ErrorIs(t, err, safe.ErrClosed)
 	assert.ErrorIs(t, c.CopyFrom(pending), safe.ErrClosed)
 	assert.ErrorIs(t, pending.CopyFromAsync(s, c), safe.ErrClosed)
@@ -66,15 +66,15 @@ func TestBoxCapture(t *testing.T) {
 	h := host[float32](t, x, 16)
 	a, err := safe.NewArray[float32](x, square, safe.ArrayOptions{})
 	require.NoError(t, err)
-	b, err := safe.NewBox[float32](x, square)
+	b, err := safe.NewPitched[float32](x, square)
 	require.NoError(t, err)
-	part, err := b.Part(safe.Position{X: 1, Y: 1}, safe.Extent{Width: 2, Height: 2})
+	part, err := b.Sub(safe.Position{X: 1, Y: 1}, safe.Extent{Width: 2, Height: 2})
 	require.NoError(t, err)
 	g, err := s.Capture(localMode, func() error {
 		require.NoError(t, b.CopyFromHostAsync(s, h))
 		require.NoError(t, part.FillAsync(s, 9))
-		require.NoError(t, a.Box().CopyFromAsync(s, b))
-		require.NoError(t, out.CopyFromAsync(s, a.Box()))
+		require.NoError(t, a.Pitched().CopyFromAsync(s, b))
+		require.NoError(t, out.CopyFromAsync(s, a.Pitched()))
 		assert.ErrorIs(t, b.Zero(), safe.ErrCapturing)
 		assert.ErrorIs(t, b.CopyFrom(out), safe.ErrCapturing)
 		return nil
@@ -130,9 +130,9 @@ func TestBoxPeers(t *testing.T) {
 				at, e := safe.Position{X: 1, Y: 2, Z: 1}, safe.Extent{Width: 4, Height: 3, Depth: 2}
 				source, want := newVolume(all, 1000), newVolume(all, 0)
 				want.copy(at, source, at, e)
-				a, err := src.box.Part(at, e)
+				a, err := src.box.Sub(at, e)
 				require.NoError(t, err)
-				b, err := dst.box.Part(at, e)
+				b, err := dst.box.Sub(at, e)
 				require.NoError(t, err)
 				for name, call := range map[string]func() error{
 					"now":                       func() error { return b.CopyFrom(a) },
@@ -154,10 +154,10 @@ func TestBoxPeers(t *testing.T) {
 	})
 	require.NoError(t, err, "the capture lives on")
 	require.NoError(t, g.Close())
-	assert.ErrorIs(t, a.ZeroAsync(other), safe.ErrContext)
-	assert.ErrorIs(t, a.CopyFromHostAsync(other, host[float32](t, y, 16)), safe.ErrContext)
+	assert.ErrorIs(t, a.ZeroAsync(other), safe.ErrContextMismatch)
+	assert.ErrorIs(t, a.CopyFromHostAsync(other, host[float32](t, y, 16)), safe.ErrContextMismatch)
 	c := pitched[float32](t, x, square)
-	assert.ErrorIs(t, a.CopyFromAsync(other, c), safe.ErrContext)
+	assert.ErrorIs(t, a.CopyFromAsync(other, c), safe.ErrContextMismatch)
 }
 
 // TestBoxLife: boxes outlive the context that they were made in, and dropped ones are
@@ -165,10 +165,10 @@ func TestBoxPeers(t *testing.T) {
 func TestBoxLife(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
-	b, err := safe.NewBox[float32](x, square)
+	b, err := safe.NewPitched[float32](x, square)
 	require.NoError(t, err)
 	require.NoError(t, x.Close())
-	_, err = safe.NewBox[float32](x, square)
+	_, err = safe.NewPitched[float32](x, square)
 	require.ErrorIs(t, err, safe.ErrClosed)
 	require.NoError(t, b.Fill(1))
 	for range 2 {
@@ -184,11 +184,11 @@ func TestBoxLife(t *testing.T) {
 	}
 	for name, make := range map[string]func() (any, error){
 		"box": func() (any, error) {
-			b, err := safe.NewBox[byte](x, safe.Extent{Width: 1 << 14, Height: size >> 14})
+			b, err := safe.NewPitched[byte](x, safe.Extent{Width: 1 << 14, Height: size >> 14})
 			if err != nil {
 				return nil, err
 			}
-			return b.Part(safe.Position{}, safe.Extent{Width: 1})
+			return b.Sub(safe.Position{}, safe.Extent{Width: 1})
 		},
 		"texture": func() (any, error) {
 			a, err := safe.NewArray[float32](x, safe.Extent{Width: 1 << 13, Height: size >> 15}, safe.ArrayOptions{})
@@ -221,7 +221,7 @@ func TestBoxClosed(t *testing.T) {
 	a := array[int32](t, x, square, safe.ArrayOptions{Surface: true})
 	u, err := safe.NewSurface(a)
 	require.NoError(t, err)
-	view := a.Box()
+	view := a.Pitched()
 	for range 2 {
 		for _, c := range []closer{x, a, u, box, h, b, s} { // what others need first
 			require.NoError(t, c.Close())
@@ -257,7 +257,7 @@ func TestSimBoxClose(t *testing.T) {
 			}
 			assert.Equal(t, left, simulated.Live(kind), "%s: %s", function, kind)
 		}
-		require.NoError(t, x.Do(func() error { // what the test has kept alive
+		require.NoError(t, x.WithCurrent(func() error { // what the test has kept alive
 			switch function {
 			case "cuTexObjectDestroy":
 				return driver.CuTexObjectDestroy(texture)

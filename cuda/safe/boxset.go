@@ -10,13 +10,13 @@ import (
 // Zero clears the box, behind all work that uses it, and returns when that is done.
 // The box must be memory of a device, and no array.
 // Source: cuMemsetD2D8Async, cuStreamSynchronize.
-func (b *Box[T]) Zero() error { return b.setNow("Box.Zero", b.zero()) }
+func (b *Pitched[T]) Zero() error { return b.setNow("Pitched.Zero", b.zero()) }
 
-// ZeroAsync puts [Box.Zero] on a stream. Source: cuMemsetD2D8Async.
-func (b *Box[T]) ZeroAsync(s *Stream) error { return b.set("Box.ZeroAsync", s, b.zero()) }
+// ZeroAsync puts [Pitched.Zero] on a stream. Source: cuMemsetD2D8Async.
+func (b *Pitched[T]) ZeroAsync(s *Stream) error { return b.set("Pitched.ZeroAsync", s, b.zero()) }
 
 // zero is the memset of a row with zeros.
-func (b *Box[T]) zero() rt.Copy {
+func (b *Pitched[T]) zero() rt.Copy {
 	var zero T
 	return rt.Copy{Kind: rt.Set8, Size: uint64(b.Extent().Width) * uint64(unsafe.Sizeof(zero))}
 }
@@ -25,8 +25,8 @@ func (b *Box[T]) zero() rt.Copy {
 // that is done. T must have 1, 2 or 4 bytes, the box must be memory of a device and no
 // array, and its pitch a multiple of T's size.
 // Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async, cuStreamSynchronize.
-func (b *Box[T]) Fill(v T) error {
-	const op = "Box.Fill"
+func (b *Pitched[T]) Fill(v T) error {
+	const op = "Pitched.Fill"
 	row, err := filling(op, v, b.Extent().Width)
 	if err != nil {
 		return err
@@ -34,10 +34,10 @@ func (b *Box[T]) Fill(v T) error {
 	return b.setNow(op, row)
 }
 
-// FillAsync puts [Box.Fill] on a stream.
+// FillAsync puts [Pitched.Fill] on a stream.
 // Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async.
-func (b *Box[T]) FillAsync(s *Stream, v T) error {
-	const op = "Box.FillAsync"
+func (b *Pitched[T]) FillAsync(s *Stream, v T) error {
+	const op = "Pitched.FillAsync"
 	row, err := filling(op, v, b.Extent().Width)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (b *Box[T]) FillAsync(s *Stream, v T) error {
 	return b.set(op, s, row)
 }
 
-func (b *Box[T]) setNow(op string, row rt.Copy) error {
+func (b *Pitched[T]) setNow(op string, row rt.Copy) error {
 	m, err := b.setting(op, row)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (b *Box[T]) setNow(op string, row rt.Copy) error {
 	})
 }
 
-func (b *Box[T]) set(op string, s *Stream, row rt.Copy) error {
+func (b *Pitched[T]) set(op string, s *Stream, row rt.Copy) error {
 	m, err := b.setting(op, row)
 	if err != nil {
 		return err
@@ -68,13 +68,13 @@ func (b *Box[T]) set(op string, s *Stream, row rt.Copy) error {
 	}
 	defer c.unmark()
 	if !m.ctx.same(c.ctx) {
-		return refuse(op, ErrContext, "the box is of %v, the stream of %v", m.ctx.device, c.ctx.device)
+		return refuse(op, ErrContextMismatch, "the box is of %v, the stream of %v", m.ctx.device, c.ctx.device)
 	}
 	return c.enqueue(op, []*block{m}, true, func() error { return b.setRows(row, b.bytes(), c.raw) })
 }
 
 // setting checks a memset of rows, and marks the memory.
-func (b *Box[T]) setting(op string, row rt.Copy) (*block, error) {
+func (b *Pitched[T]) setting(op string, row rt.Copy) (*block, error) {
 	m, err := b.acquire(op)
 	if err != nil {
 		return nil, err
@@ -82,9 +82,9 @@ func (b *Box[T]) setting(op string, row rt.Copy) (*block, error) {
 	width := map[rt.CopyKind]uint64{rt.Set8: 1, rt.Set16: 2, rt.Set32: 4}[row.Kind]
 	switch {
 	case b.kind != driver.CU_MEMORYTYPE_DEVICE:
-		err = refuse(op, ErrArgument, "the box is not memory of a device")
+		err = refuse(op, ErrInvalidArgument, "the box is not memory of a device")
 	case b.pitch%width != 0:
-		err = refuse(op, ErrArgument, "a pitch of %d bytes is no multiple of the values' %d", b.pitch, width)
+		err = refuse(op, ErrInvalidArgument, "a pitch of %d bytes is no multiple of the values' %d", b.pitch, width)
 	default:
 		return m, nil
 	}

@@ -10,11 +10,11 @@ import (
 )
 
 // boxes are three boxes of the world's memory: two of a device and a pinned one.
-func (w *world) boxes() (a, b, h *safe.Box[int32]) {
+func (w *world) boxes() (a, b, h *safe.Pitched[int32]) {
 	e := safe.Extent{Width: 4, Height: 3, Depth: 2}
-	a, err1 := w.a.Box(e, 20)
-	b, err2 := w.b.Box(e, 0)
-	h, err3 := w.h.Box(e, 0)
+	a, err1 := w.a.Pitched(e, 20)
+	b, err2 := w.b.Pitched(e, 0)
+	h, err3 := w.h.Pitched(e, 0)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		panic(err) // they ask no driver
 	}
@@ -30,43 +30,43 @@ func (w *world) array() (*safe.Array[float32], error) {
 func init() {
 	within["NewTexture"] = []string{"NewArray"}
 	within["NewSurface"] = []string{"NewArray"}
-	within["NewPitchedTexture"] = []string{"NewBox"}
-	within["Box.CopyFromHost"] = []string{"NewArray"}
+	within["NewPitchedTexture"] = []string{"NewPitched"}
+	within["Pitched.CopyFromHost"] = []string{"NewArray"}
 	operations = append(operations, []operation{
-		{"NewBox", func(w *world) error {
-			c, err := safe.NewBox[byte](w.x, safe.Extent{Width: 9, Height: 9})
+		{"NewPitched", func(w *world) error {
+			c, err := safe.NewPitched[byte](w.x, safe.Extent{Width: 9, Height: 9})
 			_, err = also(w, c, err)
 			return err
 		}},
-		{"Box.CopyFrom", func(w *world) error { a, _, h := w.boxes(); return a.CopyFrom(h) }},
-		{"Box.CopyFrom", func(w *world) error { a, b, _ := w.boxes(); return a.CopyFrom(b) }},
-		{"Box.CopyFromAsync", func(w *world) error { a, _, h := w.boxes(); return h.CopyFromAsync(w.s, a) }},
-		{"Box.CopyFromAsync", func(w *world) error { a, b, _ := w.boxes(); return b.CopyFromAsync(w.s, a) }},
-		{"Box.CopyFromHost", func(w *world) error { a, _, _ := w.boxes(); return a.CopyFromHost(w.values[:24]) }},
-		{"Box.CopyFromHost", func(w *world) error {
+		{"Pitched.CopyFrom", func(w *world) error { a, _, h := w.boxes(); return a.CopyFrom(h) }},
+		{"Pitched.CopyFrom", func(w *world) error { a, b, _ := w.boxes(); return a.CopyFrom(b) }},
+		{"Pitched.CopyFromAsync", func(w *world) error { a, _, h := w.boxes(); return h.CopyFromAsync(w.s, a) }},
+		{"Pitched.CopyFromAsync", func(w *world) error { a, b, _ := w.boxes(); return b.CopyFromAsync(w.s, a) }},
+		{"Pitched.CopyFromHost", func(w *world) error { a, _, _ := w.boxes(); return a.CopyFromHost(w.values[:24]) }},
+		{"Pitched.CopyFromHost", func(w *world) error {
 			a, err := w.array()
 			if err != nil {
 				return err
 			}
-			return a.Box().CopyFromHost(make([]float32, 16))
+			return a.Pitched().CopyFromHost(make([]float32, 16))
 		}},
-		{"Box.CopyToHost", func(w *world) error { a, _, _ := w.boxes(); return a.CopyToHost(w.values) }},
-		{"Box.CopyFromHostAsync", func(w *world) error {
+		{"Pitched.CopyToHost", func(w *world) error { a, _, _ := w.boxes(); return a.CopyToHost(w.values) }},
+		{"Pitched.CopyFromHostAsync", func(w *world) error {
 			a, _, _ := w.boxes()
 			h, err := w.h.Slice(0, 24)
 			return errors.Join(err, a.CopyFromHostAsync(w.t, h))
 		}},
-		{"Box.CopyToHostAsync", func(w *world) error { a, _, _ := w.boxes(); return a.CopyToHostAsync(w.t, w.r) }},
-		{"Box.Zero", func(w *world) error { a, _, _ := w.boxes(); return a.Zero() }},
-		{"Box.ZeroAsync", func(w *world) error { a, _, _ := w.boxes(); return a.ZeroAsync(w.s) }},
-		{"Box.Fill", func(w *world) error {
+		{"Pitched.CopyToHostAsync", func(w *world) error { a, _, _ := w.boxes(); return a.CopyToHostAsync(w.t, w.r) }},
+		{"Pitched.Zero", func(w *world) error { a, _, _ := w.boxes(); return a.Zero() }},
+		{"Pitched.ZeroAsync", func(w *world) error { a, _, _ := w.boxes(); return a.ZeroAsync(w.s) }},
+		{"Pitched.Fill", func(w *world) error {
 			a, _, _ := w.boxes()
-			part, err := a.Part(safe.Position{Y: 1}, safe.Extent{Width: 2, Height: 2, Depth: 2})
+			part, err := a.Sub(safe.Position{Y: 1}, safe.Extent{Width: 2, Height: 2, Depth: 2})
 			return errors.Join(err, part.Fill(1))
 		}},
-		{"Box.FillAsync", func(w *world) error { a, _, _ := w.boxes(); return a.FillAsync(w.s, 1) }},
-		{"Stream.CopyBatch", func(w *world) error {
-			return w.s.CopyBatch([]safe.BatchCopy{safe.CopyOp[int32](w.a, w.h), safe.CopyOp[int32](w.r, w.async)}, safe.BatchOptions{})
+		{"Pitched.FillAsync", func(w *world) error { a, _, _ := w.boxes(); return a.FillAsync(w.s, 1) }},
+		{"Stream.BatchCopies", func(w *world) error {
+			return w.s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[int32](w.a, w.h), safe.NewCopyOp[int32](w.r, w.async)}, safe.BatchCopyOptions{})
 		}},
 		{"Buffer.PrefetchAsync", func(w *world) error { return w.managed.PrefetchAsync(w.s, safe.HostLocation) }},
 		{"Buffer.Advise", func(w *world) error {
@@ -93,7 +93,7 @@ func init() {
 			return err
 		}},
 		{"NewPitchedTexture", func(w *world) error {
-			b, err := safe.NewBox[float32](w.x, safe.Extent{Width: 4, Height: 4})
+			b, err := safe.NewPitched[float32](w.x, safe.Extent{Width: 4, Height: 4})
 			if b, err = also(w, b, err); err != nil {
 				return err
 			}

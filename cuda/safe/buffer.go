@@ -167,9 +167,9 @@ func sizeOf[T any](n int) (uint64, error) {
 	size := uint64(unsafe.Sizeof(zero))
 	switch {
 	case !holdsNoPointers(t):
-		return 0, fmt.Errorf("%w: type %v holds Go pointers, which mean nothing to a device", ErrArgument, t)
+		return 0, fmt.Errorf("%w: type %v holds Go pointers, which mean nothing to a device", ErrInvalidArgument, t)
 	case size == 0:
-		return 0, fmt.Errorf("%w: type %v has no size", ErrArgument, t)
+		return 0, fmt.Errorf("%w: type %v has no size", ErrInvalidArgument, t)
 	case n <= 0 || uint64(n) > math.MaxInt64/size:
 		return 0, fmt.Errorf("%w: %d values of %v", ErrRange, n, t)
 	}
@@ -257,7 +257,7 @@ func Cast[U, T any](b *Buffer[T]) (*Buffer[U], error) {
 		return nil, wrap(op, err)
 	}
 	if align := uint64(unsafe.Alignof(zero)); uint64(b.address)%align != 0 {
-		return nil, refuse(op, ErrArgument, "%#x is not aligned to %d bytes", uint64(b.address), align)
+		return nil, refuse(op, ErrInvalidArgument, "%#x is not aligned to %d bytes", uint64(b.address), align)
 	}
 	return &Buffer[U]{memory: b.memory, address: b.address, n: n, part: true}, nil
 }

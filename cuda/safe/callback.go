@@ -150,7 +150,7 @@ func caught(f func()) (err error) {
 
 // LaunchHostFunc puts a call of f on the stream: f runs when all work before it
 // is done, and work behind it waits for f. The future is completed when f has
-// run; it fails if f panics, which is reported to [HandleErrors] as well, or if
+// run; it fails if f panics, which is reported to [OnError] as well, or if
 // CUDA is lost or the context is reset, and then f never runs.
 //
 // f runs on a thread of the driver, which all host functions share: what takes

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hook collects what is reported to HandleErrors during the test.
+// hook collects what is reported to OnError during the test.
 type hook struct {
 	mu   sync.Mutex
 	errs []error
@@ -25,12 +25,12 @@ type hook struct {
 
 func newHook(t *testing.T) *hook {
 	h := &hook{}
-	safe.HandleErrors(func(err error) {
+	safe.OnError(func(err error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.errs = append(h.errs, err)
 	})
-	t.Cleanup(func() { safe.HandleErrors(nil) })
+	t.Cleanup(func() { safe.OnError(nil) })
 	return h
 }
 
@@ -102,7 +102,7 @@ func TestInCallback(t *testing.T) {
 		"buffer":     func() error { _, err := safe.NewBuffer[int](x, 1); return err },
 		"copy":       func() error { return b.CopyFromHost(make([]int32, 4)) },
 		"fill":       func() error { return b.FillAsync(s, 1) },
-		"do":         func() error { return x.Do(func() error { return nil }) },
+		"do":         func() error { return x.WithCurrent(func() error { return nil }) },
 		"host func":  func() error { _, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{}); return err },
 		"callback":   func() error { return s.AddCallback(func(error) {}) },
 		"completion": func() error { return s.Completion().Err() },

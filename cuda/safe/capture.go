@@ -253,7 +253,7 @@ func (t *target) begin(op string, c *capturing) error {
 func (c *capturing) intoGraph(op string, t *target) error {
 	if t.again {
 		if c.graph.of != nil {
-			return refuse(op, ErrArgument, "the graph is a part of another")
+			return refuse(op, ErrInvalidArgument, "the graph is a part of another")
 		}
 		return c.again()
 	}

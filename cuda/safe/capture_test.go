@@ -137,7 +137,7 @@ func TestCaptureInfo(t *testing.T) {
 	err = s.UpdateCaptureDependencies(first, nil, 0)
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_ILLEGAL_STATE)
 	other, err := s.Capture(localMode, func() error {
-		assert.ErrorIs(t, s.UpdateCaptureDependencies(first, nil, 0), safe.ErrGraph)
+		assert.ErrorIs(t, s.UpdateCaptureDependencies(first, nil, 0), safe.ErrForeignNode)
 		return y.ZeroAsync(s)
 	})
 	require.NoError(t, err)

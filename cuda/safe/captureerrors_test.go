@@ -37,7 +37,7 @@ func TestCaptureErrors(t *testing.T) {
 			return err
 		}, safe.ErrCapturing},
 		{"invalidated by a raw call", func(t *testing.T) error {
-			err := x.Do(func() error { return driver.CuStreamQuery(s.Raw()) })
+			err := x.WithCurrent(func() error { return driver.CuStreamQuery(s.Raw()) })
 			assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 			assert.Error(t, y.ZeroAsync(s))
 			return nil
@@ -84,7 +84,7 @@ func TestCaptureMix(t *testing.T) {
 	t.Run("unmatched", func(t *testing.T) {
 		_, err := s.Capture(localMode, func() error {
 			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork, 0), side.WaitEvent(fork, 0)))
-			err := x.Do(func() error {
+			err := x.WithCurrent(func() error {
 				var graph driver.CUgraph
 				return driver.CuStreamEndCapture(side.Raw(), &graph)
 			})
@@ -107,7 +107,7 @@ func TestCaptureLossyQuery(t *testing.T) {
 		programmatic := driver.CUgraphEdgeData{From_port: 1, Type: uint8(driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)}
 		data := []driver.CUgraphEdgeData{programmatic}
 		require.NoError(t, s.UpdateCaptureDependencies(info.Dependencies, data, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
-		err = x.Do(func() error {
+		err = x.WithCurrent(func() error {
 			var status driver.CUstreamCaptureStatus
 			var n uint64
 			var nodes *driver.CUgraphNode

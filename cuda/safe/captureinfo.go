@@ -96,7 +96,7 @@ func (s *streamCore) askCapture(info *CaptureInfo, g *graphCore) error {
 // nodes of the graph that is being made are added to it, or with flags
 // driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES replace it. data is of the edges from
 // the nodes, nil for plain ones; other data needs a driver of CUDA 12.3. Nodes of
-// another graph are [ErrGraph]. Source: cuStreamUpdateCaptureDependencies_v2,
+// another graph are [ErrForeignNode]. Source: cuStreamUpdateCaptureDependencies_v2,
 // before CUDA 12.3 cuStreamUpdateCaptureDependencies.
 func (s *Stream) UpdateCaptureDependencies(nodes []Node, data []driver.CUgraphEdgeData, flags driver.CUstreamUpdateCaptureDependencies_flags) error {
 	const op = "Stream.UpdateCaptureDependencies"

@@ -12,10 +12,10 @@ import (
 
 // uses are calls of every type, which must fail in the same way on a nil
 // pointer, a zero value and a closed object.
-func uses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32], h *safe.HostBuffer[int32], m *safe.Module, k *safe.Kernel) map[string]func() error {
+func uses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32], h *safe.Pinned[int32], m *safe.Module, k *safe.Kernel) map[string]func() error {
 	values := make([]int32, 1)
 	return map[string]func() error{
-		"Context.Do":                      func() error { return x.Do(func() error { return nil }) },
+		"Context.WithCurrent":             func() error { return x.WithCurrent(func() error { return nil }) },
 		"Context.ID":                      func() error { _, err := x.ID(); return err },
 		"Context.Flags":                   func() error { _, err := x.Flags(); return err },
 		"Context.Limit":                   func() error { _, err := x.Limit(0); return err },
@@ -32,8 +32,8 @@ func uses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32],
 		"OpenIPCEvent":                    func() error { _, err := safe.OpenIPCEvent(x, driver.CUipcEventHandle{}); return err },
 		"NewBuffer":                       func() error { _, err := safe.NewBuffer[int32](x, 1); return err },
 		"BorrowBuffer":                    func() error { _, err := safe.BorrowBuffer[int32](x, 8, 1, nil); return err },
-		"NewHostBuffer":                   func() error { _, err := safe.NewHostBuffer[int32](x, 1, safe.HostOptions{}); return err },
-		"RegisterHost":                    func() error { _, err := safe.RegisterHost(x, values, safe.HostOptions{}); return err },
+		"NewPinned":                       func() error { _, err := safe.NewPinned[int32](x, 1, safe.PinnedOptions{}); return err },
+		"RegisterPinned":                  func() error { _, err := safe.RegisterPinned(x, values, safe.PinnedOptions{}); return err },
 		"Load":                            func() error { _, err := safe.Load(x, []byte(".version")); return err },
 		"Stream.Query":                    func() error { _, err := s.Query(); return err },
 		"Stream.Wait":                     func() error { return s.Wait(context.Background()) },
@@ -60,7 +60,7 @@ func uses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32],
 		"Stream.SetAccessPolicyWindow":    func() error { return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{}) },
 		"WaitValue":                       func() error { return safe.WaitValue(s, h.At(0), 1, 0) },
 		"WriteValue":                      func() error { return safe.WriteValue(s, b.At(0), 1) },
-		"Stream.BatchMemOps":              func() error { return s.BatchMemOps([]safe.MemOp{safe.WriteOp(b.At(0), 1)}) },
+		"Stream.BatchMemOps":              func() error { return s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1)}) },
 		"Buffer.AttachAsync":              func() error { return b.AttachAsync(s, driver.CU_MEM_ATTACH_HOST) },
 		"NewBufferAsync":                  func() error { _, err := safe.NewBufferAsync[int32](s, 1); return err },
 		"Event.Query":                     func() error { _, err := e.Query(); return err },
@@ -79,7 +79,7 @@ func uses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32],
 		"Buffer.FillAsync":                func() error { return b.FillAsync(s, 1) },
 		"Buffer.Slice":                    func() error { _, err := b.Slice(0, 1); return err },
 		"Cast":                            func() error { _, err := safe.Cast[uint32](b); return err },
-		"HostBuffer.Slice":                func() error { _, err := h.Slice(0, 1); return err },
+		"Pinned.Slice":                    func() error { _, err := h.Slice(0, 1); return err },
 		"Module.Kernel":                   func() error { _, err := m.Kernel("nothing"); return err },
 		"Global":                          func() error { _, err := safe.Global[int32](m, "table"); return err },
 		"Kernel.Attribute":                func() error { _, err := k.Attribute(0); return err },
@@ -110,13 +110,13 @@ func refusedAll(t *testing.T, calls map[string]func() error) {
 
 func TestNil(t *testing.T) {
 	refusedAll(t, uses(nil, nil, nil, nil, nil, nil, nil))
-	for _, c := range []interface{ Close() error }{(*safe.Context)(nil), (*safe.Stream)(nil), (*safe.Event)(nil), (*safe.Buffer[int])(nil), (*safe.HostBuffer[int])(nil), (*safe.Module)(nil)} {
+	for _, c := range []interface{ Close() error }{(*safe.Context)(nil), (*safe.Stream)(nil), (*safe.Event)(nil), (*safe.Buffer[int])(nil), (*safe.Pinned[int])(nil), (*safe.Module)(nil)} {
 		assert.NoError(t, c.Close())
 	}
 }
 
 func TestZeroValues(t *testing.T) {
-	x, s, e, b, h, m, k := &safe.Context{}, &safe.Stream{}, &safe.Event{}, &safe.Buffer[int32]{}, &safe.HostBuffer[int32]{}, &safe.Module{}, &safe.Kernel{}
+	x, s, e, b, h, m, k := &safe.Context{}, &safe.Stream{}, &safe.Event{}, &safe.Buffer[int32]{}, &safe.Pinned[int32]{}, &safe.Module{}, &safe.Kernel{}
 	refusedAll(t, uses(x, s, e, b, h, m, k))
 	for _, c := range []interface{ Close() error }{x, s, e, b, h, m} {
 		assert.NoError(t, c.Close())

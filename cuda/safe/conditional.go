@@ -93,7 +93,7 @@ func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType
 	var parts []*Graph
 	err := g.change(op, func(g *graphCore) error {
 		if c.of == nil || c.of.top() != g.top() {
-			return refuse(op, ErrGraph, "the condition is of another graph, or none")
+			return refuse(op, ErrForeignNode, "the condition is of another graph, or none")
 		}
 		if bodies < 1 || int(uint32(bodies)) != bodies {
 			return refuse(op, ErrRange, "%d bodies", bodies)

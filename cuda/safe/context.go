@@ -255,8 +255,8 @@ func (x *Context) Device() Device {
 // panics. The capture mode of the thread is left alone.
 //
 // Source: cuCtxGetCurrent, cuCtxSetCurrent.
-func (x *Context) Do(f func() error) error {
-	const op = "Context.Do"
+func (x *Context) WithCurrent(f func() error) error {
+	const op = "Context.WithCurrent"
 	c, err := x.acquire(op)
 	if err != nil {
 		return err

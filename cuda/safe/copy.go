@@ -64,7 +64,7 @@ func (b *Buffer[T]) CopyFrom(src *Buffer[T]) error {
 }
 
 // CopyFromAsync puts a copy of another buffer on a stream. One of the two
-// buffers must be of the stream's context, else the error is [ErrContext].
+// buffers must be of the stream's context, else the error is [ErrContextMismatch].
 // Source: cuMemcpyDtoDAsync, or cuMemcpyPeerAsync between devices.
 func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 	const op = "Buffer.CopyFromAsync"
@@ -83,7 +83,7 @@ func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 
 // CopyFromHostAsync puts a copy from pinned memory on a stream. src must not
 // change before it is done. Source: cuMemcpyHtoDAsync.
-func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *HostBuffer[T]) error {
+func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
 	const op = "Buffer.CopyFromHostAsync"
 	m, h, err := both(op, b, src)
 	if err != nil {
@@ -99,7 +99,7 @@ func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *HostBuffer[T]) error {
 
 // CopyToHostAsync puts a copy to pinned memory on a stream. dst must not be
 // read or written before it is done. Source: cuMemcpyDtoHAsync.
-func (b *Buffer[T]) CopyToHostAsync(s *Stream, dst *HostBuffer[T]) error {
+func (b *Buffer[T]) CopyToHostAsync(s *Stream, dst *Pinned[T]) error {
 	const op = "Buffer.CopyToHostAsync"
 	m, h, err := both(op, b, dst)
 	if err != nil {
@@ -177,10 +177,10 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	defer sc.unmark()
 	if c.Kind == rt.Peer {
 		if c.DstContext != sc.ctx.raw && c.SrcContext != sc.ctx.raw {
-			return refuse(op, ErrContext, "neither buffer is of %v, the stream's", sc.ctx.device)
+			return refuse(op, ErrContextMismatch, "neither buffer is of %v, the stream's", sc.ctx.device)
 		}
 	} else if !blocks[0].ctx.same(sc.ctx) {
-		return refuse(op, ErrContext, "the buffer is of %v, the stream of %v", blocks[0].ctx.device, sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "the buffer is of %v, the stream of %v", blocks[0].ctx.device, sc.ctx.device)
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.set, blocks), sc.raw
 	capture, err := sc.enterWork(op, 1)
@@ -283,7 +283,7 @@ func filling[T any](op string, v T, n int) (rt.Copy, error) {
 	case 4:
 		c.Kind, c.Src = rt.Set32, driver.CUdeviceptr(*(*uint32)(p))
 	default:
-		return c, refuse(op, ErrArgument, "a value of %d bytes; the device fills with 1, 2 or 4", unsafe.Sizeof(v))
+		return c, refuse(op, ErrInvalidArgument, "a value of %d bytes; the device fills with 1, 2 or 4", unsafe.Sizeof(v))
 	}
 	return c, nil
 }

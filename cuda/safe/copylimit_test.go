@@ -18,7 +18,7 @@ import (
 // nowCalls are synchronous calls that wait for what uses the memory.
 func nowCalls(t *testing.T, x *safe.Context, b *safe.Buffer[float32]) map[string]func() error {
 	t.Helper()
-	box, err := b.Box(safe.Extent{Width: 4, Height: 4}, 0)
+	box, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 0)
 	require.NoError(t, err)
 	return map[string]func() error{
 		"copy to":   func() error { return b.CopyToHost(make([]float32, 16)) },

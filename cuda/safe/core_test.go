@@ -87,7 +87,7 @@ func TestCurrentContext(t *testing.T) {
 	}
 	t.Run("none", work)
 	t.Run("its own", func(t *testing.T) {
-		require.NoError(t, x.Do(func() error {
+		require.NoError(t, x.WithCurrent(func() error {
 			assert.Equal(t, x.Raw(), current(t))
 			work(t)
 			return nil
@@ -104,8 +104,8 @@ func TestCurrentContext(t *testing.T) {
 	assert.Zero(t, current(t))
 
 	mine := errors.New("mine")
-	assert.Equal(t, mine, x.Do(func() error { return mine }))
-	assert.Panics(t, func() { x.Do(func() error { panic(1) }) })
+	assert.Equal(t, mine, x.WithCurrent(func() error { return mine }))
+	assert.Panics(t, func() { x.WithCurrent(func() error { panic(1) }) })
 	assert.Zero(t, current(t), "after a panic")
 }
 

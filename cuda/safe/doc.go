@@ -16,13 +16,13 @@
 //
 // A [Context] is the home of everything on a device. A [Module] holds kernels,
 // as PTX that nvcc or somebody else has made; a [Kernel] is launched on a
-// [Stream], with arguments made by [Val], [Buffer.Arg] and [HostBuffer.Arg].
+// [Stream], with arguments made by [Val], [Buffer.Arg] and [Pinned.Arg].
 // What is on one stream runs in order, and what is on two does so where an
 // [Event] says it: see [Stream.Record] and [Stream.WaitEvent].
 //
-// A [Buffer] is memory of the device, a [HostBuffer] memory of the host that the
+// A [Buffer] is memory of the device, a [Pinned] memory of the host that the
 // device reaches. Methods with Async in their name put work on a stream and
-// return, and take a [HostBuffer] for the host's side. The others take Go slices,
+// return, and take a [Pinned] for the host's side. The others take Go slices,
 // wait for the streams that use the buffer, and return when all is done: no
 // program has to synchronize before [Buffer.CopyToHost].
 //
@@ -47,7 +47,7 @@
 //
 // CUDA's current context belongs to a thread, and goroutines move between
 // threads. No function here leans on the current context or changes it; what a
-// thread had before a call it has afterwards, also none. [Context.Do] is for
+// thread had before a call it has afterwards, also none. [Context.WithCurrent] is for
 // other libraries, which want a context to be current.
 //
 // # Lifetime
@@ -57,7 +57,7 @@
 // is destroyed when their calls are over. A context that is closed goes with
 // the last object in it. What is dropped without Close is destroyed when the
 // garbage collector finds it; that is a net, not a plan, since the collector
-// does not know how full the device is. See [HandleErrors] and [TrackLeaks].
+// does not know how full the device is. See [OnError] and [TrackLeaks].
 //
 // A nil pointer or a zero value of any type behaves like a closed object.
 //

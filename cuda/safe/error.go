@@ -22,8 +22,8 @@ var (
 	ErrWrongThread = errors.New("not the thread that began the capture")
 	// ErrInCallback: a function that CUDA called has called CUDA.
 	ErrInCallback = errors.New("called from a function that CUDA has called")
-	// ErrGraph: a node is of another graph.
-	ErrGraph = errors.New("a node of another graph")
+	// ErrForeignNode: a node is of another graph.
+	ErrForeignNode = errors.New("a node of another graph")
 	// ErrGraphLost: a capture into the graph has failed, and CUDA has destroyed the graph.
 	ErrGraphLost = errors.New("the graph is lost by a capture that failed")
 	// ErrConditional: CUDA does not do that with a graph that has conditional nodes.
@@ -33,14 +33,14 @@ var (
 	// is noticed, on drivers of CUDA 12.0 or newer, by calls that make or wait for something;
 	// others pass the old handle to CUDA, which may crash.
 	ErrReset = errors.New("the primary context was reset")
-	// ErrContext: objects of different contexts were used together.
-	ErrContext = errors.New("objects of different contexts")
+	// ErrContextMismatch: objects of different contexts were used together.
+	ErrContextMismatch = errors.New("objects of different contexts")
 	// ErrRange: an index, a length or a size is outside of what is there.
 	ErrRange = errors.New("out of range")
 	// ErrOverlap: source and destination of a copy overlap.
 	ErrOverlap = errors.New("source and destination overlap")
-	// ErrArgument: a kernel's arguments do not fit its parameters.
-	ErrArgument = errors.New("wrong argument")
+	// ErrInvalidArgument: a kernel's arguments do not fit its parameters.
+	ErrInvalidArgument = errors.New("wrong argument")
 )
 
 // Error is what every function of this package returns when it fails.

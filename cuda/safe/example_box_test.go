@@ -10,7 +10,7 @@ import (
 )
 
 // A picture on the device, of which a part is copied, and the rest cleared.
-func ExampleBox() {
+func ExamplePitched() {
 	err := cutOut()
 	fmt.Println(err)
 	// Output:
@@ -27,12 +27,12 @@ func cutOut() (err error) {
 	}
 	defer x.Close()
 	size := safe.Extent{Width: 4, Height: 3}
-	picture, err := safe.NewBox[uint8](x, size)
+	picture, err := safe.NewPitched[uint8](x, size)
 	if err != nil {
 		return err
 	}
 	defer picture.Close()
-	cut, err := safe.NewBox[uint8](x, size)
+	cut, err := safe.NewPitched[uint8](x, size)
 	if err != nil {
 		return err
 	}
@@ -42,11 +42,11 @@ func cutOut() (err error) {
 	if err := errors.Join(picture.CopyFromHost(pixels), cut.Zero()); err != nil {
 		return err
 	}
-	from, err := picture.Part(safe.Position{X: 1, Y: 1}, safe.Extent{Width: 2, Height: 2})
+	from, err := picture.Sub(safe.Position{X: 1, Y: 1}, safe.Extent{Width: 2, Height: 2})
 	if err != nil {
 		return err
 	}
-	to, err := cut.Part(safe.Position{X: 1, Y: 1}, from.Extent())
+	to, err := cut.Sub(safe.Position{X: 1, Y: 1}, from.Extent())
 	if err != nil {
 		return err
 	}

@@ -63,8 +63,8 @@ func addTimes(value float32, times uint32) (float32, error) {
 		return 0, err
 	}
 	one := safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}}
-	adding := safe.KernelWork(add, one, memory[0].Arg(), memory[1].Arg(), memory[1].Arg(), safe.Val(uint32(1)))
-	counting := safe.KernelWork(condition, one, more.Arg(), left.Arg())
+	adding := safe.KernelNode(add, one, memory[0].Arg(), memory[1].Arg(), memory[1].Arg(), safe.Val(uint32(1)))
+	counting := safe.KernelNode(condition, one, more.Arg(), left.Arg())
 
 	if err := addLoop(g, more, counting, adding); err != nil {
 		return 0, err
@@ -98,7 +98,7 @@ func addTimes(value float32, times uint32) (float32, error) {
 
 // addLoop adds a loop that does work while more holds. counting is the kernel that
 // sets more: before the loop, and behind the work in it.
-func addLoop(g *safe.Graph, more safe.Condition, counting, work safe.Work) error {
+func addLoop(g *safe.Graph, more safe.Condition, counting, work safe.NodeParams) error {
 	counted, err := g.Add(counting)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func ExampleGraphExec_Set() {
 }
 
 // A graph becomes a node of another, here two.
-func ExampleChildWork() {
+func ExampleChildGraphNode() {
 	out, err := withLine([]float32{1, 2, 3}, func(l *line) error {
 		scale, err := safe.NewGraph(l.x)
 		if err != nil {
@@ -106,17 +106,17 @@ type line struct {
 	graph   *safe.Graph
 	stream  *safe.Stream
 	saxpy   *safe.Kernel // y += a * x
-	in, out *safe.HostBuffer[float32]
+	in, out *safe.Pinned[float32]
 	u, v    *safe.Buffer[float32]
 }
 
 // add adds nodes that make out = factor * in + 1. The kernel's is returned.
 func (l *line) add(factor float32) (scaled safe.Node, err error) {
-	copied, err := l.graph.Add(safe.CopyWork(l.u, l.in))
+	copied, err := l.graph.Add(safe.CopyNode(l.u, l.in))
 	if err != nil {
 		return scaled, err
 	}
-	filled, err := l.graph.Add(safe.FillWork(l.v, 1)) // does not wait for the copy
+	filled, err := l.graph.Add(safe.FillNode(l.v, 1)) // does not wait for the copy
 	if err != nil {
 		return scaled, err
 	}
@@ -124,15 +124,15 @@ func (l *line) add(factor float32) (scaled safe.Node, err error) {
 	if err != nil {
 		return scaled, err
 	}
-	_, err = l.graph.Add(safe.CopyWork(l.out, l.v), scaled)
+	_, err = l.graph.Add(safe.CopyNode(l.out, l.v), scaled)
 	return scaled, err
 }
 
 // scale is v += factor * u.
-func (l *line) scale(factor float32) safe.Work {
+func (l *line) scale(factor float32) safe.NodeParams {
 	n := l.u.Len()
 	cfg := safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}}
-	return safe.KernelWork(l.saxpy, cfg, safe.Val(uint32(n)), safe.Val(factor), l.u.Arg(), l.v.Arg())
+	return safe.KernelNode(l.saxpy, cfg, safe.Val(uint32(n)), safe.Val(factor), l.u.Arg(), l.v.Arg())
 }
 
 // once makes an executable of the graph, and launches that.
@@ -164,23 +164,23 @@ func (l *line) retune(exec *safe.GraphExec, scaled safe.Node, factor float32) er
 
 // addTwice adds all of a graph two times, one behind the other, between copies.
 func (l *line) addTwice(part *safe.Graph) error {
-	copied, err := l.graph.Add(safe.CopyWork(l.u, l.in))
+	copied, err := l.graph.Add(safe.CopyNode(l.u, l.in))
 	if err != nil {
 		return err
 	}
-	zeroed, err := l.graph.Add(safe.ZeroWork(l.v))
+	zeroed, err := l.graph.Add(safe.ZeroNode(l.v))
 	if err != nil {
 		return err
 	}
-	first, err := l.graph.Add(safe.ChildWork(part), copied, zeroed)
+	first, err := l.graph.Add(safe.ChildGraphNode(part), copied, zeroed)
 	if err != nil {
 		return err
 	}
-	second, err := l.graph.Add(safe.ChildWork(part), first)
+	second, err := l.graph.Add(safe.ChildGraphNode(part), first)
 	if err != nil {
 		return err
 	}
-	_, err = l.graph.Add(safe.CopyWork(l.out, l.v), second)
+	_, err = l.graph.Add(safe.CopyNode(l.out, l.v), second)
 	return err
 }
 
@@ -192,23 +192,23 @@ func (l *line) addOwnMemory(factor float32) error {
 	if err != nil {
 		return err
 	}
-	copied, err := l.graph.Add(safe.CopyWork(own, l.in), allocated)
+	copied, err := l.graph.Add(safe.CopyNode(own, l.in), allocated)
 	if err != nil {
 		return err
 	}
-	zeroed, err := l.graph.Add(safe.ZeroWork(l.v))
+	zeroed, err := l.graph.Add(safe.ZeroNode(l.v))
 	if err != nil {
 		return err
 	}
 	cfg := safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}}
-	scaled, err := l.graph.Add(safe.KernelWork(l.saxpy, cfg, safe.Val(uint32(n)), safe.Val(factor), own.Arg(), l.v.Arg()), copied, zeroed)
+	scaled, err := l.graph.Add(safe.KernelNode(l.saxpy, cfg, safe.Val(uint32(n)), safe.Val(factor), own.Arg(), l.v.Arg()), copied, zeroed)
 	if err != nil {
 		return err
 	}
-	if _, err := l.graph.Add(safe.FreeWork(own), scaled); err != nil {
+	if _, err := l.graph.Add(safe.FreeNode(own), scaled); err != nil {
 		return err
 	}
-	_, err = l.graph.Add(safe.CopyWork(l.out, l.v), scaled)
+	_, err = l.graph.Add(safe.CopyNode(l.out, l.v), scaled)
 	return err
 }
 
@@ -252,8 +252,8 @@ func withLine(in []float32, f func(*line) error) ([]float32, error) {
 		return nil, err
 	}
 	defer l.stream.Close()
-	for _, h := range []**safe.HostBuffer[float32]{&l.in, &l.out} {
-		if *h, err = safe.NewHostBuffer[float32](x, len(in), safe.HostOptions{}); err != nil {
+	for _, h := range []**safe.Pinned[float32]{&l.in, &l.out} {
+		if *h, err = safe.NewPinned[float32](x, len(in), safe.PinnedOptions{}); err != nil {
 			return nil, err
 		}
 		defer (*h).Close()

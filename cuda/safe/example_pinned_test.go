@@ -10,7 +10,7 @@ import (
 )
 
 // Copies from and to pinned memory run while the program does something else.
-func ExampleHostBuffer() {
+func ExamplePinned() {
 	values, err := thereAndBack([]float32{1, 2, 3})
 	fmt.Println(values, err)
 	// Output: [1 2 3] <nil>
@@ -27,12 +27,12 @@ func thereAndBack(values []float32) ([]float32, error) {
 		return nil, err
 	}
 	defer s.Close()
-	there, err := safe.NewHostBuffer[float32](x, len(values), safe.HostOptions{})
+	there, err := safe.NewPinned[float32](x, len(values), safe.PinnedOptions{})
 	if err != nil {
 		return nil, err
 	}
 	defer there.Close()
-	back, err := safe.NewHostBuffer[float32](x, len(values), safe.HostOptions{})
+	back, err := safe.NewPinned[float32](x, len(values), safe.PinnedOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func stretch(pixels []float32) ([]float32, error) {
 	}
 	defer out.Close()
 
-	if err := picture.Box().CopyFromHost(pixels); err != nil {
+	if err := picture.Pitched().CopyFromHost(pixels); err != nil {
 		return nil, err
 	}
 	// The places are a quarter apart, from an eighth on.

@@ -35,7 +35,7 @@ func grow() ([]int32, error) {
 		if size, err = more(x, v, size); err != nil {
 			return nil, err
 		}
-		added, err := safe.MappedBuffer[int32](v, before, int(size-before)/4)
+		added, err := safe.NewMappedBuffer[int32](v, before, int(size-before)/4)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func grow() ([]int32, error) {
 			return nil, err
 		}
 	}
-	all, err := safe.MappedBuffer[int32](v, 0, int(size)/4)
+	all, err := safe.NewMappedBuffer[int32](v, 0, int(size)/4)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func grow() ([]int32, error) {
 
 // more puts memory behind the first size bytes, and tells how many there are now.
 func more(x *safe.Context, v *safe.AddressRange, size uint64) (uint64, error) {
-	memory, err := safe.NewPhysical(x, 1<<20, safe.PhysicalOptions{})
+	memory, err := safe.NewPhysicalMemory(x, 1<<20, safe.PhysicalMemoryOptions{})
 	if err != nil {
 		return size, err
 	}

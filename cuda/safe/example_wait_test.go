@@ -38,7 +38,7 @@ func giveUp() error {
 	if err != nil {
 		return err
 	}
-	flag, err := safe.NewHostBuffer[uint32](x, 1, safe.HostOptions{})
+	flag, err := safe.NewPinned[uint32](x, 1, safe.PinnedOptions{})
 	if err != nil {
 		return err
 	}

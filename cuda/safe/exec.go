@@ -47,7 +47,7 @@ func (g *Graph) Instantiate(flags driver.CUgraphInstantiate_flags) (*GraphExec, 
 	e := &execCore{}
 	err := g.change(op, func(c *graphCore) error {
 		if c.of != nil {
-			return refuse(op, ErrArgument, "the graph is a part of another")
+			return refuse(op, ErrInvalidArgument, "the graph is a part of another")
 		}
 		if c.conditional && c.executed {
 			return refuse(op, ErrConditional, "there can be one executable of it")

@@ -12,7 +12,7 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	}
 	defer c.unmark()
 	if n.of == nil || n.of.top() != c.source {
-		return refuse(op, ErrGraph, "the executable was not made of the node's")
+		return refuse(op, ErrForeignNode, "the executable was not made of the node's")
 	}
 	if !n.of.mark() {
 		return refuse(op, ErrClosed, "the node's graph")
@@ -38,8 +38,8 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 // Set changes what the executable does for n, a node of the graph that it was made
 // of, which must be open: the later launches, not those under way. What the node
 // used before is kept until those are over. w must be of the node's type; types that
-// CUDA cannot change in an executable are [ErrArgument].
-func (e *GraphExec) Set(n Node, w Work) error {
+// CUDA cannot change in an executable are [ErrInvalidArgument].
+func (e *GraphExec) Set(n Node, w NodeParams) error {
 	const op = "GraphExec.Set"
 	if n.of == nil {
 		return &Error{Op: op, Err: ErrClosed}

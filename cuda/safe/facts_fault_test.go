@@ -79,7 +79,7 @@ func dies(t *testing.T, front func(*fault) error, notices bool) {
 	s, err := safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	status, ran := make(chan int, 1), make(chan bool, 1)
-	require.NoError(t, w.x.Do(func() error {
+	require.NoError(t, w.x.WithCurrent(func() error {
 		return first(
 			func() error { return driver.CuStreamCreate(&w.pending, uint32(driver.CU_STREAM_NON_BLOCKING)) },
 			func() error { return driver.CuEventCreate(&w.event, 0) },

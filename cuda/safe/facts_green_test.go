@@ -35,7 +35,7 @@ func TestFactGreenContext(t *testing.T) {
 	assert.ErrorIs(t, driver.CuGreenCtxStreamCreate(&s, g, 0, 0), driver.CUDA_ERROR_INVALID_VALUE, "a blocking stream")
 	require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
 	var green driver.CUgreenCtx
-	require.NoError(t, x.Do(func() error {
+	require.NoError(t, x.WithCurrent(func() error {
 		return first(
 			func() error { return driver.CuStreamGetCtx(s, &of) },
 			func() error { return driver.CuStreamGetCtx_v2(s, &primary, &green) },
@@ -79,7 +79,7 @@ func TestFactGreenCapture(t *testing.T) {
 		"wait":   func() error { return driver.CuGreenCtxWaitEvent(g, e.Raw()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, x.Do(func() error {
+			require.NoError(t, x.WithCurrent(func() error {
 				var s driver.CUstream
 				var graph driver.CUgraph
 				require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))

@@ -49,7 +49,7 @@ func newFacts(t *testing.T) *facts {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, syscall.Munmap(*p)) })
 	}
-	require.NoError(t, w.x.Do(func() error {
+	require.NoError(t, w.x.WithCurrent(func() error {
 		return first(
 			func() error { return driver.CuStreamCreate(&w.s, uint32(driver.CU_STREAM_NON_BLOCKING)) },
 			func() error { return driver.CuStreamCreate(&w.other, uint32(driver.CU_STREAM_NON_BLOCKING)) },
@@ -68,7 +68,7 @@ func newFacts(t *testing.T) *facts {
 			func() error { return driver.CuStreamSynchronize(w.other) },
 		)
 	}))
-	t.Cleanup(func() { assert.NoError(t, w.x.Do(w.close)) })
+	t.Cleanup(func() { assert.NoError(t, w.x.WithCurrent(w.close)) })
 	return w
 }
 

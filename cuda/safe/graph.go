@@ -227,7 +227,7 @@ func (g *graphCore) dependencies(op string, nodes []Node, data []driver.CUgraphE
 	raw := make([]driver.CUgraphNode, len(nodes))
 	for i, n := range nodes {
 		if !g.has(n) {
-			return nil, nil, refuse(op, ErrGraph, "node %d", i)
+			return nil, nil, refuse(op, ErrForeignNode, "node %d", i)
 		}
 		raw[i] = n.raw
 	}

@@ -43,7 +43,7 @@ func TestCaptureInspect(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, same, 2)
 	err = s.CaptureTo(g, same, nil, localMode, func() error { return nil })
-	assert.ErrorIs(t, err, safe.ErrGraph, "nodes of another graph")
+	assert.ErrorIs(t, err, safe.ErrForeignNode, "nodes of another graph")
 	e := executable(t, clone)
 	require.NoError(t, e.Launch(s))
 	require.NoError(t, s.Synchronize())
@@ -67,7 +67,7 @@ func TestGraphLost(t *testing.T) {
 	require.NoError(t, s.CaptureTo(g, nil, nil, localMode, func() error { return y.ZeroAsync(s) }))
 	err = s.CaptureTo(g, nil, nil, localMode, func() error {
 		require.NoError(t, y.ZeroAsync(s))
-		return x.Do(func() error {
+		return x.WithCurrent(func() error {
 			driver.CuStreamQuery(s.Raw()) // destroys the capture
 			return nil
 		})
@@ -190,7 +190,7 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"Graph.Edges":       func() error { _, err := g.Edges(); return err },
 		"Graph.DOT":         func() error { _, err := g.DOT(0); return err },
 		"Graph.Instantiate": func() error { _, err := g.Instantiate(0); return err },
-		"Graph.Add":         func() error { _, err := g.Add(safe.EmptyWork()); return err },
+		"Graph.Add":         func() error { _, err := g.Add(safe.EmptyNode()); return err },
 		"Graph.AddEdges":    func() error { return g.AddEdges() },
 		"Graph.RemoveEdges": func() error { return g.RemoveEdges() },
 		"Graph.Roots":       func() error { _, err := g.Roots(); return err },
@@ -206,7 +206,7 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"Graph.AddWhile":       func() error { _, _, err := g.AddWhile(safe.Condition{}); return err },
 		"Graph.AddSwitch":      func() error { _, _, err := g.AddSwitch(safe.Condition{}, 1); return err },
 		"AddAlloc":             func() error { _, _, err := safe.AddAlloc[int32](g, 1); return err },
-		"GraphExec.Set":        func() error { return e.Set(safe.Node{}, safe.EmptyWork()) },
+		"GraphExec.Set":        func() error { return e.Set(safe.Node{}, safe.EmptyNode()) },
 		"GraphExec.SetEnabled": func() error { return e.SetEnabled(safe.Node{}, true) },
 		"GraphExec.Enabled":    func() error { _, err := e.Enabled(safe.Node{}); return err },
 		"GraphExec.Flags":      func() error { _, err := e.Flags(); return err },
@@ -218,7 +218,7 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"Node.Params":          func() error { _, err := (safe.Node{}).Params(); return err },
 		"Node.LocalID":         func() error { _, err := (safe.Node{}).LocalID(); return err },
 		"Node.ToolsID":         func() error { _, err := (safe.Node{}).ToolsID(); return err },
-		"Node.Set":             func() error { return (safe.Node{}).Set(safe.EmptyWork()) },
+		"Node.Set":             func() error { return (safe.Node{}).Set(safe.EmptyNode()) },
 		"Stream.CaptureTo":     func() error { return s.CaptureTo(g, nil, nil, localMode, func() error { return nil }) },
 		"GraphExec.Launch":     func() error { return e.Launch(s) },
 		"GraphExec.Upload":     func() error { return e.Upload(s) },

@@ -7,7 +7,7 @@ import (
 )
 
 // Add adds a node that does w when the nodes it depends on are done.
-func (g *Graph) Add(w Work, deps ...Node) (Node, error) {
+func (g *Graph) Add(w NodeParams, deps ...Node) (Node, error) {
 	const op = "Graph.Add"
 	c, err := g.acquire(op)
 	if err != nil {
@@ -38,9 +38,9 @@ func (g *Graph) Add(w Work, deps ...Node) (Node, error) {
 
 // taken is what w uses, for a graph that will not be locked before. Without an
 // error, w is to be released.
-func taken(op string, w Work, into *graphCore) (*keepsake, error) {
+func taken(op string, w NodeParams, into *graphCore) (*keepsake, error) {
 	if w == nil {
-		return nil, refuse(op, ErrArgument, "no work")
+		return nil, refuse(op, ErrInvalidArgument, "no work")
 	}
 	k := newKeepsake()
 	if err := w.take(op, k, into); err != nil {
@@ -50,7 +50,7 @@ func taken(op string, w Work, into *graphCore) (*keepsake, error) {
 	return k, nil
 }
 
-func (g *graphCore) add(op string, w Work, deps []Node) (n Node, err error) {
+func (g *graphCore) add(op string, w NodeParams, deps []Node) (n Node, err error) {
 	if err := g.changeable(op); err != nil {
 		return n, err
 	}
@@ -64,7 +64,7 @@ func (g *graphCore) add(op string, w Work, deps []Node) (n Node, err error) {
 
 // Set changes what the node does: w must be of the node's type. Executables of the
 // graph stay as they are.
-func (n Node) Set(w Work) error {
+func (n Node) Set(w NodeParams) error {
 	const op = "Node.Set"
 	g := n.of
 	if g == nil || !g.mark() {
@@ -93,12 +93,12 @@ func (n Node) Set(w Work) error {
 }
 
 // fits refuses work of another type than the node's, and for a node that is destroyed.
-func (n Node) fits(op string, w Work) error {
+func (n Node) fits(op string, w NodeParams) error {
 	if n.isGone() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if w.kind() != n.kind {
-		return refuse(op, ErrArgument, "work of type %v for %v", w.kind(), n)
+		return refuse(op, ErrInvalidArgument, "work of type %v for %v", w.kind(), n)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (g *Graph) connect(op string, edges []Edge,
 		plain := true
 		for i, e := range edges {
 			if !c.has(e.From) || !c.has(e.To) {
-				return refuse(op, ErrGraph, "edge %d", i)
+				return refuse(op, ErrForeignNode, "edge %d", i)
 			}
 			from, to, data = append(from, e.From.raw), append(to, e.To.raw), append(data, e.Data)
 			plain = plain && e.Data == driver.CUgraphEdgeData{}
@@ -162,7 +162,7 @@ func (g *Graph) ID() (id uint32, err error) {
 // OnRelease has f called, on a goroutine of its own, once the graph and all that have
 // come of it are gone: executables, their launches, clones, graphs that it is part of.
 // f may use CUDA and may block; only the functions given to the same graph later wait for it. A
-// panic of f is reported to [HandleErrors]. It is what CUDA's user objects are for.
+// panic of f is reported to [OnError]. It is what CUDA's user objects are for.
 func (g *Graph) OnRelease(f func()) error {
 	const op = "Graph.OnRelease"
 	c, err := g.acquire(op)
@@ -171,7 +171,7 @@ func (g *Graph) OnRelease(f func()) error {
 	}
 	defer c.unmark()
 	if f == nil {
-		return refuse(op, ErrArgument, "no function")
+		return refuse(op, ErrInvalidArgument, "no function")
 	}
 	if err := lock(op, c.mu); err != nil {
 		return err
@@ -207,12 +207,12 @@ func lockPair(op string, g *graphCore) error {
 	return err
 }
 
-// ChildWork does all of another graph, as it is when the node is added or set: a copy
+// ChildGraphNode does all of another graph, as it is when the node is added or set: a copy
 // of it becomes part of the node, see [Node.ChildGraph]. A graph with conditional
 // nodes is [ErrConditional]. In an executable the copy can be changed to one that
 // has the same nodes and edges, as by [GraphExec.Update].
 // Source: cuGraphAddChildGraphNode, cuGraphExecChildGraphNodeSetParams.
-func ChildWork(child *Graph) Work {
+func ChildGraphNode(child *Graph) NodeParams {
 	var c *graphCore
 	w := &coldWork{typ: driver.CU_GRAPH_NODE_TYPE_GRAPH}
 	w.takes = func(op string, k *keepsake, into *graphCore) error {
@@ -223,7 +223,7 @@ func ChildWork(child *Graph) Work {
 		}
 		if g.top() == into.top() {
 			g.unmark()
-			return refuse(op, ErrArgument, "a graph cannot be part of itself")
+			return refuse(op, ErrInvalidArgument, "a graph cannot be part of itself")
 		}
 		if err := lockPair(op, g); err != nil {
 			g.unmark()

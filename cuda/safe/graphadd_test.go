@@ -21,7 +21,7 @@ func newGraph(t *testing.T, x *safe.Context) *safe.Graph {
 	return g
 }
 
-func addNode(t *testing.T, g *safe.Graph, w safe.Work, deps ...safe.Node) safe.Node {
+func addNode(t *testing.T, g *safe.Graph, w safe.NodeParams, deps ...safe.Node) safe.Node {
 	t.Helper()
 	n, err := g.Add(w, deps...)
 	require.NoError(t, err)
@@ -29,8 +29,8 @@ func addNode(t *testing.T, g *safe.Graph, w safe.Work, deps ...safe.Node) safe.N
 }
 
 // saxpyWork is y += a * x.
-func saxpyWork(k *safe.Kernel, a float32, x, y *safe.Buffer[float32]) safe.Work {
-	return safe.KernelWork(k, perValue(y.Len()), safe.Val(uint32(y.Len())), safe.Val(a), x.Arg(), y.Arg())
+func saxpyWork(k *safe.Kernel, a float32, x, y *safe.Buffer[float32]) safe.NodeParams {
+	return safe.KernelNode(k, perValue(y.Len()), safe.Val(uint32(y.Len())), safe.Val(a), x.Arg(), y.Arg())
 }
 
 // launch launches e and waits for it.
@@ -50,14 +50,14 @@ func TestGraphAdd(t *testing.T) {
 	var calls atomic.Int32
 
 	g := newGraph(t, x)
-	copied := addNode(t, g, safe.CopyWork(a, in))
-	filled := addNode(t, g, safe.FillWork(b, 2))
+	copied := addNode(t, g, safe.CopyNode(a, in))
+	filled := addNode(t, g, safe.FillNode(b, 2))
 	added := addNode(t, g, saxpyWork(saxpy, 3, a, b), copied, filled)
-	back := addNode(t, g, safe.CopyWork(out, b), added)
-	called := addNode(t, g, safe.HostWork(func() { calls.Add(1) }, safe.HostFuncOptions{}), back)
-	recorded := addNode(t, g, safe.RecordWork(e), called)
-	waited := addNode(t, g, safe.WaitWork(e), recorded)
-	last := addNode(t, g, safe.EmptyWork(), waited)
+	back := addNode(t, g, safe.CopyNode(out, b), added)
+	called := addNode(t, g, safe.HostFuncNode(func() { calls.Add(1) }, safe.HostFuncOptions{}), back)
+	recorded := addNode(t, g, safe.RecordNode(e), called)
+	waited := addNode(t, g, safe.WaitEventNode(e), recorded)
+	last := addNode(t, g, safe.EmptyNode(), waited)
 
 	x2 := executable(t, g)
 	for i := range 3 {
@@ -118,38 +118,38 @@ func TestGraphAddRefuses(t *testing.T) {
 	most, err := y.Slice(1, 9)
 	require.NoError(t, err)
 	g, other := newGraph(t, x), newGraph(t, x)
-	foreign := addNode(t, other, safe.EmptyWork())
+	foreign := addNode(t, other, safe.EmptyNode())
 	for _, test := range []struct {
 		name string
-		work safe.Work
+		work safe.NodeParams
 		deps []safe.Node
 		is   error
 	}{
-		{"no work", nil, nil, safe.ErrArgument},
-		{"closed buffer", safe.FillWork(closed, 1), nil, safe.ErrClosed},
-		{"nil buffer", safe.ZeroWork((*safe.Buffer[int])(nil)), nil, safe.ErrClosed},
+		{"no work", nil, nil, safe.ErrInvalidArgument},
+		{"closed buffer", safe.FillNode(closed, 1), nil, safe.ErrClosed},
+		{"nil buffer", safe.ZeroNode((*safe.Buffer[int])(nil)), nil, safe.ErrClosed},
 		{"closed argument", saxpyWork(saxpy, 1, closed, y), nil, safe.ErrClosed},
-		{"too few arguments", safe.KernelWork(saxpy, one), nil, nil},
-		{"nil kernel", safe.KernelWork(nil, one), nil, safe.ErrClosed},
-		{"wide fill", safe.FillWork(buffer[float64](t, x, 1), 1), nil, safe.ErrArgument},
-		{"copy of too much", safe.CopyWork(half, y), nil, safe.ErrRange},
-		{"overlap", safe.CopyWork(y, most), nil, safe.ErrOverlap},
-		{"closed source", safe.CopyWork(y, closed), nil, safe.ErrClosed},
-		{"no function", safe.HostWork(nil, safe.HostFuncOptions{}), nil, safe.ErrArgument},
-		{"closed event", safe.RecordWork(e), nil, safe.ErrClosed},
-		{"nil event", safe.WaitWork(nil), nil, safe.ErrClosed},
-		{"no operations", safe.MemOpsWork(x), nil, safe.ErrRange},
-		{"closed context", safe.MemOpsWork(nil), nil, safe.ErrClosed},
-		{"foreign node", safe.EmptyWork(), []safe.Node{foreign}, safe.ErrGraph},
-		{"no node", safe.EmptyWork(), []safe.Node{{}}, safe.ErrGraph},
-		{"nil graph", safe.ChildWork(nil), nil, safe.ErrClosed},
-		{"itself", safe.ChildWork(g), nil, safe.ErrArgument},
-		{"memory that is not a graph's", safe.FreeWork(y), nil, safe.ErrArgument},
+		{"too few arguments", safe.KernelNode(saxpy, one), nil, nil},
+		{"nil kernel", safe.KernelNode(nil, one), nil, safe.ErrClosed},
+		{"wide fill", safe.FillNode(buffer[float64](t, x, 1), 1), nil, safe.ErrInvalidArgument},
+		{"copy of too much", safe.CopyNode(half, y), nil, safe.ErrRange},
+		{"overlap", safe.CopyNode(y, most), nil, safe.ErrOverlap},
+		{"closed source", safe.CopyNode(y, closed), nil, safe.ErrClosed},
+		{"no function", safe.HostFuncNode(nil, safe.HostFuncOptions{}), nil, safe.ErrInvalidArgument},
+		{"closed event", safe.RecordNode(e), nil, safe.ErrClosed},
+		{"nil event", safe.WaitEventNode(nil), nil, safe.ErrClosed},
+		{"no operations", safe.MemOpsNode(x), nil, safe.ErrRange},
+		{"closed context", safe.MemOpsNode(nil), nil, safe.ErrClosed},
+		{"foreign node", safe.EmptyNode(), []safe.Node{foreign}, safe.ErrForeignNode},
+		{"no node", safe.EmptyNode(), []safe.Node{{}}, safe.ErrForeignNode},
+		{"nil graph", safe.ChildGraphNode(nil), nil, safe.ErrClosed},
+		{"itself", safe.ChildGraphNode(g), nil, safe.ErrInvalidArgument},
+		{"memory that is not a graph's", safe.FreeNode(y), nil, safe.ErrInvalidArgument},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.name == "too few arguments" {
 				needs(t, "cuFuncGetParamInfo")
-				test.is = safe.ErrArgument
+				test.is = safe.ErrInvalidArgument
 			}
 			_, err := g.Add(test.work, test.deps...)
 			require.ErrorIs(t, err, test.is)
@@ -160,15 +160,15 @@ func TestGraphAddRefuses(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, nodes)
 
-	node := addNode(t, g, safe.ZeroWork(y))
-	assert.ErrorIs(t, node.Set(safe.EmptyWork()), safe.ErrArgument, "another type")
-	assert.ErrorIs(t, foreign.Set(safe.EmptyWork()), safe.ErrArgument, "what cannot be changed")
+	node := addNode(t, g, safe.ZeroNode(y))
+	assert.ErrorIs(t, node.Set(safe.EmptyNode()), safe.ErrInvalidArgument, "another type")
+	assert.ErrorIs(t, foreign.Set(safe.EmptyNode()), safe.ErrInvalidArgument, "what cannot be changed")
 	exec := executable(t, g)
-	assert.ErrorIs(t, exec.Set(node, safe.EmptyWork()), safe.ErrArgument)
-	assert.ErrorIs(t, exec.Set(foreign, safe.EmptyWork()), safe.ErrGraph)
-	assert.ErrorIs(t, exec.Set(safe.Node{}, safe.EmptyWork()), safe.ErrClosed)
-	assert.ErrorIs(t, exec.SetEnabled(foreign, false), safe.ErrGraph)
-	_, err = g.Add(safe.KernelWork(saxpy, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 4096}}, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg()))
+	assert.ErrorIs(t, exec.Set(node, safe.EmptyNode()), safe.ErrInvalidArgument)
+	assert.ErrorIs(t, exec.Set(foreign, safe.EmptyNode()), safe.ErrForeignNode)
+	assert.ErrorIs(t, exec.Set(safe.Node{}, safe.EmptyNode()), safe.ErrClosed)
+	assert.ErrorIs(t, exec.SetEnabled(foreign, false), safe.ErrForeignNode)
+	_, err = g.Add(safe.KernelNode(saxpy, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 4096}}, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg()))
 	if err != nil { // CUDA may look at it now, or when the graph is instantiated
 		assert.ErrorContains(t, err, "block")
 	}
@@ -179,18 +179,18 @@ func TestNodeSet(t *testing.T) {
 	x := open(t, 0)
 	const n = 10
 	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
-	large := func() safe.Work { // which cannot be closed by anybody else
+	large := func() safe.NodeParams { // which cannot be closed by anybody else
 		b, err := safe.NewBuffer[float32](x, n)
 		require.NoError(t, err)
 		require.NoError(t, b.Fill(100))
 		return saxpyWork(saxpy, 1, b, y)
 	}
 	g := newGraph(t, x)
-	zeroed := addNode(t, g, safe.ZeroWork(y))
+	zeroed := addNode(t, g, safe.ZeroNode(y))
 	added := addNode(t, g, large(), zeroed)
 	old := executable(t, g)
 	require.NoError(t, added.Set(saxpyWork(saxpy, 7, ones, y)))
-	require.NoError(t, zeroed.Set(safe.FillWork(y, 1)))
+	require.NoError(t, zeroed.Set(safe.FillNode(y, 1)))
 	drop()
 	for _, test := range []struct {
 		name string
@@ -232,7 +232,7 @@ func TestExecSet(t *testing.T) {
 	gone := make(chan struct{})
 	var first, other atomic.Int32
 	g := newGraph(t, x)
-	zeroed := addNode(t, g, safe.ZeroWork(y))
+	zeroed := addNode(t, g, safe.ZeroNode(y))
 	var added, called safe.Node
 	func() {
 		b, err := safe.NewBuffer[float32](x, n)
@@ -242,18 +242,18 @@ func TestExecSet(t *testing.T) {
 		require.NoError(t, b.Close())
 		large := new([1 << 10]int32)
 		runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
-		called = addNode(t, g, safe.HostWork(func() { first.Add(1); large[0]++ }, safe.HostFuncOptions{}), added)
+		called = addNode(t, g, safe.HostFuncNode(func() { first.Add(1); large[0]++ }, safe.HostFuncOptions{}), added)
 	}()
-	back := addNode(t, g, safe.CopyWork(out, y), called)
+	back := addNode(t, g, safe.CopyNode(out, y), called)
 	e := executable(t, g)
-	require.NoError(t, called.Set(safe.HostWork(func() {}, safe.HostFuncOptions{})), "the graph keeps the function no longer")
+	require.NoError(t, called.Set(safe.HostFuncNode(func() {}, safe.HostFuncOptions{})), "the graph keeps the function no longer")
 
 	gate.shut(t, s)
 	require.NoError(t, e.Launch(s))
-	require.NoError(t, e.Set(zeroed, safe.FillWork(y, 1)))
+	require.NoError(t, e.Set(zeroed, safe.FillNode(y, 1)))
 	require.NoError(t, e.Set(added, saxpyWork(saxpy, 2, ones(t, x, n), y)))
-	require.NoError(t, e.Set(called, safe.HostWork(func() { other.Add(1) }, safe.HostFuncOptions{})))
-	require.NoError(t, e.Set(back, safe.CopyWork(second, y)))
+	require.NoError(t, e.Set(called, safe.HostFuncNode(func() { other.Add(1) }, safe.HostFuncOptions{})))
+	require.NoError(t, e.Set(back, safe.CopyNode(second, y)))
 	drop()
 	assert.False(t, isDone(gone), "the launch that is under way needs it")
 	gate.open()
@@ -291,7 +291,7 @@ func TestExecSet(t *testing.T) {
 
 	cfg := one
 	cfg.Cooperative = true
-	assert.ErrorIs(t, e.Set(added, safe.KernelWork(saxpy, cfg, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg())), safe.ErrArgument)
+	assert.ErrorIs(t, e.Set(added, safe.KernelNode(saxpy, cfg, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg())), safe.ErrInvalidArgument)
 }
 
 // TestKernelNodeAttributes: attributes of a launch are the node's.
@@ -301,12 +301,12 @@ func TestKernelNodeAttributes(t *testing.T) {
 	require.NoError(t, y.Zero())
 	cfg := perValue(10)
 	cfg.Cooperative = true
-	work := safe.KernelWork(saxpy, cfg, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg())
+	work := safe.KernelNode(saxpy, cfg, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg())
 	g := newGraph(t, x)
 	n := addNode(t, g, work)
 	require.NoError(t, n.Set(work))
 	var v driver.CUkernelNodeAttrValue
-	require.NoError(t, x.Do(func() error {
+	require.NoError(t, x.WithCurrent(func() error {
 		return driver.CuGraphKernelNodeGetAttribute(n.Raw(), driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v)
 	}))
 	assert.EqualValues(t, 1, *v.Cooperative())
@@ -316,7 +316,7 @@ func TestKernelNodeAttributes(t *testing.T) {
 	assert.EqualValues(t, 2, got[9])
 	wrong := driver.CUlaunchAttribute{Id: 9999}
 	cfg.Attributes = []driver.CUlaunchAttribute{wrong}
-	_, err := g.Add(safe.KernelWork(saxpy, cfg, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg()))
+	_, err := g.Add(safe.KernelNode(saxpy, cfg, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg()))
 	assert.Error(t, err)
 	nodes, err := g.Nodes()
 	require.NoError(t, err)
@@ -327,14 +327,14 @@ func TestGraphEdges(t *testing.T) {
 	x := open(t, 0)
 	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
 	g := newGraph(t, x)
-	a, b, c := addNode(t, g, safe.FillWork(y, 1)), addNode(t, g, saxpyWork(saxpy, 1, ones, y)), addNode(t, g, saxpyWork(saxpy, 2, ones, y))
+	a, b, c := addNode(t, g, safe.FillNode(y, 1)), addNode(t, g, saxpyWork(saxpy, 1, ones, y)), addNode(t, g, saxpyWork(saxpy, 2, ones, y))
 	require.NoError(t, g.AddEdges())
 	require.NoError(t, g.AddEdges(safe.Edge{From: a, To: b}, safe.Edge{From: b, To: c}))
 	launch(t, executable(t, g), s)
 	got := make([]float32, 10)
 	require.NoError(t, y.CopyToHost(got))
 	assert.EqualValues(t, 4, got[0])
-	assert.ErrorIs(t, g.AddEdges(safe.Edge{From: a}), safe.ErrGraph)
+	assert.ErrorIs(t, g.AddEdges(safe.Edge{From: a}), safe.ErrForeignNode)
 	assert.ErrorIs(t, g.AddEdges(safe.Edge{From: a, To: c}, safe.Edge{From: a, To: b}), driver.CUDA_ERROR_INVALID_VALUE, "one is there already")
 	require.NoError(t, g.RemoveEdges(safe.Edge{From: a, To: c}), "the one before it was added")
 	require.NoError(t, g.RemoveEdges(safe.Edge{From: b, To: c}))
@@ -367,19 +367,19 @@ func TestMemOpsNode(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), host[uint32](t, x, 4)
 	g := newGraph(t, x)
-	n := addNode(t, g, safe.MemOpsWork(x, safe.WriteOp(h.At(0), 1), safe.WaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ), safe.WriteOp(h.At(1), 2)))
+	n := addNode(t, g, safe.MemOpsNode(x, safe.NewWriteOp(h.At(0), 1), safe.NewWaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ), safe.NewWriteOp(h.At(1), 2)))
 	p, err := n.Params()
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, p.MemOp().Count)
 	e := executable(t, g)
 	launch(t, e, s)
 	assert.Equal(t, []uint32{1, 2}, h.Data()[:2])
-	other := safe.MemOpsWork(x, safe.WriteOp(h.At(0), 1), safe.WaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ), safe.WriteOp(h.At(2), 3))
+	other := safe.MemOpsNode(x, safe.NewWriteOp(h.At(0), 1), safe.NewWaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ), safe.NewWriteOp(h.At(2), 3))
 	require.NoError(t, e.Set(n, other))
 	require.NoError(t, n.Set(other))
 	launch(t, e, s)
 	assert.EqualValues(t, 3, h.Data()[2])
-	_, err = g.Add(safe.MemOpsWork(x, safe.WriteOp(h.At(9), 1)))
+	_, err = g.Add(safe.MemOpsNode(x, safe.NewWriteOp(h.At(9), 1)))
 	assert.ErrorIs(t, err, safe.ErrRange)
 }
 
@@ -388,7 +388,7 @@ func TestHostWorkSpin(t *testing.T) {
 	x := open(t, 0)
 	s, g := stream(t, x), newGraph(t, x)
 	var calls atomic.Int32
-	work := safe.HostWork(func() { calls.Add(1) }, safe.HostFuncOptions{Spin: true})
+	work := safe.HostFuncNode(func() { calls.Add(1) }, safe.HostFuncOptions{Spin: true})
 	n, err := g.Add(work)
 	if driver.Find("cuLaunchHostFunc_v2") != nil {
 		assert.ErrorIs(t, err, safe.ErrNotSupported)

@@ -9,7 +9,7 @@ import (
 
 // AddAlloc adds a node that allocates memory for n values at each launch, always at
 // the same address. Nodes behind it use the buffer, and so does what comes behind the launch
-// on a stream, until the memory is freed: by a node that does [FreeWork], by
+// on a stream, until the memory is freed: by a node that does [FreeNode], by
 // [Buffer.FreeAsync], or by the next launch, if the executable was made with
 // driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH; without that flag a launch
 // while it is still allocated is driver.CUDA_ERROR_INVALID_VALUE. Using it while it is not
@@ -53,9 +53,9 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 	return &Buffer[T]{memory: &memory{block: b}, address: b.address, n: n}, node, nil
 }
 
-// FreeWork frees memory that a node of the same or of another graph allocates. Nodes that use it
+// FreeNode frees memory that a node of the same or of another graph allocates. Nodes that use it
 // must come before. Source: cuGraphAddMemFreeNode.
-func FreeWork[T any](b *Buffer[T]) Work {
+func FreeNode[T any](b *Buffer[T]) NodeParams {
 	return &coldWork{
 		typ: driver.CU_GRAPH_NODE_TYPE_MEM_FREE,
 		takes: func(op string, k *keepsake, _ *graphCore) error {
@@ -73,7 +73,7 @@ func FreeWork[T any](b *Buffer[T]) Work {
 // ofGraph refuses memory that no graph allocates, and parts of it.
 func (b *Buffer[T]) ofGraph(op string) error {
 	if !b.memory.graph || b.part {
-		return refuse(op, ErrArgument, "the buffer is not one of AddAlloc")
+		return refuse(op, ErrInvalidArgument, "the buffer is not one of AddAlloc")
 	}
 	return nil
 }

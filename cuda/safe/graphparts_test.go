@@ -27,9 +27,9 @@ func TestChildGraph(t *testing.T) {
 	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
 	child := adding(t, s, saxpy, ones, y)
 	g := newGraph(t, x)
-	zeroed := addNode(t, g, safe.ZeroWork(y))
-	first := addNode(t, g, safe.ChildWork(child), zeroed)
-	addNode(t, g, safe.ChildWork(child), first)
+	zeroed := addNode(t, g, safe.ZeroNode(y))
+	first := addNode(t, g, safe.ChildGraphNode(child), zeroed)
+	addNode(t, g, safe.ChildGraphNode(child), first)
 	require.NoError(t, child.Close())
 	e := executable(t, g)
 	launch(t, e, s)
@@ -45,22 +45,22 @@ func TestChildGraph(t *testing.T) {
 	require.NoError(t, err)
 	nodes, err = same.Nodes()
 	require.NoError(t, err)
-	_, err = part.Add(safe.EmptyWork(), nodes[0])
+	_, err = part.Add(safe.EmptyNode(), nodes[0])
 	require.NoError(t, err, "it is the same graph")
 	require.NoError(t, part.Close(), "which does nothing")
 	_, err = part.Instantiate(0)
-	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	launch(t, executable(t, g), s)
 	assert.EqualValues(t, 11, read(t, y))
 	launch(t, e, s)
 	assert.EqualValues(t, 2, read(t, y), "as it was")
 
 	other := adding(t, s, saxpy, y, y) // y += y
-	require.NoError(t, e.Set(first, safe.ChildWork(other)))
-	require.NoError(t, e.Set(zeroed, safe.FillWork(y, 3)))
+	require.NoError(t, e.Set(first, safe.ChildGraphNode(other)))
+	require.NoError(t, e.Set(zeroed, safe.FillNode(y, 3)))
 	launch(t, e, s)
 	assert.EqualValues(t, 7, read(t, y))
-	assert.ErrorIs(t, first.Set(safe.ChildWork(other)), safe.ErrArgument)
+	assert.ErrorIs(t, first.Set(safe.ChildGraphNode(other)), safe.ErrInvalidArgument)
 	_, err = zeroed.ChildGraph()
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
 	clone, err := g.Clone()
@@ -85,10 +85,10 @@ func TestGraphMemory(t *testing.T) {
 	b, allocated, err := safe.AddAlloc[float32](g, n)
 	require.NoError(t, err)
 	assert.NotZero(t, b.Raw())
-	filled := addNode(t, g, safe.FillWork(b, 5), allocated)
+	filled := addNode(t, g, safe.FillNode(b, 5), allocated)
 	added := addNode(t, g, saxpyWork(saxpy, 1, ones, b), filled)
-	copied := addNode(t, g, safe.CopyWork(y, b), added)
-	freed := addNode(t, g, safe.FreeWork(b), copied)
+	copied := addNode(t, g, safe.CopyNode(y, b), added)
+	freed := addNode(t, g, safe.FreeNode(b), copied)
 	p, err := allocated.Params()
 	require.NoError(t, err)
 	assert.Equal(t, b.Raw(), p.Alloc().Dptr)
@@ -112,11 +112,11 @@ func TestGraphMemory(t *testing.T) {
 	} {
 		assert.ErrorIs(t, call(), safe.ErrNotSupported, name)
 	}
-	assert.Error(t, freed.Set(safe.FreeWork(b)))
+	assert.Error(t, freed.Set(safe.FreeNode(b)))
 	_, _, err = safe.AddAlloc[*int](g, 1)
-	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	_, _, err = safe.AddAlloc[int](g, 1, safe.Node{})
-	assert.ErrorIs(t, err, safe.ErrGraph)
+	assert.ErrorIs(t, err, safe.ErrForeignNode)
 	require.NoError(t, e.Close())
 	require.NoError(t, g.Close())
 	require.NoError(t, x.TrimGraphMemory())
@@ -133,7 +133,7 @@ func TestGraphMemoryLeft(t *testing.T) {
 		g := newGraph(t, x)
 		b, allocated, err := safe.AddAlloc[float32](g, n)
 		require.NoError(t, err)
-		addNode(t, g, safe.FillWork(b, 5), allocated)
+		addNode(t, g, safe.FillNode(b, 5), allocated)
 		return g, b
 	}
 	t.Run("freed on a stream", func(t *testing.T) {
@@ -150,8 +150,8 @@ func TestGraphMemoryLeft(t *testing.T) {
 		require.NoError(t, b.FreeAsync(s))
 		part, err := b.Slice(0, 1)
 		require.NoError(t, err)
-		assert.ErrorIs(t, part.FreeAsync(s), safe.ErrArgument)
-		assert.ErrorIs(t, buffer[int](t, x, 1).FreeAsync(s), safe.ErrArgument)
+		assert.ErrorIs(t, part.FreeAsync(s), safe.ErrInvalidArgument)
+		assert.ErrorIs(t, buffer[int](t, x, 1).FreeAsync(s), safe.ErrInvalidArgument)
 		require.NoError(t, s.Synchronize())
 	})
 	t.Run("freed by the next launch", func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestGraphOnRelease(t *testing.T) {
 	e, err := g.Instantiate(0)
 	require.NoError(t, err)
 	outer := newGraph(t, x)
-	addNode(t, outer, safe.ChildWork(g))
+	addNode(t, outer, safe.ChildGraphNode(g))
 	gate.shut(t, s)
 	require.NoError(t, e.Launch(s))
 	require.NoError(t, g.Close())
@@ -197,7 +197,7 @@ func TestGraphOnRelease(t *testing.T) {
 func TestGraphIDs(t *testing.T) {
 	x := open(t, 0)
 	g := newGraph(t, x)
-	n := addNode(t, g, safe.EmptyWork())
+	n := addNode(t, g, safe.EmptyNode())
 	e := executable(t, g)
 	for name, call := range map[string]func() error{
 		"graph":      func() error { _, err := g.ID(); return err },
@@ -219,10 +219,10 @@ func TestGraphSVG(t *testing.T) {
 	x := open(t, 0)
 	saxpy, ones, y := kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
 	g := newGraph(t, x)
-	a := addNode(t, g, safe.ZeroWork(y))
+	a := addNode(t, g, safe.ZeroNode(y))
 	b := addNode(t, g, saxpyWork(saxpy, 1, ones, y), a)
-	c := addNode(t, g, safe.EmptyWork(), a)
-	addNode(t, g, safe.HostWork(func() {}, safe.HostFuncOptions{}), b, c)
+	c := addNode(t, g, safe.EmptyNode(), a)
+	addNode(t, g, safe.HostFuncNode(func() {}, safe.HostFuncOptions{}), b, c)
 	text, err := g.SVG()
 	require.NoError(t, err)
 	var drawn struct {
@@ -270,9 +270,9 @@ func TestNodeDestroyed(t *testing.T) {
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	child := newGraph(t, x)
-	inner := addNode(t, child, safe.ZeroWork(y))
+	inner := addNode(t, child, safe.ZeroNode(y))
 	g := newGraph(t, x)
-	n := addNode(t, g, safe.ChildWork(child))
+	n := addNode(t, g, safe.ChildGraphNode(child))
 	part, err := n.ChildGraph()
 	require.NoError(t, err)
 	parts, err := part.Nodes()
@@ -283,19 +283,19 @@ func TestNodeDestroyed(t *testing.T) {
 		"node":         func() error { _, err := n.Params(); return err },
 		"again":        n.Destroy,
 		"child":        func() error { _, err := n.ChildGraph(); return err },
-		"set":          func() error { return n.Set(safe.ChildWork(child)) },
-		"executable":   func() error { return e.Set(n, safe.ChildWork(child)) },
+		"set":          func() error { return n.Set(safe.ChildGraphNode(child)) },
+		"executable":   func() error { return e.Set(n, safe.ChildGraphNode(child)) },
 		"part":         func() error { _, err := part.Nodes(); return err },
-		"node of part": func() error { return parts[0].Set(safe.FillWork(y, 1)) },
+		"node of part": func() error { return parts[0].Set(safe.FillNode(y, 1)) },
 	} {
 		assert.ErrorIs(t, call(), safe.ErrClosed, name)
 	}
-	_, err = g.Add(safe.EmptyWork(), n)
-	assert.ErrorIs(t, err, safe.ErrGraph)
+	_, err = g.Add(safe.EmptyNode(), n)
+	assert.ErrorIs(t, err, safe.ErrForeignNode)
 	launch(t, e, s)
 	require.NoError(t, inner.Destroy())
 	for range 100 { // also where the handle is used again
-		again := addNode(t, child, safe.EmptyWork())
+		again := addNode(t, child, safe.EmptyNode())
 		_, err := again.Params()
 		require.NoError(t, err)
 		require.NoError(t, again.Destroy())
@@ -308,19 +308,19 @@ func TestGraphCapturedInto(t *testing.T) {
 	x := open(t, 0)
 	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, 10)
 	g, other := newGraph(t, x), newGraph(t, x)
-	n := addNode(t, g, safe.ZeroWork(y))
+	n := addNode(t, g, safe.ZeroNode(y))
 	e := executable(t, g)
 	require.NoError(t, s.CaptureTo(g, []safe.Node{n}, nil, localMode, func() error {
 		require.NoError(t, y.FillAsync(s, 1))
 		for name, call := range map[string]func() error{
-			"add":         func() error { _, err := g.Add(safe.EmptyWork()); return err },
-			"set":         func() error { return n.Set(safe.ZeroWork(y)) },
+			"add":         func() error { _, err := g.Add(safe.EmptyNode()); return err },
+			"set":         func() error { return n.Set(safe.ZeroNode(y)) },
 			"edges":       func() error { return g.AddEdges() },
 			"destroy":     n.Destroy,
 			"clone":       func() error { _, err := g.Clone(); return err },
 			"instantiate": func() error { _, err := g.Instantiate(0); return err },
 			"update":      func() error { return e.Update(g) },
-			"child":       func() error { _, err := other.Add(safe.ChildWork(g)); return err },
+			"child":       func() error { _, err := other.Add(safe.ChildGraphNode(g)); return err },
 			"memory":      func() error { _, _, err := safe.AddAlloc[int](g, 1); return err },
 			"condition":   func() error { _, err := g.NewCondition(safe.ConditionOptions{}); return err },
 			"capture": func() error {
@@ -343,7 +343,7 @@ func TestSimUnknownNodes(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
 	g := newGraph(t, x)
-	n := addNode(t, g, safe.EmptyWork())
+	n := addNode(t, g, safe.EmptyNode())
 	simulated.OddNodes(99)
 	defer simulated.OddNodes(0)
 	nodes, err := g.Nodes()
@@ -357,9 +357,9 @@ func TestSimUnknownNodes(t *testing.T) {
 	}
 	_, err = g.SVG()
 	require.NoError(t, err)
-	_, err = g.Add(safe.EmptyWork(), nodes...)
+	_, err = g.Add(safe.EmptyNode(), nodes...)
 	require.NoError(t, err)
-	assert.ErrorIs(t, nodes[0].Set(safe.EmptyWork()), safe.ErrArgument)
+	assert.ErrorIs(t, nodes[0].Set(safe.EmptyNode()), safe.ErrInvalidArgument)
 	require.NoError(t, nodes[0].Destroy())
 	_ = n
 }

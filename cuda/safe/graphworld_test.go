@@ -33,10 +33,10 @@ func onNode(name string, do func(w *world, n safe.Node) error) operation {
 	}}
 }
 
-func (w *world) adds(work safe.Work) error { _, err := w.g.Add(work); return err }
+func (w *world) adds(work safe.NodeParams) error { _, err := w.g.Add(work); return err }
 
-func (w *world) storing() safe.Work {
-	return safe.KernelWork(w.k, one, w.a.Arg(), safe.Val(uint64(3)))
+func (w *world) storing() safe.NodeParams {
+	return safe.KernelNode(w.k, one, w.a.Arg(), safe.Val(uint64(3)))
 }
 
 func init() {
@@ -52,22 +52,22 @@ func init() {
 		operation{"Graph.Add", func(w *world) error {
 			cfg := one
 			cfg.Cooperative = true
-			return w.adds(safe.KernelWork(w.k, cfg, w.a.Arg(), safe.Val(uint64(3))))
+			return w.adds(safe.KernelNode(w.k, cfg, w.a.Arg(), safe.Val(uint64(3))))
 		}},
-		operation{"Graph.Add", func(w *world) error { return w.adds(safe.CopyWork(w.a, w.h)) }},
-		operation{"Graph.Add", func(w *world) error { return w.adds(safe.FillWork(w.a, 1)) }},
-		operation{"Graph.Add", func(w *world) error { return w.adds(safe.HostWork(func() {}, safe.HostFuncOptions{})) }},
-		operation{"Graph.Add", func(w *world) error { return w.adds(safe.RecordWork(w.e)) }},
-		operation{"Graph.Add", func(w *world) error { return w.adds(safe.WaitWork(w.e)) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.CopyNode(w.a, w.h)) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.FillNode(w.a, 1)) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.HostFuncNode(func() {}, safe.HostFuncOptions{})) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.RecordNode(w.e)) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.WaitEventNode(w.e)) }},
 		operation{"Graph.Add", func(w *world) error {
-			return w.adds(safe.MemOpsWork(w.x, safe.WriteOp(w.a.At(0), 1), safe.WriteOp(w.h.At(0), 1)))
+			return w.adds(safe.MemOpsNode(w.x, safe.NewWriteOp(w.a.At(0), 1), safe.NewWriteOp(w.h.At(0), 1)))
 		}},
 		operation{"Node.ChildGraph", func(w *world) error {
 			g, err := safe.NewGraph(w.x)
 			if _, err = also(w, g, err); err != nil {
 				return err
 			}
-			n, err := w.g.Add(safe.ChildWork(g))
+			n, err := w.g.Add(safe.ChildGraphNode(g))
 			if err != nil {
 				return err
 			}

@@ -32,14 +32,14 @@ type greenCore struct {
 }
 
 // NewGreenContext makes a green context of parts of x's device: several must be of
-// one split, else the error is [ErrArgument]. x
-// must be the primary context, as that of [Open] is, else it is [ErrContext], and so
+// one split, else the error is [ErrInvalidArgument]. x
+// must be the primary context, as that of [Open] is, else it is [ErrContextMismatch], and so
 // are multiprocessors of another device. It is kept alive.
 //
 // CUDA keeps a description of the parts as long as the process lives, so that green
 // contexts are better kept than made again and again. It needs a driver of CUDA
 // 12.4. Source: cuDevResourceGenerateDesc, cuGreenCtxCreate.
-func NewGreenContext(x *Context, parts ...SMs) (*GreenContext, error) {
+func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	const op = "NewGreenContext"
 	c, err := x.acquire(op)
 	if err != nil {
@@ -73,20 +73,20 @@ func NewGreenContext(x *Context, parts ...SMs) (*GreenContext, error) {
 }
 
 // resources are those of the parts, which must be of d.
-func (d Device) resources(op string, parts []SMs) ([]driver.CUdevResource, error) {
+func (d Device) resources(op string, parts []SMResource) ([]driver.CUdevResource, error) {
 	if len(parts) == 0 {
-		return nil, refuse(op, ErrArgument, "without multiprocessors")
+		return nil, refuse(op, ErrInvalidArgument, "without multiprocessors")
 	}
 	resources := make([]driver.CUdevResource, len(parts))
 	for i, m := range parts {
 		if m.Count() == 0 {
-			return nil, refuse(op, ErrArgument, "part %d has no multiprocessors", i)
+			return nil, refuse(op, ErrInvalidArgument, "part %d has no multiprocessors", i)
 		}
 		if m.cut != parts[0].cut {
-			return nil, refuse(op, ErrArgument, "part %d is of another split than part 0", i)
+			return nil, refuse(op, ErrInvalidArgument, "part %d is of another split than part 0", i)
 		}
 		if m.device.raw != d.raw {
-			return nil, refuse(op, ErrContext, "%v, and the context is of %v", m, d)
+			return nil, refuse(op, ErrContextMismatch, "%v, and the context is of %v", m, d)
 		}
 		resources[i] = m.raw
 	}
@@ -104,7 +104,7 @@ func (c *contextCore) primary(op string) error {
 		err = driver.CuDevicePrimaryCtxRelease(c.device.raw)
 	}
 	if err == nil && raw != c.raw {
-		err = refuse(op, ErrContext, "%#x is not the primary context of %v", uintptr(c.raw), c.device)
+		err = refuse(op, ErrContextMismatch, "%#x is not the primary context of %v", uintptr(c.raw), c.device)
 	}
 	return err
 }
@@ -190,16 +190,16 @@ func (g *GreenContext) ID() (uint64, error) {
 
 // SMs are the multiprocessors of the green context, which may be split further.
 // Source: cuGreenCtxGetDevResource.
-func (g *GreenContext) SMs() (SMs, error) {
-	m := SMs{device: g.Device()}
-	err := g.do("GreenContext.SMs", func(c *greenCore) error {
+func (g *GreenContext) SMResource() (SMResource, error) {
+	m := SMResource{device: g.Device()}
+	err := g.do("GreenContext.SMResource", func(c *greenCore) error {
 		return driver.CuGreenCtxGetDevResource(c.raw, &m.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	})
 	return m, err
 }
 
 // NewStream makes a stream whose kernels run on the multiprocessors of the green
-// context. It must be NonBlocking, else the error is [ErrArgument]; CUDA makes no
+// context. It must be NonBlocking, else the error is [ErrInvalidArgument]; CUDA makes no
 // others here. A priority outside of [Context.StreamPriorityRange] is [ErrRange].
 // Source: cuGreenCtxStreamCreate; before CUDA 12.5 cuCtxFromGreenCtx and
 // cuStreamCreateWithPriority.
@@ -211,7 +211,7 @@ func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 	}
 	defer c.unmark()
 	if !o.NonBlocking {
-		return nil, refuse(op, ErrArgument, "streams of a green context must be NonBlocking")
+		return nil, refuse(op, ErrInvalidArgument, "streams of a green context must be NonBlocking")
 	}
 	s := &streamCore{queue: newQueue(), ctx: c.ctx, green: c, set: c.ctx.bare(), owned: true, nonBlocking: true}
 	err = c.in(func() error {
@@ -252,7 +252,7 @@ func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 
 // Record makes e stand for the work that is on all streams of the green context
 // now. e must be of the context that the green context is of, else the error is
-// [ErrContext]. While one of the streams captures it is [ErrCapturing].
+// [ErrContextMismatch]. While one of the streams captures it is [ErrCapturing].
 // Source: cuGreenCtxRecordEvent.
 func (g *GreenContext) Record(e *Event) error {
 	const op = "GreenContext.Record"
@@ -263,7 +263,7 @@ func (g *GreenContext) Record(e *Event) error {
 	defer v.unmark()
 	return g.do(op, func(c *greenCore) error {
 		if !v.ctx.same(c.ctx) {
-			return refuse(op, ErrContext, "the event is of %v, the green context of %v", v.ctx.device, c.ctx.device)
+			return refuse(op, ErrContextMismatch, "the event is of %v, the green context of %v", v.ctx.device, c.ctx.device)
 		}
 		if v.gate.enter() {
 			defer v.gate.leave()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func green(t *testing.T, x *safe.Context, parts ...safe.SMs) *safe.GreenContext {
+func green(t *testing.T, x *safe.Context, parts ...safe.SMResource) *safe.GreenContext {
 	t.Helper()
 	g, err := safe.NewGreenContext(x, parts...)
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestGreenContext(t *testing.T) {
 	s, plain := greenStream(t, g), stream(t, x)
 	assert.NotZero(t, g.Raw())
 	assert.Equal(t, x.Device(), g.Device())
-	part, err := g.SMs()
+	part, err := g.SMResource()
 	require.NoError(t, err)
 	assert.Equal(t, parts[0].Count(), part.Count())
 	id, err := g.ID()
@@ -62,17 +62,17 @@ func TestGreenContext(t *testing.T) {
 	of, err = legacy.GreenContext()
 	require.NoError(t, err)
 	assert.Zero(t, of)
-	sms, err := s.SMs()
+	sms, err := s.SMResource()
 	require.NoError(t, err)
 	assert.Equal(t, parts[0].Count(), sms.Count())
-	sms, err = plain.SMs()
+	sms, err = plain.SMResource()
 	require.NoError(t, err)
-	all, err := x.Device().SMs()
+	all, err := x.Device().SMResource()
 	require.NoError(t, err)
 	assert.Equal(t, all.Count(), sms.Count())
 
 	both := green(t, x, parts...)
-	sms, err = both.SMs()
+	sms, err = both.SMResource()
 	require.NoError(t, err)
 	assert.Equal(t, parts[0].Count()+parts[1].Count(), sms.Count())
 	again, _, err := sms.Split(safe.SplitOptions{Groups: 2})
@@ -126,7 +126,7 @@ func TestGreenStreamFromRaw(t *testing.T) {
 	g := green(t, x, splitInto(t, 1)...)
 	if driver.Find("cuStreamGetCtx_v2") != nil {
 		_, err := safe.BorrowStream(greenStream(t, g).Raw(), x, nil)
-		assert.ErrorIs(t, err, safe.ErrContext, "the driver does not tell")
+		assert.ErrorIs(t, err, safe.ErrContextMismatch, "the driver does not tell")
 		return
 	}
 	s := greenStream(t, g)
@@ -156,7 +156,7 @@ func TestGreenContextRefuses(t *testing.T) {
 	parts := splitInto(t, 1)
 	g := green(t, x, parts...)
 	created := func() (err error) {
-		return x.Do(func() error {
+		return x.WithCurrent(func() error {
 			var raw driver.CUcontext
 			if err := driver.CuCtxCreate(&raw, nil, 0, x.Device().Raw()); errors.Is(err, safe.ErrNotSupported) {
 				err = driver.CuCtxCreate_v2(&raw, 0, x.Device().Raw())
@@ -178,11 +178,11 @@ func TestGreenContextRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"no parts", func() error { _, err := safe.NewGreenContext(x); return err }, safe.ErrArgument, "without multiprocessors"},
-		{"an empty part", func() error { _, err := safe.NewGreenContext(x, parts[0], safe.SMs{}); return err }, safe.ErrArgument, "part 1 has no multiprocessors"},
-		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, safe.ErrArgument, "of another split"},
-		{"not the primary context", created, safe.ErrContext, "not the primary context of device 0"},
-		{"a blocking stream", func() error { _, err := g.NewStream(safe.StreamOptions{}); return err }, safe.ErrArgument, "NonBlocking"},
+		{"no parts", func() error { _, err := safe.NewGreenContext(x); return err }, safe.ErrInvalidArgument, "without multiprocessors"},
+		{"an empty part", func() error { _, err := safe.NewGreenContext(x, parts[0], safe.SMResource{}); return err }, safe.ErrInvalidArgument, "part 1 has no multiprocessors"},
+		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, safe.ErrInvalidArgument, "of another split"},
+		{"not the primary context", created, safe.ErrContextMismatch, "not the primary context of device 0"},
+		{"a blocking stream", func() error { _, err := g.NewStream(safe.StreamOptions{}); return err }, safe.ErrInvalidArgument, "NonBlocking"},
 		{"a priority", func() error {
 			_, err := g.NewStream(safe.StreamOptions{NonBlocking: true, Priority: -1000})
 			return err
@@ -208,8 +208,8 @@ func TestGreenContextRefuses(t *testing.T) {
 
 	y := second(t)
 	_, err = safe.NewGreenContext(y, parts...)
-	assert.ErrorIs(t, err, safe.ErrContext)
-	assert.ErrorIs(t, g.Record(event(t, y)), safe.ErrContext)
+	assert.ErrorIs(t, err, safe.ErrContextMismatch)
+	assert.ErrorIs(t, g.Record(event(t, y)), safe.ErrContextMismatch)
 }
 
 // TestGreenWait: an event and a wait stand for the work of all streams of a green
@@ -290,12 +290,12 @@ func TestGreenCapture(t *testing.T) {
 					assert.ErrorIs(t, g.WaitEvent(event(t, x)), safe.ErrCapturing)
 					assert.ErrorIs(t, g.WaitEvent(e), safe.ErrCapturing)
 					assert.ErrorIs(t, g.Synchronize(), safe.ErrCapturing)
-					_, err := s.SMs()
+					_, err := s.SMResource()
 					assert.ErrorIs(t, err, safe.ErrCapturing)
 					of, err := s.GreenContext()
 					assert.NoError(t, err)
 					assert.Equal(t, g.Raw(), of)
-					_, err = g.SMs()
+					_, err = g.SMResource()
 					return err
 				},
 			)

@@ -97,7 +97,7 @@ func TestGreenGoroutines(t *testing.T) {
 				}
 				assert.NoError(t, greens[(i+r)%2].Record(e))
 				assert.NoError(t, g.WaitEvent(e))
-				_, err = g.SMs()
+				_, err = g.SMResource()
 				assert.NoError(t, err)
 				assert.NoError(t, g.Synchronize())
 				assert.NoError(t, s.Close())
@@ -109,25 +109,25 @@ func TestGreenGoroutines(t *testing.T) {
 }
 
 // greenUses are calls that fail in the same way on what is nil, a zero value or closed.
-func greenUses(x *safe.Context, g *safe.GreenContext, s *safe.Stream, e *safe.Event, part safe.SMs) map[string]func() error {
+func greenUses(x *safe.Context, g *safe.GreenContext, s *safe.Stream, e *safe.Event, part safe.SMResource) map[string]func() error {
 	return map[string]func() error{
-		"NewGreenContext":        func() error { _, err := safe.NewGreenContext(x, part); return err },
-		"GreenContext.ID":        func() error { _, err := g.ID(); return err },
-		"GreenContext.SMs":       func() error { _, err := g.SMs(); return err },
-		"GreenContext.NewStream": func() error { _, err := g.NewStream(safe.StreamOptions{NonBlocking: true}); return err },
-		"GreenContext.Record":    func() error { return g.Record(e) },
-		"GreenContext.WaitEvent": func() error { return g.WaitEvent(e) },
-		"GreenContext.Wait":      g.Synchronize,
-		"Stream.GreenContext":    func() error { _, err := s.GreenContext(); return err },
-		"Stream.SMs":             func() error { _, err := s.SMs(); return err },
+		"NewGreenContext":         func() error { _, err := safe.NewGreenContext(x, part); return err },
+		"GreenContext.ID":         func() error { _, err := g.ID(); return err },
+		"GreenContext.SMResource": func() error { _, err := g.SMResource(); return err },
+		"GreenContext.NewStream":  func() error { _, err := g.NewStream(safe.StreamOptions{NonBlocking: true}); return err },
+		"GreenContext.Record":     func() error { return g.Record(e) },
+		"GreenContext.WaitEvent":  func() error { return g.WaitEvent(e) },
+		"GreenContext.Wait":       g.Synchronize,
+		"Stream.GreenContext":     func() error { _, err := s.GreenContext(); return err },
+		"Stream.SMResource":       func() error { _, err := s.SMResource(); return err },
 	}
 }
 
 func TestGreenNil(t *testing.T) {
-	refusedAll(t, greenUses(nil, nil, nil, nil, safe.SMs{}))
+	refusedAll(t, greenUses(nil, nil, nil, nil, safe.SMResource{}))
 	var none *safe.GreenContext
 	zero := &safe.GreenContext{}
-	refusedAll(t, greenUses(&safe.Context{}, zero, &safe.Stream{}, &safe.Event{}, safe.SMs{}))
+	refusedAll(t, greenUses(&safe.Context{}, zero, &safe.Stream{}, &safe.Event{}, safe.SMResource{}))
 	for _, g := range []*safe.GreenContext{none, zero} {
 		assert.NoError(t, g.Close())
 		assert.Zero(t, g.Raw())

@@ -98,8 +98,8 @@ type owner struct{ o *object }
 
 func TestHandleDropped(t *testing.T) {
 	reports := make(chan error, 10)
-	HandleErrors(func(err error) { reports <- err })
-	defer HandleErrors(nil)
+	OnError(func(err error) { reports <- err })
+	defer OnError(nil)
 	TrackLeaks(true)
 	defer TrackLeaks(false)
 	o := live(t, nil)

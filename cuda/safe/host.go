@@ -7,38 +7,38 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// HostBuffer is pinned memory of the host, for n values of type T, which must
+// Pinned is pinned memory of the host, for n values of type T, which must
 // hold no Go pointers. Asynchronous copies need it, and synchronous ones are
 // faster with it. Like a [Buffer] it remembers the streams that use it.
-type HostBuffer[T any] struct {
+type Pinned[T any] struct {
 	memory *memory
 	data   unsafe.Pointer
 	n      int
 	part   bool // of another buffer, whose memory it is
 }
 
-// HostOptions are the choices at [NewHostBuffer] and [RegisterHost]. The zero
+// PinnedOptions are the choices at [NewPinned] and [RegisterPinned]. The zero
 // value is CUDA's default. With unified addressing, which every 64-bit system
 // has, all pinned memory is portable to other contexts and mapped for kernels.
-type HostOptions struct {
+type PinnedOptions struct {
 	// WriteCombined makes writes by the host and copies to a device faster,
-	// and reads by the host very slow. For NewHostBuffer only.
+	// and reads by the host very slow. For NewPinned only.
 	WriteCombined bool
-	// ReadOnly: kernels only read it. For RegisterHost only.
+	// ReadOnly: kernels only read it. For RegisterPinned only.
 	ReadOnly bool
 }
 
-// NewHostBuffer allocates pinned memory for n values. It is not garbage
-// collected memory of Go's: see [HostBuffer.Data].
+// NewPinned allocates pinned memory for n values. It is not garbage
+// collected memory of Go's: see [Pinned.Data].
 // Source: cuMemHostAlloc, and cuMemFreeHost when closed.
-func NewHostBuffer[T any](x *Context, n int, o HostOptions) (*HostBuffer[T], error) {
-	const op = "NewHostBuffer"
+func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
+	const op = "NewPinned"
 	size, err := sizeOf[T](n)
 	if err != nil {
 		return nil, wrap(op, err)
 	}
 	if o.ReadOnly {
-		return nil, refuse(op, ErrArgument, "ReadOnly is for RegisterHost")
+		return nil, refuse(op, ErrInvalidArgument, "ReadOnly is for RegisterPinned")
 	}
 	flags := uint32(driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP)
 	if o.WriteCombined {
@@ -60,24 +60,24 @@ func NewHostBuffer[T any](x *Context, n int, o HostOptions) (*HostBuffer[T], err
 	if err != nil {
 		return nil, wrap(op, err)
 	}
-	return &HostBuffer[T]{memory: newMemory(b), data: b.host, n: n}, nil
+	return &Pinned[T]{memory: newMemory(b), data: b.host, n: n}, nil
 }
 
-// RegisterHost pins memory of a Go slice, so that asynchronous copies can use
+// RegisterPinned pins memory of a Go slice, so that asynchronous copies can use
 // it; Close undoes that. The slice stays where it is and is kept alive
 // meanwhile. Pinning works on pages of the system: a page that belongs to two
 // registered slices is driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED for the second.
 // If the driver fails to unpin the memory, Close returns the error and the slice is kept
 // for good.
 // Source: cuMemHostRegister, cuMemHostUnregister.
-func RegisterHost[T any](x *Context, s []T, o HostOptions) (*HostBuffer[T], error) {
-	const op = "RegisterHost"
+func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], error) {
+	const op = "RegisterPinned"
 	size, err := sizeOf[T](len(s))
 	if err != nil {
 		return nil, wrap(op, err)
 	}
 	if o.WriteCombined {
-		return nil, refuse(op, ErrArgument, "WriteCombined is for NewHostBuffer")
+		return nil, refuse(op, ErrInvalidArgument, "WriteCombined is for NewPinned")
 	}
 	flags := uint32(driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP)
 	if o.ReadOnly {
@@ -105,7 +105,7 @@ func RegisterHost[T any](x *Context, s []T, o HostOptions) (*HostBuffer[T], erro
 		}
 		return nil, wrap(op, err)
 	}
-	return &HostBuffer[T]{memory: newMemory(b), data: b.host, n: len(s)}, nil
+	return &Pinned[T]{memory: newMemory(b), data: b.host, n: len(s)}, nil
 }
 
 // findAddress asks where kernels see the memory. Where they cannot, it is no
@@ -121,7 +121,7 @@ func (b *block) memFreeHost() error { return driver.CuMemFreeHost(b.host) }
 func (b *block) memUnregister() error { return driver.CuMemHostUnregister(b.host) }
 
 // acquire marks the buffer's memory for a call.
-func (h *HostBuffer[T]) acquire(op string) (*block, error) {
+func (h *Pinned[T]) acquire(op string) (*block, error) {
 	if h == nil {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -129,10 +129,10 @@ func (h *HostBuffer[T]) acquire(op string) (*block, error) {
 }
 
 // Close gives the memory back when the work that uses it is done, which it
-// waits for. The slice of [HostBuffer.Data] must not be used any more, unless it
+// waits for. The slice of [Pinned.Data] must not be used any more, unless it
 // was Go's own memory. Slices of the buffer are closed with it; closing a slice does nothing,
 // and so does closing again.
-func (h *HostBuffer[T]) Close() error {
+func (h *Pinned[T]) Close() error {
 	if h == nil || h.part {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (h *HostBuffer[T]) Close() error {
 
 // Data is the memory as a Go slice, nil once the buffer is closed. The memory
 // is not the garbage collector's: keep h reachable as long as the slice is used.
-func (h *HostBuffer[T]) Data() []T {
+func (h *Pinned[T]) Data() []T {
 	if h == nil || h.memory == nil || h.memory.closed() {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (h *HostBuffer[T]) Data() []T {
 }
 
 // Len is the number of values.
-func (h *HostBuffer[T]) Len() int {
+func (h *Pinned[T]) Len() int {
 	if h == nil {
 		return 0
 	}
@@ -157,15 +157,15 @@ func (h *HostBuffer[T]) Len() int {
 }
 
 // Size is the size in bytes.
-func (h *HostBuffer[T]) Size() uint64 {
+func (h *Pinned[T]) Size() uint64 {
 	var zero T
 	return uint64(h.Len()) * uint64(unsafe.Sizeof(zero))
 }
 
 // Slice is the part of the buffer from value i up to value j. It shares the
 // memory, and is closed with the buffer it was made of.
-func (h *HostBuffer[T]) Slice(i, j int) (*HostBuffer[T], error) {
-	const op = "HostBuffer.Slice"
+func (h *Pinned[T]) Slice(i, j int) (*Pinned[T], error) {
+	const op = "Pinned.Slice"
 	if h == nil || h.memory == nil || h.memory.closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -173,5 +173,5 @@ func (h *HostBuffer[T]) Slice(i, j int) (*HostBuffer[T], error) {
 		return nil, refuse(op, ErrRange, "[%d:%d] of %d values", i, j, h.n)
 	}
 	var zero T
-	return &HostBuffer[T]{memory: h.memory, data: unsafe.Add(h.data, uintptr(i)*unsafe.Sizeof(zero)), n: j - i, part: true}, nil
+	return &Pinned[T]{memory: h.memory, data: unsafe.Add(h.data, uintptr(i)*unsafe.Sizeof(zero)), n: j - i, part: true}, nil
 }

@@ -14,30 +14,30 @@ func checkImage(image []byte) ([]byte, error) {
 	const fatbin = 0xba55ed50
 	switch {
 	case len(image) == 0:
-		return nil, fmt.Errorf("%w: the image is empty", ErrArgument)
+		return nil, fmt.Errorf("%w: the image is empty", ErrInvalidArgument)
 	case bytes.HasPrefix(image, []byte(elf.ELFMAG)):
 		return image, checkELF(image)
 	case len(image) >= 16 && binary.LittleEndian.Uint32(image) == fatbin:
 		header, size := uint64(binary.LittleEndian.Uint16(image[6:])), binary.LittleEndian.Uint64(image[8:])
 		if size > uint64(len(image)) || header+size > uint64(len(image)) {
-			return nil, fmt.Errorf("%w: the fatbin is cut off: %d bytes of %d", ErrArgument, len(image), header+size)
+			return nil, fmt.Errorf("%w: the fatbin is cut off: %d bytes of %d", ErrInvalidArgument, len(image), header+size)
 		}
 		return image, nil
 	case bytes.Contains(image, []byte(".version")):
 		text, _, _ := bytes.Cut(image, []byte{0})
 		return append(bytes.Clone(text), 0), nil
 	}
-	return nil, fmt.Errorf("%w: the image is neither PTX nor a cubin nor a fatbin", ErrArgument)
+	return nil, fmt.Errorf("%w: the image is neither PTX nor a cubin nor a fatbin", ErrInvalidArgument)
 }
 
 func checkELF(image []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
-		return fmt.Errorf("%w: the cubin is broken: %w", ErrArgument, err)
+		return fmt.Errorf("%w: the cubin is broken: %w", ErrInvalidArgument, err)
 	}
 	for _, s := range f.Sections {
 		if s.Type != elf.SHT_NOBITS && (s.Offset > uint64(len(image)) || s.FileSize > uint64(len(image))-s.Offset) {
-			return fmt.Errorf("%w: the cubin is cut off in section %s", ErrArgument, s.Name)
+			return fmt.Errorf("%w: the cubin is cut off in section %s", ErrInvalidArgument, s.Name)
 		}
 	}
 	return nil

@@ -45,7 +45,7 @@ func TestCheckImage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := checkImage(test.image)
-			assert.ErrorIs(t, err, ErrArgument)
+			assert.ErrorIs(t, err, ErrInvalidArgument)
 			assert.ErrorContains(t, err, test.says)
 		})
 	}

@@ -7,7 +7,7 @@ import (
 // IPCHandle lets another process of this machine open the buffer, by [OpenIPCBuffer].
 // It is plain data, to be sent in any way. The buffer must be all of an allocation, else
 // the error is [ErrRange], and memory of [NewBuffer], or of somebody else's cuMemAlloc,
-// else it is [ErrArgument]; memory of pools is shared by [Pool.Export].
+// else it is [ErrInvalidArgument]; memory of pools is shared by [Pool.Export].
 //
 // Small allocations lie close together, and the other process may come to see its
 // neighbours: share 2 MiB or more. Keep the buffer open until the other processes
@@ -28,7 +28,7 @@ func (b *Buffer[T]) IPCHandle() (driver.CUipcMemHandle, error) {
 		case err != nil:
 			return err
 		case !r.ipc:
-			return refuse(op, ErrArgument, "other processes can open memory of NewBuffer alone, and that of pools by Pool.Export")
+			return refuse(op, ErrInvalidArgument, "other processes can open memory of NewBuffer alone, and that of pools by Pool.Export")
 		case b.address != r.start || b.Size() != m.size:
 			return refuse(op, ErrRange, "%d bytes of an allocation of %d, which can be shared as a whole only", b.Size(), r.size)
 		}

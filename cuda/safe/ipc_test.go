@@ -49,7 +49,7 @@ func TestIPCBuffer(t *testing.T) {
 		require.NoError(t, again.Close())
 		exchange(t, b)
 		_, err = b.IPCHandle()
-		assert.ErrorIs(t, err, safe.ErrArgument, "it is for its owner to share")
+		assert.ErrorIs(t, err, safe.ErrInvalidArgument, "it is for its owner to share")
 		_, err = safe.OpenIPCBuffer[float32](x, h, 100*sharedValues)
 		assert.ErrorIs(t, err, safe.ErrRange)
 		return
@@ -83,8 +83,8 @@ func TestIPCRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"of a pool", async, safe.ErrArgument, "memory of NewBuffer alone"},
-		{"managed", managed[int32](t, x, 10), safe.ErrArgument, "memory of NewBuffer alone"},
+		{"of a pool", async, safe.ErrInvalidArgument, "memory of NewBuffer alone"},
+		{"managed", managed[int32](t, x, 10), safe.ErrInvalidArgument, "memory of NewBuffer alone"},
 		{"the end", slice(t, b, 1, sharedValues), safe.ErrRange, "shared as a whole"},
 		{"the beginning", slice(t, b, 0, 1), safe.ErrRange, "shared as a whole"},
 	} {
@@ -121,7 +121,7 @@ func TestSimIPCBuffer(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, before+1, simulated.Live("ipc"))
 	_, err = b.IPCHandle()
-	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	_, err = safe.OpenIPCBuffer[int32](x, ofAnother(h), 101)
 	assert.ErrorIs(t, err, safe.ErrRange)
 	assert.ErrorContains(t, err, "404 bytes of an allocation of 400")

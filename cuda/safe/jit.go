@@ -70,7 +70,7 @@ func (o LoadOptions) compiler(op string) (*compiler, error) {
 		}
 	}
 	if o.Target != 0 && o.ThreadsPerBlock != 0 {
-		return nil, refuse(op, ErrArgument, "Target and ThreadsPerBlock are both set")
+		return nil, refuse(op, ErrInvalidArgument, "Target and ThreadsPerBlock are both set")
 	}
 	j := &compiler{errors: make([]byte, 16<<10), to: o.Log}
 	j.log(j.errors, driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)

@@ -86,7 +86,7 @@ func TestLoadWith(t *testing.T) {
 		{"registers", safe.LoadOptions{MaxRegisters: -1}, safe.ErrRange},
 		{"threads", safe.LoadOptions{ThreadsPerBlock: 1 << 20}, safe.ErrRange},
 		{"level", safe.LoadOptions{Optimization: 5}, safe.ErrRange},
-		{"both", safe.LoadOptions{ThreadsPerBlock: 32, Target: driver.CU_TARGET_COMPUTE_75}, safe.ErrArgument},
+		{"both", safe.LoadOptions{ThreadsPerBlock: 32, Target: driver.CU_TARGET_COMPUTE_75}, safe.ErrInvalidArgument},
 	} {
 		t.Run("wrong "+c.name, func(t *testing.T) {
 			_, err := safe.LoadWith(x, image, c.o)
@@ -174,7 +174,7 @@ func TestLinkErrors(t *testing.T) {
 	var e *safe.Error
 	require.ErrorAs(t, err, &e)
 	assert.NotEmpty(t, e.Detail)
-	assert.ErrorIs(t, linker(t, x, safe.LoadOptions{}).Add(driver.CU_JIT_INPUT_CUBIN, "empty", nil), safe.ErrArgument)
+	assert.ErrorIs(t, linker(t, x, safe.LoadOptions{}).Add(driver.CU_JIT_INPUT_CUBIN, "empty", nil), safe.ErrInvalidArgument)
 }
 
 func TestLinkerClosed(t *testing.T) {

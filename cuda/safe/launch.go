@@ -65,7 +65,7 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	}
 	defer sc.unmark()
 	if !m.ctx.same(sc.ctx) {
-		return refuse(op, ErrContext, "the kernel is of %v, the stream of %v", m.ctx.device, sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "the kernel is of %v, the stream of %v", m.ctx.device, sc.ctx.device)
 	}
 	if bad := k.check(args); bad >= 0 {
 		return k.badArgument(op, args, bad)
@@ -171,21 +171,21 @@ func (k *Kernel) check(args []Arg) int {
 // badArgument says what is wrong with argument i.
 func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	if i >= len(args) {
-		return refuse(op, ErrArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
+		return refuse(op, ErrInvalidArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
 	}
 	if len(args) > mostArgs {
-		return refuse(op, ErrArgument, "%s has no %d parameters", k.name, len(args))
+		return refuse(op, ErrInvalidArgument, "%s has no %d parameters", k.name, len(args))
 	}
 	a := &args[i].raw
 	switch {
 	case a.Kind() == argPointers:
-		return refuse(op, ErrArgument, "argument %d of %s: type %s holds Go pointers, or is a nil Ref", i, k.name, *(*string)(a.Pointer))
+		return refuse(op, ErrInvalidArgument, "argument %d of %s: type %s holds Go pointers, or is a nil Ref", i, k.name, *(*string)(a.Pointer))
 	case a.Kind() == argClosed:
 		return refuse(op, ErrClosed, "argument %d of %s is memory or a texture that is nil, or that kernels cannot reach", i, k.name)
 	case k.known && i >= len(k.sizes):
-		return refuse(op, ErrArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
+		return refuse(op, ErrInvalidArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
 	case k.known && a.Size() != k.sizes[i]:
-		return refuse(op, ErrArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size(), k.sizes[i])
+		return refuse(op, ErrInvalidArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size(), k.sizes[i])
 	}
 	return k.badBlock(op, "argument", i, args[i].block())
 }
@@ -202,7 +202,7 @@ func (k *Kernel) badUse(op string, args, uses []Arg, i int) error {
 	case argClosed:
 		return refuse(op, ErrClosed, "use %d of %s is memory or a texture that is nil, or that kernels cannot reach", i, k.name)
 	}
-	return refuse(op, ErrArgument, "use %d of %s is no memory", i, k.name)
+	return refuse(op, ErrInvalidArgument, "use %d of %s is no memory", i, k.name)
 }
 
 // badBlock says what is wrong with a block that is argument or use i.
@@ -211,7 +211,7 @@ func (k *Kernel) badBlock(op, as string, i int, b *block) error {
 	case b.closed():
 		return refuse(op, ErrClosed, "%s %d of %s is a buffer or a texture", as, i, k.name)
 	case b.of != nil:
-		return refuse(op, ErrContext, "%s %d of %s is a texture of %v, the kernel is of %v", as, i, k.name, b.ctx.device, k.module.core.ctx.device)
+		return refuse(op, ErrContextMismatch, "%s %d of %s is a texture of %v, the kernel is of %v", as, i, k.name, b.ctx.device, k.module.core.ctx.device)
 	}
-	return refuse(op, ErrContext, "%s %d of %s is memory of %v, to which the stream's device was not given access", as, i, k.name, b.ctx.device)
+	return refuse(op, ErrContextMismatch, "%s %d of %s is memory of %v, to which the stream's device was not given access", as, i, k.name, b.ctx.device)
 }

@@ -73,11 +73,11 @@ func TestLaunchRefused(t *testing.T) {
 		says   string
 		asks   bool // needs a driver that tells the parameters
 	}{
-		{"too few", fill, one, []safe.Arg{n, v}, safe.ErrArgument, "fill has 3 parameters, not 2", true},
-		{"too many", fill, one, []safe.Arg{n, v, b.Arg(), n}, safe.ErrArgument, "fill has 3 parameters, not 4", true},
-		{"size", fill, one, []safe.Arg{safe.Val(10), v, b.Arg()}, safe.ErrArgument, "argument 0 of fill has 8 bytes, the parameter 4", true},
-		{"Go pointer", fill, one, []safe.Arg{safe.Val("text"), v, b.Arg()}, safe.ErrArgument, "type string holds Go pointers", false},
-		{"nil Ref", fill, one, []safe.Arg{safe.Ref[uint32](nil), v, b.Arg()}, safe.ErrArgument, "nil Ref", false},
+		{"too few", fill, one, []safe.Arg{n, v}, safe.ErrInvalidArgument, "fill has 3 parameters, not 2", true},
+		{"too many", fill, one, []safe.Arg{n, v, b.Arg(), n}, safe.ErrInvalidArgument, "fill has 3 parameters, not 4", true},
+		{"size", fill, one, []safe.Arg{safe.Val(10), v, b.Arg()}, safe.ErrInvalidArgument, "argument 0 of fill has 8 bytes, the parameter 4", true},
+		{"Go pointer", fill, one, []safe.Arg{safe.Val("text"), v, b.Arg()}, safe.ErrInvalidArgument, "type string holds Go pointers", false},
+		{"nil Ref", fill, one, []safe.Arg{safe.Ref[uint32](nil), v, b.Arg()}, safe.ErrInvalidArgument, "nil Ref", false},
 		{"closed buffer", fill, one, []safe.Arg{n, v, closed.Arg()}, safe.ErrClosed, "argument 2 of fill is a buffer", false},
 		{"nil buffer", fill, one, []safe.Arg{n, v, (*safe.Buffer[int])(nil).Arg()}, safe.ErrClosed, "argument 2 of fill", false},
 		{"no grid", limited, safe.LaunchConfig{Block: safe.Dim{X: 1}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "grid.X is 0", false},

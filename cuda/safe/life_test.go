@@ -77,7 +77,7 @@ func TestDropped(t *testing.T) {
 		require.NoError(t, b.FillAsync(s, 1))
 		_, err = safe.NewEvent(x, safe.EventOptions{})
 		require.NoError(t, err)
-		_, err = safe.NewHostBuffer[byte](x, 10, safe.HostOptions{})
+		_, err = safe.NewPinned[byte](x, 10, safe.PinnedOptions{})
 		require.NoError(t, err)
 		assert.LessOrEqual(t, free(), before-size)
 	}()
@@ -181,7 +181,7 @@ func TestForeignCaptures(t *testing.T) {
 			b := buffer[float32](t, x, n)
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			require.NoError(t, x.Do(func() error { return driver.CuStreamBeginCapture(s.Raw(), mode) }))
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamBeginCapture(s.Raw(), mode) }))
 			var others sync.WaitGroup
 			for g := range 8 {
 				others.Go(func() {
@@ -210,9 +210,9 @@ func TestForeignCaptures(t *testing.T) {
 			}
 			others.Wait()
 			var graph driver.CUgraph
-			require.NoError(t, x.Do(func() error { return driver.CuStreamEndCapture(s.Raw(), &graph) }))
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &graph) }))
 			require.NotZero(t, graph)
-			require.NoError(t, x.Do(func() error { return driver.CuGraphDestroy(graph) }))
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuGraphDestroy(graph) }))
 			require.NoError(t, s.Record(e, 0))
 			require.NoError(t, e.Synchronize())
 		})

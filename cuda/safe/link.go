@@ -96,7 +96,7 @@ func (l *Linker) Add(kind driver.CUjitInputType, name string, data []byte) error
 		data = append(bytes.Clone(data), 0)
 	}
 	if len(data) == 0 {
-		return refuse(op, ErrArgument, "%s is empty", name)
+		return refuse(op, ErrInvalidArgument, "%s is empty", name)
 	}
 	return l.do(op, func(c *linkerCore) error {
 		return driver.CuLinkAddData(c.raw, kind, unsafe.Pointer(&data[0]), uint64(len(data)), cName(name), 0, nil, nil)

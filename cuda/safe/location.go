@@ -46,7 +46,7 @@ func (l Location) String() string {
 // check refuses what is no location.
 func (l Location) check(op string) error {
 	if l == (Location{}) || int(int32(l.ID)) != l.ID {
-		return refuse(op, ErrArgument, "not a place for memory: %v", l)
+		return refuse(op, ErrInvalidArgument, "not a place for memory: %v", l)
 	}
 	return nil
 }

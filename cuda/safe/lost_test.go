@@ -39,7 +39,7 @@ func newDoomed(t *testing.T) *doomed {
 	require.NoError(t, err)
 	d := &doomed{x: x, store: store}
 	d.bad = d.stream(t)
-	h, err := safe.NewHostBuffer[uint64](x, 1, safe.HostOptions{})
+	h, err := safe.NewPinned[uint64](x, 1, safe.PinnedOptions{})
 	require.NoError(t, err)
 	require.NoError(t, store.Launch(d.bad, one, h.Arg(), safe.Val(uint64(1)))) // loads it
 	require.NoError(t, d.bad.Synchronize())
@@ -69,7 +69,7 @@ func (d *doomed) stream(t *testing.T) *safe.Stream {
 func (d *doomed) stuck(t *testing.T) (s *safe.Stream, open func()) {
 	t.Helper()
 	s = d.stream(t)
-	h, err := safe.NewHostBuffer[uint32](d.x, 1, safe.HostOptions{})
+	h, err := safe.NewPinned[uint32](d.x, 1, safe.PinnedOptions{})
 	require.NoError(t, err)
 	neverDropped = append(neverDropped, h)
 	return s, stickOn(t, h, s)

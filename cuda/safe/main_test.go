@@ -137,9 +137,9 @@ func buffer[T any](t testing.TB, x *safe.Context, n int) *safe.Buffer[T] {
 	return b
 }
 
-func host[T any](t testing.TB, x *safe.Context, n int) *safe.HostBuffer[T] {
+func host[T any](t testing.TB, x *safe.Context, n int) *safe.Pinned[T] {
 	t.Helper()
-	h, err := safe.NewHostBuffer[T](x, n, safe.HostOptions{})
+	h, err := safe.NewPinned[T](x, n, safe.PinnedOptions{})
 	require.NoError(t, err)
 	closing(t, h)
 	return h
@@ -165,7 +165,7 @@ func perValue(n int) safe.LaunchConfig {
 // anything else is put on the device: loading waits for what runs.
 type gate struct {
 	kernel *safe.Kernel
-	flag   *safe.HostBuffer[uint32]
+	flag   *safe.Pinned[uint32]
 }
 
 func newGate(t testing.TB, x *safe.Context) *gate {

@@ -62,8 +62,8 @@ func (b *Buffer[T]) Data() []T {
 // attached to is closed, every stream may use it again.
 //
 // The buffer must be all of a managed block, else the error is [ErrRange], or
-// [ErrArgument] where it is other memory. The legacy default stream takes no memory
-// for itself, which is [ErrArgument], and a stream that captures is [ErrCapturing].
+// [ErrInvalidArgument] where it is other memory. The legacy default stream takes no memory
+// for itself, which is [ErrInvalidArgument], and a stream that captures is [ErrCapturing].
 // Source: cuStreamAttachMemAsync.
 func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	const op = "Buffer.AttachAsync"
@@ -79,13 +79,13 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	defer c.unmark()
 	switch {
 	case !m.managed():
-		return refuse(op, ErrArgument, "the buffer is not managed memory")
+		return refuse(op, ErrInvalidArgument, "the buffer is not managed memory")
 	case b.address != m.address || b.Size() != m.size:
 		return refuse(op, ErrRange, "%d bytes of a block of %d, which can be attached as a whole only", b.Size(), m.size)
 	case to != driver.CU_MEM_ATTACH_GLOBAL && to != driver.CU_MEM_ATTACH_HOST && to != driver.CU_MEM_ATTACH_SINGLE:
-		return refuse(op, ErrArgument, "%v is not one of the ways to attach", to)
+		return refuse(op, ErrInvalidArgument, "%v is not one of the ways to attach", to)
 	case to == driver.CU_MEM_ATTACH_SINGLE && c.raw <= driver.CU_STREAM_PER_THREAD:
-		return refuse(op, ErrArgument, "the default stream cannot have memory for itself")
+		return refuse(op, ErrInvalidArgument, "the default stream cannot have memory for itself")
 	}
 	capture, err := c.enterWork(op, 1)
 	if err != nil {

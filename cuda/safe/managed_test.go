@@ -40,9 +40,9 @@ func TestManagedBuffer(t *testing.T) {
 	assert.Nil(t, buffer[float32](t, x, 1).Data(), "memory of the device")
 
 	words := managed[uint32](t, x, 1)
-	assert.ErrorIs(t, safe.WriteValue(s, words.At(0), 1), safe.ErrArgument)
+	assert.ErrorIs(t, safe.WriteValue(s, words.At(0), 1), safe.ErrInvalidArgument)
 	_, err = safe.NewManagedBuffer[*int](x, 1)
-	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	require.NoError(t, b.Close())
 	assert.Nil(t, b.Data())
 	assert.Nil(t, part.Data())
@@ -75,11 +75,11 @@ func TestAttachAsync(t *testing.T) {
 		want   error
 		says   string
 	}{
-		{"single on the default stream", func() error { return b.AttachAsync(legacy, driver.CU_MEM_ATTACH_SINGLE) }, safe.ErrArgument, "default stream"},
+		{"single on the default stream", func() error { return b.AttachAsync(legacy, driver.CU_MEM_ATTACH_SINGLE) }, safe.ErrInvalidArgument, "default stream"},
 		{"a part", func() error { return part.AttachAsync(s, driver.CU_MEM_ATTACH_HOST) }, safe.ErrRange, "200 bytes of a block of 400"},
-		{"memory of the device", func() error { return plain.AttachAsync(s, driver.CU_MEM_ATTACH_HOST) }, safe.ErrArgument, "not managed"},
-		{"no way", func() error { return b.AttachAsync(s, 0) }, safe.ErrArgument, ""},
-		{"two ways", func() error { return b.AttachAsync(s, 3) }, safe.ErrArgument, ""},
+		{"memory of the device", func() error { return plain.AttachAsync(s, driver.CU_MEM_ATTACH_HOST) }, safe.ErrInvalidArgument, "not managed"},
+		{"no way", func() error { return b.AttachAsync(s, 0) }, safe.ErrInvalidArgument, ""},
+		{"two ways", func() error { return b.AttachAsync(s, 3) }, safe.ErrInvalidArgument, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.attach()

@@ -11,7 +11,7 @@ import (
 )
 
 // Word is a number that streams can write, and wait for.
-type Word interface {
+type MemOpValue interface {
 	~int32 | ~uint32 | ~int64 | ~uint64
 }
 
@@ -30,16 +30,16 @@ func (b *Buffer[T]) At(i int) Element[T] {
 		return Element[T]{}
 	}
 	if b.memory.managed() {
-		return Element[T]{err: refuse("Buffer.At", ErrArgument, "streams neither write nor wait for values of managed memory")}
+		return Element[T]{err: refuse("Buffer.At", ErrInvalidArgument, "streams neither write nor wait for values of managed memory")}
 	}
 	return at[T]("Buffer.At", b.memory, b.address, i, b.n)
 }
 
 // At is value i of the buffer, for [WriteValue] and [WaitValue], which report an
 // index that is out of range. The host uses the value by functions of package
-// sync/atomic, on [HostBuffer.Data].
-func (h *HostBuffer[T]) At(i int) Element[T] {
-	const op = "HostBuffer.At"
+// sync/atomic, on [Pinned.Data].
+func (h *Pinned[T]) At(i int) Element[T] {
+	const op = "Pinned.At"
 	if h == nil || h.memory == nil {
 		return Element[T]{}
 	}
@@ -58,7 +58,7 @@ func at[T any](op string, m *memory, start driver.CUdeviceptr, i, n int) Element
 	return Element[T]{memory: m, address: start + driver.CUdeviceptr(i)*driver.CUdeviceptr(unsafe.Sizeof(zero))}
 }
 
-// MemOp is an operation for [Stream.BatchMemOps]: see [WaitOp] and [WriteOp].
+// MemOp is an operation for [Stream.BatchMemOps]: see [NewWaitOp] and [NewWriteOp].
 type MemOp struct {
 	kind    driver.CUstreamBatchMemOpType
 	until   driver.CUstreamWaitValue_flags // of a wait
@@ -68,19 +68,19 @@ type MemOp struct {
 	err     error
 }
 
-// WaitOp is [WaitValue] as part of a batch.
-func WaitOp[T Word](e Element[T], v T, until driver.CUstreamWaitValue_flags) MemOp {
+// NewWaitOp is [WaitValue] as part of a batch.
+func NewWaitOp[T MemOpValue](e Element[T], v T, until driver.CUstreamWaitValue_flags) MemOp {
 	o := memOp(e, v, driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, driver.CU_STREAM_MEM_OP_WAIT_VALUE_64)
 	o.until = until
 	return o
 }
 
-// WriteOp is [WriteValue] as part of a batch.
-func WriteOp[T Word](e Element[T], v T) MemOp {
+// NewWriteOp is [WriteValue] as part of a batch.
+func NewWriteOp[T MemOpValue](e Element[T], v T) MemOp {
 	return memOp(e, v, driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64)
 }
 
-func memOp[T Word](e Element[T], v T, narrow, wide driver.CUstreamBatchMemOpType) MemOp {
+func memOp[T MemOpValue](e Element[T], v T, narrow, wide driver.CUstreamBatchMemOpType) MemOp {
 	o := MemOp{kind: narrow, memory: e.memory, address: e.address, value: uint64(v), err: e.err}
 	if unsafe.Sizeof(v) == 8 {
 		o.kind = wide
@@ -93,7 +93,7 @@ func memOp[T Word](e Element[T], v T, narrow, wide driver.CUstreamBatchMemOpType
 // must not be negative, so that counters may wrap around), equal to v
 // (CU_STREAM_WAIT_VALUE_EQ), with a bit in common with v (CU_STREAM_WAIT_VALUE_AND),
 // or with a bit that is 0 in both (CU_STREAM_WAIT_VALUE_NOR). The value may be
-// written by the host, in a [HostBuffer], by kernels, and by [WriteValue] on
+// written by the host, in a [Pinned], by kernels, and by [WriteValue] on
 // another stream.
 //
 // Nothing but the value ends the wait. As long as it does not come, everything
@@ -113,20 +113,20 @@ func memOp[T Word](e Element[T], v T, narrow, wide driver.CUstreamBatchMemOpType
 // 64-bit values, NOR and CU_STREAM_WAIT_VALUE_FLUSH are [ErrNotSupported], with the
 // attribute's name, where the device cannot do them. The memory must be the
 // host's, or of the stream's context, or of a peer that was given access to, else
-// the error is [ErrContext]; that of [NewBufferAsync] is refused by CUDA, with
+// the error is [ErrContextMismatch]; that of [NewBufferAsync] is refused by CUDA, with
 // driver.CUDA_ERROR_INVALID_VALUE, on the driver that was tried (13.0). In a
 // capture the wait becomes part of the graph.
 //
 // Source: cuStreamWaitValue32, cuStreamWaitValue64.
-func WaitValue[T Word](s *Stream, e Element[T], v T, until driver.CUstreamWaitValue_flags) error {
-	return s.memOps("WaitValue", []MemOp{WaitOp(e, v, until)})
+func WaitValue[T MemOpValue](s *Stream, e Element[T], v T, until driver.CUstreamWaitValue_flags) error {
+	return s.memOps("WaitValue", []MemOp{NewWaitOp(e, v, until)})
 }
 
 // WriteValue writes a value to memory when all work before it is done; whoever
 // sees the value sees what that work has written, the host too. The errors are those of
 // [WaitValue]. Source: cuStreamWriteValue32, cuStreamWriteValue64.
-func WriteValue[T Word](s *Stream, e Element[T], v T) error {
-	return s.memOps("WriteValue", []MemOp{WriteOp(e, v)})
+func WriteValue[T MemOpValue](s *Stream, e Element[T], v T) error {
+	return s.memOps("WriteValue", []MemOp{NewWriteOp(e, v)})
 }
 
 // mostMemOps is how many operations one call of the driver takes.
@@ -238,7 +238,7 @@ func (o *MemOp) keptBy(op string, c *contextCore, k *keepsake) error {
 // within refuses memory that work in c cannot reach.
 func (o *MemOp) within(op string, c *contextCore) error {
 	if b := o.memory.block; !c.mayUse(b) {
-		return refuse(op, ErrContext, "memory of %v, to which %v, where the operation is done, was not given access", b.ctx.device, c.device)
+		return refuse(op, ErrContextMismatch, "memory of %v, to which %v, where the operation is done, was not given access", b.ctx.device, c.device)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func TestWriteValueEndsWait(t *testing.T) {
 	t.Run("uint64", func(t *testing.T) { writeEndsWait[uint64](t, x, 1<<63) })
 }
 
-func writeEndsWait[T safe.Word](t *testing.T, x *safe.Context, v T) {
+func writeEndsWait[T safe.MemOpValue](t *testing.T, x *safe.Context, v T) {
 	g := newGate(t, x)
 	a, b := stream(t, x), stream(t, x)
 	flags, data := buffer[T](t, x, 3), buffer[float32](t, x, 100)
@@ -106,7 +106,7 @@ func TestMemOpsOnPool(t *testing.T) {
 	closing(t, b)
 	for _, err := range []error{
 		safe.WriteValue(s, b.At(0), 1),
-		s.BatchMemOps([]safe.MemOp{safe.WriteOp(b.At(0), 1), safe.WriteOp(b.At(1), 1)}),
+		s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(b.At(1), 1)}),
 	} {
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
 		assert.ErrorContains(t, err, "NewBufferAsync")
@@ -123,11 +123,11 @@ func TestBatchMemOps(t *testing.T) {
 	require.NoError(t, d.Zero())
 	require.NoError(t, a.BatchMemOps(nil))
 
-	ops := []safe.MemOp{safe.WaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ)}
+	ops := []safe.MemOp{safe.NewWaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ)}
 	for i := 1; i < 254; i++ {
-		ops = append(ops, safe.WriteOp(d.At(i), int64(-i)))
+		ops = append(ops, safe.NewWriteOp(d.At(i), int64(-i)))
 	}
-	ops = append(ops, safe.WriteOp(h.At(1), 17))
+	ops = append(ops, safe.NewWriteOp(h.At(1), 17))
 	require.Len(t, ops, 255)
 	require.NoError(t, a.BatchMemOps(ops))
 	assert.ErrorIs(t, a.BatchMemOps(append(ops, ops[1])), safe.ErrRange)
@@ -140,7 +140,7 @@ func TestBatchMemOps(t *testing.T) {
 	assert.EqualValues(t, 0, got[0])
 	assert.EqualValues(t, -253, got[253])
 
-	err := a.BatchMemOps([]safe.MemOp{safe.WriteOp(h.At(0), 5), safe.WriteOp(h.At(300), 5)})
+	err := a.BatchMemOps([]safe.MemOp{safe.NewWriteOp(h.At(0), 5), safe.NewWriteOp(h.At(300), 5)})
 	assert.ErrorIs(t, err, safe.ErrRange)
 	assert.ErrorContains(t, err, "operation 1: [300] of 300 values")
 	require.NoError(t, a.Synchronize())
@@ -185,7 +185,7 @@ func TestMemOpsRefused(t *testing.T) {
 	assert.ErrorIs(t, safe.WriteValue(s, e, 1), safe.ErrClosed)
 	require.NoError(t, s.Synchronize())
 	y := second(t)
-	assert.ErrorIs(t, safe.WriteValue(stream(t, y), d.At(0), 1), safe.ErrContext)
+	assert.ErrorIs(t, safe.WriteValue(stream(t, y), d.At(0), 1), safe.ErrContextMismatch)
 	require.NoError(t, safe.WriteValue(stream(t, y), h.At(0), 1), "all contexts reach pinned memory")
 }
 
@@ -232,7 +232,7 @@ func TestMemOpsCaptured(t *testing.T) {
 			return first(
 				func() error { return safe.WaitValue(s, h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_GEQ) },
 				func() error {
-					return s.BatchMemOps([]safe.MemOp{safe.WriteOp(h.At(0), 0), safe.WriteOp(b.At(0), 2), safe.WriteOp(h.At(1), 3)})
+					return s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(h.At(0), 0), safe.NewWriteOp(b.At(0), 2), safe.NewWriteOp(h.At(1), 3)})
 				},
 			)
 		})

@@ -35,8 +35,8 @@ func TestLocationNumbers(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Close()
 	zero := safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1 << 32}
-	assert.ErrorIs(t, b.PrefetchAsync(s, zero), safe.ErrArgument)
-	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, zero), safe.ErrArgument)
+	assert.ErrorIs(t, b.PrefetchAsync(s, zero), safe.ErrInvalidArgument)
+	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, zero), safe.ErrInvalidArgument)
 }
 
 // toReset is a context of a device that a test is going to reset.
@@ -117,7 +117,7 @@ func TestExportedFiles(t *testing.T) {
 	x := open(t, 0)
 	for name, export := range map[string]func() (*os.File, error){
 		"memory": func() (*os.File, error) {
-			p, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{Shareable: true})
+			p, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{Shareable: true})
 			require.NoError(t, err)
 			defer p.Close()
 			return p.Export()
@@ -163,7 +163,7 @@ func TestCopyWorkOfNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer g.Close()
 	b := buffer[int32](t, x, 4)
-	for _, w := range []safe.Work{safe.CopyWork[int32](nil, b), safe.CopyWork[int32](b, nil), safe.CopyWork(b, (*safe.Buffer[int32])(nil))} {
+	for _, w := range []safe.NodeParams{safe.CopyNode[int32](nil, b), safe.CopyNode[int32](b, nil), safe.CopyNode(b, (*safe.Buffer[int32])(nil))} {
 		_, err = g.Add(w)
 		assert.ErrorIs(t, err, safe.ErrClosed)
 	}
@@ -183,7 +183,7 @@ func TestDevicesInCallback(t *testing.T) {
 			"open":      func() error { _, err := safe.Open(0); return err },
 			"mode":      func() error { _, err := safe.ModuleLoadingMode(); return err },
 			"pool":      func() error { _, err := safe.NewPool(x, safe.PoolOptions{}); return err },
-			"physical":  func() error { _, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{}); return err },
+			"physical":  func() error { _, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{}); return err },
 			"prefetch":  func() error { return m.PrefetchAsync(s, safe.HostLocation) },
 			"ranges":    func() error { _, err := m.RangeAttributes(); return err },
 		} {

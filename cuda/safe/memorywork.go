@@ -7,7 +7,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Memory is memory for values of type T: a [Buffer] or a [HostBuffer].
+// Memory is memory for values of type T: a [Buffer] or a [Pinned].
 type Memory[T any] interface {
 	Len() int
 	span() span[T]
@@ -28,7 +28,7 @@ func (b *Buffer[T]) span() span[T] {
 	return span[T]{memory: b.memory, address: b.address, n: b.n}
 }
 
-func (h *HostBuffer[T]) span() span[T] {
+func (h *Pinned[T]) span() span[T] {
 	if h == nil {
 		return span[T]{}
 	}
@@ -63,11 +63,11 @@ func (s span[T]) size() uint64 {
 	return uint64(s.n) * uint64(unsafe.Sizeof(zero))
 }
 
-// CopyWork copies all of src to the beginning of dst, which must have room for it.
+// CopyNode copies all of src to the beginning of dst, which must have room for it.
 // Either may be of a device or pinned memory of the host. In an executable it can be changed to
 // memory of the same devices. Source: cuGraphAddMemcpyNode, cuGraphMemcpyNodeSetParams,
 // cuGraphExecMemcpyNodeSetParams.
-func CopyWork[T any](dst, src Memory[T]) Work {
+func CopyNode[T any](dst, src Memory[T]) NodeParams {
 	to, from := spanOf(dst), spanOf(src)
 	var ctx driver.CUcontext
 	p := driver.CUDA_MEMCPY3D{WidthInBytes: from.size(), Height: 1, Depth: 1}
@@ -108,21 +108,21 @@ func (s span[T]) end() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer)
 	return driver.CU_MEMORYTYPE_DEVICE, s.address, nil
 }
 
-// FillWork sets every value of a buffer: see [Buffer.FillAsync]. In an executable it
+// FillNode sets every value of a buffer: see [Buffer.FillAsync]. In an executable it
 // can be changed to memory of the same device. Source: cuGraphAddMemsetNode,
 // cuGraphMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams.
-func FillWork[T any](b *Buffer[T], v T) Work {
+func FillNode[T any](b *Buffer[T], v T) NodeParams {
 	c, err := filling("", v, b.Len())
 	return setWork(b.span(), c, err)
 }
 
-// ZeroWork clears a buffer, as [FillWork] fills one.
-func ZeroWork[T any](b *Buffer[T]) Work {
+// ZeroNode clears a buffer, as [FillNode] fills one.
+func ZeroNode[T any](b *Buffer[T]) NodeParams {
 	return setWork(b.span(), rt.Copy{Kind: rt.Set8, Size: b.Size()}, nil)
 }
 
 // setWork is the memset c of s, unless there is err.
-func setWork[T any](s span[T], c rt.Copy, err error) Work {
+func setWork[T any](s span[T], c rt.Copy, err error) NodeParams {
 	var ctx driver.CUcontext
 	p := driver.CUDA_MEMSET_NODE_PARAMS{Dst: s.address, Value: uint32(c.Src), ElementSize: 1 << (c.Kind - rt.Set8), Width: c.Size, Height: 1}
 	return &coldWork{

@@ -134,7 +134,7 @@ func (k *Kernel) MaxPotentialClusterSize(cfg LaunchConfig) (int, error) {
 func (k *Kernel) MaxActiveClusters(cfg LaunchConfig) (int, error) {
 	const op = "Kernel.MaxActiveClusters"
 	if k != nil && cfg.Cluster.X == 0 {
-		return 0, refuse(op, ErrArgument, "Cluster is not set")
+		return 0, refuse(op, ErrInvalidArgument, "Cluster is not set")
 	}
 	return k.askClusters(op, cfg, driver.CuOccupancyMaxActiveClusters)
 }

@@ -105,7 +105,7 @@ func TestClusters(t *testing.T) {
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, size, 1)
 	_, err = k.MaxActiveClusters(cfg)
-	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	cfg.Cluster.X = 2
 	pairs, err := k.MaxActiveClusters(cfg)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 
 // Physical is memory without an address: [AddressRange.Map] gives it one, or
 // several. Any number of goroutines may use it at once.
-type Physical struct {
+type PhysicalMemory struct {
 	core    *physicalCore
 	cleanup runtime.Cleanup
 }
@@ -27,13 +27,13 @@ type physicalCore struct {
 	exported bool // may be
 }
 
-// PhysicalOptions are the choices at [NewPhysical]. The zero value is memory of
+// PhysicalMemoryOptions are the choices at [NewPhysicalMemory]. The zero value is memory of
 // the context's device for this process alone.
-type PhysicalOptions struct {
+type PhysicalMemoryOptions struct {
 	// Location is where the memory is to be: on a device or, from CUDA 12.2 on,
 	// on a node of the host. Zero is the context's device.
 	Location driver.CUmemLocation
-	// Shareable memory can be sent to other processes, see [Physical.Export].
+	// Shareable memory can be sent to other processes, see [PhysicalMemory.Export].
 	Shareable bool
 	// Compressible memory is compressed if the device can.
 	Compressible bool
@@ -42,7 +42,7 @@ type PhysicalOptions struct {
 }
 
 // properties are o as CUDA wants them.
-func (o PhysicalOptions) properties(c *contextCore) driver.CUmemAllocationProp {
+func (o PhysicalMemoryOptions) properties(c *contextCore) driver.CUmemAllocationProp {
 	p := driver.CUmemAllocationProp{Type: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: o.Location}
 	if p.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID {
 		p.Location = c.device.location()
@@ -62,7 +62,7 @@ func (o PhysicalOptions) properties(c *contextCore) driver.CUmemAllocationProp {
 // Granularity is what sizes and offsets of such memory are multiples of, in
 // bytes: at least, and for the best performance.
 // Source: cuMemGetAllocationGranularity.
-func (x *Context) Granularity(o PhysicalOptions) (minimum, recommended uint64, err error) {
+func (x *Context) Granularity(o PhysicalMemoryOptions) (minimum, recommended uint64, err error) {
 	const op = "Context.Granularity"
 	c, err := x.acquire(op)
 	if err != nil {
@@ -92,13 +92,13 @@ func measure(op string, size uint64, p *driver.CUmemAllocationProp) (rounded, gr
 	return (size + granule - 1) / granule * granule, granule, nil
 }
 
-// NewPhysical makes memory of at least size bytes; it is rounded up to the
-// granularity that [Context.Granularity] tells, see [Physical.Size]. It is not cleared.
+// NewPhysicalMemory makes memory of at least size bytes; it is rounded up to the
+// granularity that [Context.Granularity] tells, see [PhysicalMemory.Size]. It is not cleared.
 // A device without virtual memory, or one that cannot share it where
 // that is asked for, is [ErrNotSupported].
 // Source: cuMemCreate, cuMemGetAllocationGranularity, and cuMemRelease when closed.
-func NewPhysical(x *Context, size uint64, o PhysicalOptions) (*Physical, error) {
-	const op = "NewPhysical"
+func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*PhysicalMemory, error) {
+	const op = "NewPhysicalMemory"
 	c, err := x.acquire(op)
 	if err != nil {
 		return nil, err
@@ -134,28 +134,28 @@ func (p *physicalCore) measure(op string, size uint64, properties *driver.CUmemA
 }
 
 // adopt makes a Physical of a core.
-func (p *physicalCore) adopt(op string) (*Physical, error) {
+func (p *physicalCore) adopt(op string) (*PhysicalMemory, error) {
 	if err := p.open(p, &p.ctx.handle); err != nil {
 		return nil, wrap(op, errors.Join(err, p.destroy(true)))
 	}
-	u := &Physical{core: p}
+	u := &PhysicalMemory{core: p}
 	u.cleanup = cleanup(u, &p.handle)
 	return u, nil
 }
 
 // Export makes a file that another process, which it is sent to over a Unix
-// socket, opens the memory by: see [ImportPhysical]. The memory must have been
+// socket, opens the memory by: see [ImportPhysicalMemory]. The memory must have been
 // made Shareable. It lives until the file and everything opened by it is closed.
 // Source: cuMemExportToShareableHandle.
-func (p *Physical) Export() (*os.File, error) {
-	const op = "Physical.Export"
+func (p *PhysicalMemory) Export() (*os.File, error) {
+	const op = "PhysicalMemory.Export"
 	c, err := p.acquire(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.unmark()
 	if !c.exported {
-		return nil, refuse(op, ErrArgument, "the memory was not made Shareable, or is another process's")
+		return nil, refuse(op, ErrInvalidArgument, "the memory was not made Shareable, or is another process's")
 	}
 	fd, err := opened(func(fd *int32) error {
 		return c.ctx.in(func() error {
@@ -168,12 +168,12 @@ func (p *Physical) Export() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "memory of "+c.ctx.device.String()), nil
 }
 
-// ImportPhysical opens memory that [Physical.Export] has made a file of, in
+// ImportPhysicalMemory opens memory that [PhysicalMemory.Export] has made a file of, in
 // another process or here. size is that of the memory, which the file does not
 // tell. The file may be closed afterwards.
 // Source: cuMemImportFromShareableHandle, cuMemGetAllocationPropertiesFromHandle.
-func ImportPhysical(x *Context, f *os.File, size uint64) (*Physical, error) {
-	const op = "ImportPhysical"
+func ImportPhysicalMemory(x *Context, f *os.File, size uint64) (*PhysicalMemory, error) {
+	const op = "ImportPhysicalMemory"
 	c, err := x.acquire(op)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func ImportPhysical(x *Context, f *os.File, size uint64) (*Physical, error) {
 func (p *physicalCore) kind() string { return "Physical" }
 
 func (p *physicalCore) destroy(bool) error {
-	return p.ctx.releasing("Physical.Close", func() error { return driver.CuMemRelease(p.raw) })
+	return p.ctx.releasing("PhysicalMemory.Close", func() error { return driver.CuMemRelease(p.raw) })
 }
 
 // releasing is in for the release of what is the process's: a reset of the
@@ -225,7 +225,7 @@ func (c *contextCore) releasing(op string, f func() error) error {
 }
 
 // acquire marks the memory for a call.
-func (p *Physical) acquire(op string) (*physicalCore, error) {
+func (p *PhysicalMemory) acquire(op string) (*physicalCore, error) {
 	if p == nil || p.core == nil || !p.core.mark() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -234,7 +234,7 @@ func (p *Physical) acquire(op string) (*physicalCore, error) {
 
 // Close gives the memory back, once it is mapped nowhere. It may be closed as
 // soon as it is mapped. Closing again does nothing. Source: cuMemRelease.
-func (p *Physical) Close() error {
+func (p *PhysicalMemory) Close() error {
 	if p == nil || p.core == nil {
 		return nil
 	}
@@ -243,7 +243,7 @@ func (p *Physical) Close() error {
 }
 
 // Size is the size in bytes, a multiple of the granularity.
-func (p *Physical) Size() uint64 {
+func (p *PhysicalMemory) Size() uint64 {
 	if p == nil || p.core == nil {
 		return 0
 	}
@@ -252,7 +252,7 @@ func (p *Physical) Size() uint64 {
 
 // Location is where the memory is, also that of another process.
 // Source: cuMemGetAllocationPropertiesFromHandle for the latter.
-func (p *Physical) Location() driver.CUmemLocation {
+func (p *PhysicalMemory) Location() driver.CUmemLocation {
 	if p == nil || p.core == nil {
 		return driver.CUmemLocation{}
 	}
@@ -261,7 +261,7 @@ func (p *Physical) Location() driver.CUmemLocation {
 
 // Raw is the memory for calls of package driver. It is 0 once p is closed;
 // keep p reachable meanwhile.
-func (p *Physical) Raw() driver.CUmemGenericAllocationHandle {
+func (p *PhysicalMemory) Raw() driver.CUmemGenericAllocationHandle {
 	if p == nil || p.core == nil || p.core.closed() {
 		return 0
 	}

@@ -61,7 +61,7 @@ type PoolOptions struct {
 // NewPool makes a pool. [Buffer.Data] is for the host where the memory is the host's,
 // or managed; host memory is opened to the context's device at once. What the device
 // or the driver cannot do is [ErrNotSupported], and the memory of another device is
-// [ErrArgument].
+// [ErrInvalidArgument].
 // Source: cuMemPoolCreate, cuMemPoolSetAccess, and cuMemPoolDestroy when closed.
 func NewPool(x *Context, o PoolOptions) (*Pool, error) {
 	const op = "NewPool"
@@ -94,9 +94,9 @@ func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err e
 	case o.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA:
 		err = newEnough(op, 12020, "a pool on a NUMA node")
 	case o.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE:
-		err = refuse(op, ErrArgument, "a pool cannot be at a location of type %v", o.Location.Type)
+		err = refuse(op, ErrInvalidArgument, "a pool cannot be at a location of type %v", o.Location.Type)
 	case *p.Location.Id() != int32(d.raw):
-		err = refuse(op, ErrArgument, "memory of device %d in a context of %v", *p.Location.Id(), d)
+		err = refuse(op, ErrInvalidArgument, "memory of device %d in a context of %v", *p.Location.Id(), d)
 	}
 	if err == nil && o.MaxSize > 0 {
 		err = newEnough(op, 12020, "a limit of a pool")
@@ -273,13 +273,13 @@ func (p *Pool) Raw() driver.CUmemoryPool {
 
 // MakeCurrent has [NewBufferAsync], and whatever else in the process allocates in the
 // order of a stream and names no pool, take memory of the context's device from this
-// pool, until it is closed or dropped. Host memory, managed memory and imported pools are [ErrArgument].
+// pool, until it is closed or dropped. Host memory, managed memory and imported pools are [ErrInvalidArgument].
 // Source: cuDeviceSetMemPool.
 func (p *Pool) MakeCurrent() error {
 	const op = "Pool.MakeCurrent"
 	return p.do(op, func(c *poolCore) error {
 		if c.onHost || c.managed || c.imported {
-			return refuse(op, ErrArgument, "a pool of host memory or managed memory, or one that is imported, cannot be a device's")
+			return refuse(op, ErrInvalidArgument, "a pool of host memory or managed memory, or one that is imported, cannot be a device's")
 		}
 		return driver.CuDeviceSetMemPool(c.ctx.device.raw, c.raw)
 	})
@@ -293,10 +293,10 @@ func (p *Pool) Trim(keep uint64) error {
 }
 
 // NewBufferFrom is [NewBufferAsync] with the memory of a pool, which must be of the
-// stream's context, else the error is [ErrContext]. The host may touch memory that it
+// stream's context, else the error is [ErrContextMismatch]. The host may touch memory that it
 // reaches, see [Buffer.Data], once it has waited for the stream. Where the pool's
 // limit is reached the error is driver.CUDA_ERROR_OUT_OF_MEMORY; an imported pool is
-// [ErrArgument], and a stream that captures [ErrCapturing].
+// [ErrInvalidArgument], and a stream that captures [ErrCapturing].
 // Source: cuMemAllocFromPoolAsync, cuMemFreeAsync.
 func NewBufferFrom[T any](p *Pool, s *Stream, n int) (*Buffer[T], error) {
 	const op = "NewBufferFrom"
@@ -319,10 +319,10 @@ func (b *block) allocateFrom(op string, p *poolCore, s *Stream) error {
 	}
 	defer c.unmark()
 	if !p.ctx.same(c.ctx) {
-		return refuse(op, ErrContext, "the pool is of %v, the stream of %v", p.ctx.device, c.ctx.device)
+		return refuse(op, ErrContextMismatch, "the pool is of %v, the stream of %v", p.ctx.device, c.ctx.device)
 	}
 	if p.imported {
-		return refuse(op, ErrArgument, "nothing can be allocated from an imported pool: see ImportBuffer")
+		return refuse(op, ErrInvalidArgument, "nothing can be allocated from an imported pool: see ImportBuffer")
 	}
 	return wrap(op, b.allocateOn(c, p.ctx, func() error {
 		if err := driver.CuMemAllocFromPoolAsync(&b.address, b.size, p.raw, c.raw); err != nil {

@@ -61,7 +61,7 @@ func init() {
 		{"Pool.ReusePolicy", func(w *world) error { _, err := w.pool.ReusePolicy(); return err }},
 		{"Pool.SetReusePolicy", func(w *world) error { return w.pool.SetReusePolicy(safe.ReusePolicy{}) }},
 		{"Pool.Usage", func(w *world) error { _, err := w.pool.Usage(); return err }},
-		{"Pool.ResetHighs", func(w *world) error { return w.pool.ResetHighs() }},
+		{"Pool.ResetPeaks", func(w *world) error { return w.pool.ResetPeaks() }},
 		{"Pool.Properties", func(w *world) error { _, err := w.pool.Properties(); return err }},
 		{"Pool.Access", func(w *world) error { _, err := w.pool.Access(w.y.Device()); return err }},
 		{"Pool.SetAccess", func(w *world) error { return w.pool.SetAccess(w.y.Device(), readWrite) }},
@@ -142,18 +142,18 @@ func TestPool(t *testing.T) {
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, u.Used, uint64(4*n))
 	assert.GreaterOrEqual(t, u.Reserved, u.Used)
-	assert.GreaterOrEqual(t, u.UsedHigh, u.Used)
-	assert.GreaterOrEqual(t, u.ReservedHigh, u.Reserved)
+	assert.GreaterOrEqual(t, u.UsedPeak, u.Used)
+	assert.GreaterOrEqual(t, u.ReservedPeak, u.Reserved)
 
 	require.NoError(t, b.Close())
 	require.NoError(t, s.SynchronizeBlocking())
 	u, err = p.Usage()
 	require.NoError(t, err)
 	assert.Zero(t, u.Used)
-	assert.NotZero(t, u.UsedHigh)
+	assert.NotZero(t, u.UsedPeak)
 	assert.GreaterOrEqual(t, u.Reserved, uint64(4*n), "kept for the next one")
 	require.NoError(t, p.Trim(0))
-	require.NoError(t, p.ResetHighs())
+	require.NoError(t, p.ResetPeaks())
 	u, err = p.Usage()
 	require.NoError(t, err)
 	assert.Zero(t, u)
@@ -309,7 +309,7 @@ func TestPoolBesideCaptures(t *testing.T) {
 	before, plain := pool(t, x, shared), buffer[int32](t, x, 1<<20)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	require.NoError(t, x.Do(func() error { return driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_GLOBAL) }))
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_GLOBAL) }))
 	everything := func() {
 		p, err := safe.NewPool(x, shared)
 		require.NoError(t, err)
@@ -327,7 +327,7 @@ func TestPoolBesideCaptures(t *testing.T) {
 		assert.NoError(t, p.SetReleaseThreshold(1))
 		assert.NoError(t, p.SetReusePolicy(safe.ReusePolicy{}))
 		assert.NoError(t, p.SetAccess(x.Device(), readWrite))
-		assert.NoError(t, p.ResetHighs())
+		assert.NoError(t, p.ResetPeaks())
 		assert.NoError(t, p.Trim(0))
 		f, err := p.Export()
 		require.NoError(t, err)
@@ -341,7 +341,7 @@ func TestPoolBesideCaptures(t *testing.T) {
 	go func() { defer close(done); everything() }()
 	<-done
 	var g driver.CUgraph
-	require.NoError(t, x.Do(func() error { return driver.CuStreamEndCapture(s.Raw(), &g) }))
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &g) }))
 	require.NoError(t, driver.CuGraphDestroy(g))
 }
 
@@ -399,7 +399,7 @@ func poolUses(x *safe.Context, s *safe.Stream, p *safe.Pool, b *safe.Buffer[int3
 		"Pool.ReusePolicy":         func() error { _, err := p.ReusePolicy(); return err },
 		"Pool.SetReusePolicy":      func() error { return p.SetReusePolicy(safe.ReusePolicy{}) },
 		"Pool.Usage":               func() error { _, err := p.Usage(); return err },
-		"Pool.ResetHighs":          p.ResetHighs,
+		"Pool.ResetPeaks":          p.ResetPeaks,
 		"Pool.Properties":          func() error { _, err := p.Properties(); return err },
 		"Pool.Access":              func() error { _, err := p.Access(x.Device()); return err },
 		"Pool.SetAccess":           func() error { return p.SetAccess(x.Device(), readWrite) },

@@ -9,13 +9,13 @@ import (
 // (driver.CU_MEM_ACCESS_FLAGS_PROT_NONE): what is allocated already, too. What
 // [Context.EnablePeerAccess] allows does not count for pools. Take nothing back while
 // work of that device uses the memory. Taking it from the context's own device is
-// [ErrArgument], and a device that cannot reach it is
+// [ErrInvalidArgument], and a device that cannot reach it is
 // driver.CUDA_ERROR_INVALID_DEVICE. Source: cuMemPoolSetAccess.
 func (p *Pool) SetAccess(d Device, flags driver.CUmemAccess_flags) error {
 	const op = "Pool.SetAccess"
 	return p.do(op, func(c *poolCore) error {
 		if d.raw == c.ctx.device.raw && flags != fullAccess {
-			return refuse(op, ErrArgument, "%v is the pool's own", d)
+			return refuse(op, ErrInvalidArgument, "%v is the pool's own", d)
 		}
 		return c.setAccess(d, flags)
 	})

@@ -23,21 +23,21 @@ func TestPoolRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"another device", func() error { return make(safe.PoolOptions{Location: elsewhere}) }, safe.ErrArgument, "device 1"},
+		{"another device", func() error { return make(safe.PoolOptions{Location: elsewhere}) }, safe.ErrInvalidArgument, "device 1"},
 		{"a thread's node", func() error {
 			return make(safe.PoolOptions{Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}})
-		}, safe.ErrArgument, "HOST_NUMA_CURRENT"},
+		}, safe.ErrInvalidArgument, "HOST_NUMA_CURRENT"},
 		{"a Windows handle", func() error { return make(safe.PoolOptions{HandleTypes: driver.CU_MEM_HANDLE_TYPE_WIN32}) }, safe.ErrNotSupported, "handle types 0x2"},
 		{"no size", func() error { _, err := safe.NewBufferFrom[int](p, s, 0); return err }, safe.ErrRange, "0 values"},
-		{"pointers", func() error { _, err := safe.NewBufferFrom[*int](p, s, 1); return err }, safe.ErrArgument, "Go pointers"},
-		{"the own device", func() error { return p.SetAccess(x.Device(), noAccess) }, safe.ErrArgument, "device 0"},
+		{"pointers", func() error { _, err := safe.NewBufferFrom[*int](p, s, 1); return err }, safe.ErrInvalidArgument, "Go pointers"},
+		{"the own device", func() error { return p.SetAccess(x.Device(), noAccess) }, safe.ErrInvalidArgument, "device 0"},
 		{"a pool that is not shared", func() error { _, err := p.Export(); return err }, driver.CUDA_ERROR_INVALID_VALUE, ""},
-		{"no file", func() error { _, err := safe.ImportPool(x, nil); return err }, safe.ErrArgument, "no file"},
+		{"no file", func() error { _, err := safe.ImportPool(x, nil); return err }, safe.ErrInvalidArgument, "no file"},
 		{"a pool of this process", func() error {
 			_, err := safe.ImportBuffer[int32](p, driver.CUmemPoolPtrExportData{}, 1)
 			return err
-		}, safe.ErrArgument, "own"},
-		{"memory of no pool", func() error { _, err := buffer[int32](t, x, 1).ExportPointer(); return err }, safe.ErrArgument, "NewBufferFrom"},
+		}, safe.ErrInvalidArgument, "own"},
+		{"memory of no pool", func() error { _, err := buffer[int32](t, x, 1).ExportPointer(); return err }, safe.ErrInvalidArgument, "NewBufferFrom"},
 		{"memory that is not shared", func() error { _, err := bufferFrom[int32](t, p, s, 1).ExportPointer(); return err }, driver.CUDA_ERROR_INVALID_VALUE, ""},
 		{"a part", func() error {
 			part, err := bufferFrom[int32](t, p, s, 4).Slice(1, 4)
@@ -92,7 +92,7 @@ func TestPoolAccess(t *testing.T) {
 			flags, err := c.pool.Access(y.Device())
 			require.NoError(t, err)
 			assert.Equal(t, noAccess, flags)
-			assert.ErrorIs(t, launch(1), safe.ErrContext)
+			assert.ErrorIs(t, launch(1), safe.ErrContextMismatch)
 			require.NoError(t, c.pool.SetAccess(y.Device(), readWrite))
 			flags, err = c.pool.Access(y.Device())
 			require.NoError(t, err)
@@ -103,11 +103,11 @@ func TestPoolAccess(t *testing.T) {
 			require.NoError(t, c.of.CopyToHost(got))
 			assert.EqualValues(t, 2, got[n-1])
 			require.NoError(t, c.pool.SetAccess(y.Device(), noAccess))
-			assert.ErrorIs(t, launch(3), safe.ErrContext)
+			assert.ErrorIs(t, launch(3), safe.ErrContextMismatch)
 		})
 	}
 	_, err = safe.NewBufferFrom[int32](p, other, 1)
-	assert.ErrorIs(t, err, safe.ErrContext)
+	assert.ErrorIs(t, err, safe.ErrContextMismatch)
 	assert.ErrorContains(t, err, "the pool is of device 0, the stream of device 1")
 }
 
@@ -128,7 +128,7 @@ func TestPoolsForTheHost(t *testing.T) {
 			x := open(t, 0)
 			s, fill := stream(t, x), kernel(t, x, "fill")
 			p := pool(t, x, c.o)
-			assert.ErrorIs(t, p.MakeCurrent(), safe.ErrArgument)
+			assert.ErrorIs(t, p.MakeCurrent(), safe.ErrInvalidArgument)
 			b := bufferFrom[float32](t, p, s, n)
 			require.NoError(t, s.Synchronize())
 			b.Data()[0] = 5
@@ -143,7 +143,7 @@ func TestPoolsForTheHost(t *testing.T) {
 			assert.Equal(t, c.kind, info.Kind)
 			assert.Equal(t, p.Raw(), info.Pool)
 			if c.kind == safe.HostMemory {
-				assert.ErrorIs(t, b.AttachAsync(s, driver.CU_MEM_ATTACH_HOST), safe.ErrArgument)
+				assert.ErrorIs(t, b.AttachAsync(s, driver.CU_MEM_ATTACH_HOST), safe.ErrInvalidArgument)
 			}
 			require.NoError(t, b.Close())
 			assert.Nil(t, b.Data())

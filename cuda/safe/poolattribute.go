@@ -115,9 +115,9 @@ func (p *Pool) SetReusePolicy(r ReusePolicy) error {
 // PoolUsage is how much memory a pool has, in bytes.
 type PoolUsage struct {
 	Reserved     uint64 // of the system
-	ReservedHigh uint64 // the most of it since [Pool.ResetHighs]
+	ReservedPeak uint64 // the most of it since [Pool.ResetPeaks]
 	Used         uint64 // by buffers
-	UsedHigh     uint64 // the most of it since [Pool.ResetHighs]
+	UsedPeak     uint64 // the most of it since [Pool.ResetPeaks]
 }
 
 // Usage is how much memory the pool has just now. A buffer is used until the host
@@ -131,9 +131,9 @@ func (p *Pool) Usage() (PoolUsage, error) {
 			id    driver.CUmemPool_attribute
 		}{
 			{&u.Reserved, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT},
-			{&u.ReservedHigh, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH},
+			{&u.ReservedPeak, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH},
 			{&u.Used, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT},
-			{&u.UsedHigh, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH},
+			{&u.UsedPeak, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH},
 		} {
 			if err := c.fetch(a.id, a.value); err != nil {
 				return err
@@ -144,10 +144,10 @@ func (p *Pool) Usage() (PoolUsage, error) {
 	return u, err
 }
 
-// ResetHighs has the high-water marks of [Pool.Usage] begin anew.
+// ResetPeaks has the high-water marks of [Pool.Usage] begin anew.
 // Source: cuMemPoolSetAttribute.
-func (p *Pool) ResetHighs() error {
-	return p.do("Pool.ResetHighs", func(c *poolCore) error {
+func (p *Pool) ResetPeaks() error {
+	return p.do("Pool.ResetPeaks", func(c *poolCore) error {
 		if err := c.put(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func ImportPool(x *Context, f *os.File) (*Pool, error) {
 	}
 	defer c.unmark()
 	if f == nil {
-		return nil, refuse(op, ErrArgument, "no file")
+		return nil, refuse(op, ErrInvalidArgument, "no file")
 	}
 	p := &poolCore{ctx: c, owned: true, imported: true}
 	raw, err := f.SyscallConn()
@@ -64,7 +64,7 @@ func ImportPool(x *Context, f *os.File) (*Pool, error) {
 // ExportPointer describes the buffer to a process that has imported the pool which it
 // was allocated from, for [ImportBuffer]. The description is plain data. The buffer
 // must be all of an allocation, else the error is [ErrRange], and memory of a pool,
-// else it is [ErrArgument]; a pool that is not shared is CUDA's
+// else it is [ErrInvalidArgument]; a pool that is not shared is CUDA's
 // driver.CUDA_ERROR_INVALID_VALUE. Keep the buffer open until the other processes have
 // closed theirs, and have them wait for its allocation and for the work that fills it: by
 // [Event.IPCHandle], or by a message behind a wait of this process.
@@ -78,7 +78,7 @@ func (b *Buffer[T]) ExportPointer() (driver.CUmemPoolPtrExportData, error) {
 	}
 	defer m.unmark()
 	if m.home == nil {
-		return data, refuse(op, ErrArgument, "the buffer was not allocated from a pool: see NewBufferFrom")
+		return data, refuse(op, ErrInvalidArgument, "the buffer was not allocated from a pool: see NewBufferFrom")
 	}
 	if b.address != m.address || b.Size() != m.size {
 		return data, refuse(op, ErrRange, "%d bytes of an allocation of %d, which can be shared as a whole only", b.Size(), m.size)
@@ -110,7 +110,7 @@ func (p *poolCore) exportOnce() error {
 // [Buffer.ExportPointer], in an imported pool. It has n values; more than were
 // allocated are [ErrRange] where the driver tells. Close it before the other
 // process closes its own: it waits for the work of this process. A pool that is not
-// imported is [ErrArgument].
+// imported is [ErrInvalidArgument].
 // Source: cuMemPoolImportPointer, and cuMemFree when closed.
 func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*Buffer[T], error) {
 	const op = "ImportBuffer"
@@ -120,7 +120,7 @@ func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*B
 	}
 	defer c.unmark()
 	if !c.imported {
-		return nil, refuse(op, ErrArgument, "the pool is this process's own")
+		return nil, refuse(op, ErrInvalidArgument, "the pool is this process's own")
 	}
 	b := &block{size: size, pool: c, free: (*block).letImportGo}
 	err = b.allocate(c.ctx, func() error { return b.importPointer(op, &data) })
@@ -140,7 +140,7 @@ func (b *block) importPointer(op string, data *driver.CUmemPoolPtrExportData) er
 		return err
 	}
 	if _, ok := p.imports[b.address]; ok {
-		return refuse(op, ErrArgument, "the memory at %#x is imported already", uint64(b.address))
+		return refuse(op, ErrInvalidArgument, "the memory at %#x is imported already", uint64(b.address))
 	}
 	if p.imports == nil {
 		p.imports = map[driver.CUdeviceptr]struct{}{}

@@ -13,7 +13,7 @@ import (
 // device, and a device that is the location, must be able to use managed memory at
 // the same time as the host (driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
 // else the error is [ErrNotSupported]. Other memory, and no location, are
-// [ErrArgument]; a stream that captures is [ErrCapturing]. A location that is a NUMA node
+// [ErrInvalidArgument]; a stream that captures is [ErrCapturing]. A location that is a NUMA node
 // needs a driver of CUDA 12.2. Source: cuMemPrefetchAsync.
 func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 	const op = "Buffer.PrefetchAsync"
@@ -48,7 +48,7 @@ func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 // movable refuses a block that is not managed memory.
 func (b *block) movable(op string) error {
 	if !b.managed() {
-		return refuse(op, ErrArgument, "the buffer is not managed memory")
+		return refuse(op, ErrInvalidArgument, "the buffer is not managed memory")
 	}
 	return nil
 }

@@ -59,11 +59,11 @@ func TestPrefetch(t *testing.T) {
 	require.NoError(t, b.PrefetchAsync(legacy, device))
 
 	plain := buffer[float32](t, x, 10)
-	assert.ErrorIs(t, plain.PrefetchAsync(s, device), safe.ErrArgument)
-	assert.ErrorIs(t, b.PrefetchAsync(s, safe.Location{}), safe.ErrArgument)
+	assert.ErrorIs(t, plain.PrefetchAsync(s, device), safe.ErrInvalidArgument)
+	assert.ErrorIs(t, b.PrefetchAsync(s, safe.Location{}), safe.ErrInvalidArgument)
 	assert.Error(t, b.PrefetchAsync(s, safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1000}))
 	_, err = plain.RangeAttributes()
-	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	g, err := s.Capture(localMode, func() error {
 		assert.ErrorIs(t, b.PrefetchAsync(s, device), safe.ErrCapturing)
 		return nil
@@ -122,8 +122,8 @@ func TestAdvise(t *testing.T) {
 	assert.True(t, attributes(t, half).ReadMostly)
 	assert.False(t, attributes(t, b).ReadMostly, "not all of it")
 
-	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_ACCESSED_BY, safe.Location{}), safe.ErrArgument)
-	assert.ErrorIs(t, buffer[float32](t, x, 10).Advise(driver.CU_MEM_ADVISE_SET_READ_MOSTLY, device), safe.ErrArgument)
+	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_ACCESSED_BY, safe.Location{}), safe.ErrInvalidArgument)
+	assert.ErrorIs(t, buffer[float32](t, x, 10).Advise(driver.CU_MEM_ADVISE_SET_READ_MOSTLY, device), safe.ErrInvalidArgument)
 	assert.ErrorIs(t, b.Advise(99, device), driver.CUDA_ERROR_INVALID_VALUE)
 }
 

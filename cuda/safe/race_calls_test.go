@@ -42,7 +42,7 @@ var askingCalls = []streamCall{
 	asking("SynchronizeBlocking", (*safe.Stream).SynchronizeBlocking),
 	asking("Completion", func(s *safe.Stream) error { _, err := s.Completion().Wait(context.Background()); return err }),
 	asking("ID", func(s *safe.Stream) error { _, err := s.ID(); return err }),
-	asking("SMs", func(s *safe.Stream) error { _, err := s.SMs(); return err }),
+	asking("SMs", func(s *safe.Stream) error { _, err := s.SMResource(); return err }),
 	asking("GreenContext", func(s *safe.Stream) error { _, err := s.GreenContext(); return err }),
 	asking("Scope", func(s *safe.Stream) error { return s.Scope(func(*safe.Scope) error { return nil }) }),
 	asking("CaptureStatus", func(s *safe.Stream) error { _, err := s.CaptureStatus(); return except(err, ofLegacy...) }),
@@ -74,7 +74,7 @@ var attributeCalls = []streamCall{
 }
 
 // working is a row for work on memory of the row's own.
-func working(name string, f func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.HostBuffer[uint32]) error) streamCall {
+func working(name string, f func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.Pinned[uint32]) error) streamCall {
 	return streamCall{name, func(a *arena, s *safe.Stream) func() error {
 		b, h := buffer[uint32](a.t, a.x, 64), host[uint32](a.t, a.x, 64)
 		clear(h.Data())
@@ -83,20 +83,20 @@ func working(name string, f func(s *safe.Stream, b *safe.Buffer[uint32], h *safe
 }
 
 var workCalls = []streamCall{
-	working("Memset", func(s *safe.Stream, b *safe.Buffer[uint32], _ *safe.HostBuffer[uint32]) error {
+	working("Memset", func(s *safe.Stream, b *safe.Buffer[uint32], _ *safe.Pinned[uint32]) error {
 		return b.FillAsync(s, 1)
 	}),
-	working("CopyFromHostAsync", func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.HostBuffer[uint32]) error {
+	working("CopyFromHostAsync", func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.Pinned[uint32]) error {
 		return b.CopyFromHostAsync(s, h)
 	}),
-	working("WriteValue", func(s *safe.Stream, b *safe.Buffer[uint32], _ *safe.HostBuffer[uint32]) error {
+	working("WriteValue", func(s *safe.Stream, b *safe.Buffer[uint32], _ *safe.Pinned[uint32]) error {
 		return safe.WriteValue(s, b.At(0), 1)
 	}),
-	working("WaitValue", func(s *safe.Stream, _ *safe.Buffer[uint32], h *safe.HostBuffer[uint32]) error {
+	working("WaitValue", func(s *safe.Stream, _ *safe.Buffer[uint32], h *safe.Pinned[uint32]) error {
 		return safe.WaitValue(s, h.At(0), 0, driver.CU_STREAM_WAIT_VALUE_GEQ)
 	}),
-	working("BatchMemOps", func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.HostBuffer[uint32]) error {
-		return s.BatchMemOps([]safe.MemOp{safe.WriteOp(b.At(0), 1), safe.WriteOp(h.At(1), 1)})
+	working("BatchMemOps", func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.Pinned[uint32]) error {
+		return s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(h.At(1), 1)})
 	}),
 	{"Launch", func(a *arena, s *safe.Stream) func() error {
 		return func() error { return a.nothing.Launch(s, one) }
@@ -215,13 +215,13 @@ var objectCalls = []streamCall{
 			return errors.Join(err, same.Close())
 		}
 	}, inCapture, false},
-	{"CopyBatch", func(a *arena, s *safe.Stream) func() error {
+	{"BatchCopies", func(a *arena, s *safe.Stream) func() error {
 		if s == a.legacy {
 			return nil
 		}
 		b, h := buffer[uint32](a.t, a.x, 64), host[uint32](a.t, a.x, 64)
-		copies := []safe.BatchCopy{safe.CopyOp[uint32](b, h)}
-		return func() error { return s.CopyBatch(copies, safe.BatchOptions{}) }
+		copies := []safe.CopyOp{safe.NewCopyOp[uint32](b, h)}
+		return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
 	}, inCapture, false},
 	{"PrefetchAsync", func(a *arena, s *safe.Stream) func() error {
 		b := managed[uint32](a.t, a.x, 64)

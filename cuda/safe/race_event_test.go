@@ -87,9 +87,9 @@ var wideCalls = []wideCall{
 			return errors.Join(b.Zero(), b.CopyToHost(make([]uint32, 64)), b.Close())
 		}
 	}, nil, nil},
-	{"NewHostBuffer and Close", arenaOptions{blocking: true}, func(a *arena) func() error {
+	{"NewPinned and Close", arenaOptions{blocking: true}, func(a *arena) func() error {
 		return func() error {
-			h, err := safe.NewHostBuffer[uint32](a.x, 64, safe.HostOptions{})
+			h, err := safe.NewPinned[uint32](a.x, 64, safe.PinnedOptions{})
 			if err != nil {
 				return err
 			}
@@ -131,9 +131,9 @@ var wideCalls = []wideCall{
 		return func() error { return a.green.WaitEvent(a.inside) }
 	}, inCapture, nil},
 	{"GreenContext.Wait", arenaOptions{green: true}, func(a *arena) func() error { return a.green.Synchronize }, inCapture, nil},
-	{"GreenContext.SMs and ID", arenaOptions{green: true}, func(a *arena) func() error {
+	{"GreenContext.SMResource and ID", arenaOptions{green: true}, func(a *arena) func() error {
 		return func() error {
-			_, err := a.green.SMs()
+			_, err := a.green.SMResource()
 			_, id := a.green.ID()
 			return errors.Join(err, except(id))
 		}
@@ -141,7 +141,7 @@ var wideCalls = []wideCall{
 	{"Stream.GreenContext and SMs", arenaOptions{green: true}, func(a *arena) func() error {
 		return func() error {
 			_, err := a.side.GreenContext()
-			_, sms := a.origin.SMs()
+			_, sms := a.origin.SMResource()
 			return errors.Join(except(err, safe.ErrCapturing), except(sms, safe.ErrCapturing))
 		}
 	}, nil, nil},

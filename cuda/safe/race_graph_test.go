@@ -132,7 +132,7 @@ var graphRaces = map[string]func(g *graphs) []func() error{
 		return []func() error{
 			g.launch,
 			func() error { return g.exec.Upload(g.stream()) },
-			func() error { return g.exec.Set(g.node, safe.FillWork(g.b, 7)) },
+			func() error { return g.exec.Set(g.node, safe.FillNode(g.b, 7)) },
 			func() error { return g.exec.SetEnabled(g.node, true) },
 		}
 	},
@@ -155,7 +155,7 @@ var graphRaces = map[string]func(g *graphs) []func() error{
 	"add and instantiate": func(g *graphs) []func() error {
 		return []func() error{
 			func() error {
-				n, err := g.graph.Add(safe.FillWork(g.b, 7))
+				n, err := g.graph.Add(safe.FillNode(g.b, 7))
 				if err != nil {
 					return err
 				}

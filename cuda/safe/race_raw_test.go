@@ -24,10 +24,10 @@ func rawCapture(t *testing.T, x *safe.Context, s *safe.Stream, mode driver.CUstr
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	require.NoError(t, x.Do(func() error { return driver.CuStreamBeginCapture(s.Raw(), mode) }))
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamBeginCapture(s.Raw(), mode) }))
 	f()
 	var g driver.CUgraph
-	require.NoError(t, x.Do(func() error { return driver.CuStreamEndCapture(s.Raw(), &g) }))
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &g) }))
 	require.NotZero(t, g)
 	require.NoError(t, driver.CuGraphDestroy(g))
 }

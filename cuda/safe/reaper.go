@@ -92,11 +92,11 @@ func (e *LeakError) Error() string {
 	return "cuda: a " + e.Kind + " was dropped without Close; it was made here:\n" + e.Stack
 }
 
-// HandleErrors has f called with errors that no call returns: those of
+// OnError has f called with errors that no call returns: those of
 // destroying what was dropped without Close or closed during a call, and leaks
 // (see [TrackLeaks]). f is called from one goroutine at a time and must not block; nil, the
 // default, means that nobody wants to know.
-func HandleErrors(f func(error)) {
+func OnError(f func(error)) {
 	if f == nil {
 		handler.Store(nil)
 		return
@@ -106,7 +106,7 @@ func HandleErrors(f func(error)) {
 
 // TrackLeaks has every object that is made from now on remember where. One that
 // is dropped without Close is then reported to the function given to
-// [HandleErrors] as a [*LeakError]. It costs some microseconds an object.
+// [OnError] as a [*LeakError]. It costs some microseconds an object.
 func TrackLeaks(on bool) { trackLeaks.Store(on) }
 
 func report(err error) {

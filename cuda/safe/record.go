@@ -8,7 +8,7 @@ import (
 )
 
 // Record makes e stand for the work that is on the stream now. e must be of the
-// same context, else the error is [ErrContext]. With
+// same context, else the error is [ErrContextMismatch]. With
 // driver.CU_EVENT_RECORD_EXTERNAL, which only a capturing stream takes, the
 // record becomes a node of the graph. Source: cuEventRecord,
 // cuEventRecordWithFlags.
@@ -31,7 +31,7 @@ func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
 	if v.ctx.same(c.ctx) {
 		err = c.record(op, v, flags)
 	} else {
-		err = refuse(op, ErrContext, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
+		err = refuse(op, ErrContextMismatch, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
 	}
 	v.unmark()
 	c.unmark()

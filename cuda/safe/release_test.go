@@ -181,7 +181,7 @@ func TestOnReleaseMayBlock(t *testing.T) {
 	g.open()
 	select {
 	case raw := <-raw:
-		require.NoError(t, x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 	case <-time.After(atOnce):
 		t.Error("Release waits for the goroutine that it is on")
 	}
@@ -219,9 +219,9 @@ func TestUnregisterFails(t *testing.T) {
 	x := open(t, 0)
 	for name, code := range map[string]driver.CUresult{"given back": 0, "kept": driver.CUDA_ERROR_UNKNOWN} {
 		t.Run(name, func(t *testing.T) {
-			memory, h := func() (weak.Pointer[[4096]byte], *safe.HostBuffer[byte]) {
+			memory, h := func() (weak.Pointer[[4096]byte], *safe.Pinned[byte]) {
 				m := new([4096]byte)
-				h, err := safe.RegisterHost(x, m[:], safe.HostOptions{})
+				h, err := safe.RegisterPinned(x, m[:], safe.PinnedOptions{})
 				require.NoError(t, err)
 				return weak.Make(m), h
 			}()
@@ -238,7 +238,7 @@ func TestUnregisterFails(t *testing.T) {
 			assert.ErrorIs(t, err, code)
 			m := memory.Value()
 			require.NotNil(t, m, "the driver has it registered")
-			require.NoError(t, x.Do(func() error { return driver.CuMemHostUnregister(unsafe.Pointer(m)) }))
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuMemHostUnregister(unsafe.Pointer(m)) }))
 			runtime.KeepAlive(m)
 		})
 	}

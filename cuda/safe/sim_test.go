@@ -102,18 +102,18 @@ func TestSimFaultSweep(t *testing.T) {
 	assert.Empty(t, simulated.Violation())
 }
 
-// collectErrors returns a function that returns what HandleErrors was told since it was
+// collectErrors returns a function that returns what OnError was told since it was
 // called before.
 func collectErrors(t *testing.T) func() []error {
 	t.Helper()
 	var mu sync.Mutex
 	var reported []error
-	safe.HandleErrors(func(err error) {
+	safe.OnError(func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		reported = append(reported, err)
 	})
-	t.Cleanup(func() { safe.HandleErrors(nil) })
+	t.Cleanup(func() { safe.OnError(nil) })
 	return func() []error {
 		mu.Lock()
 		defer mu.Unlock()

@@ -289,7 +289,7 @@ func TestSimLostGraphIsSaid(t *testing.T) {
 	mine := errors.New("mine")
 	err = s.CaptureTo(g, nil, nil, localMode, func() error {
 		require.NoError(t, y.ZeroAsync(s))
-		x.Do(func() error { driver.CuStreamQuery(s.Raw()); return nil })
+		x.WithCurrent(func() error { driver.CuStreamQuery(s.Raw()); return nil })
 		return mine
 	})
 	t.Log(err)

@@ -95,14 +95,14 @@ func TestSimGreenReset(t *testing.T) {
 
 // greens are what a world has of green contexts: nothing where the driver has none.
 type greens struct {
-	sms   safe.SMs
-	part  []safe.SMs
+	sms   safe.SMResource
+	part  []safe.SMResource
 	green *safe.GreenContext
 	on    *safe.Stream
 }
 
 func (w *world) addGreens() (err error) {
-	if w.sms, err = w.x.Device().SMs(); err != nil {
+	if w.sms, err = w.x.Device().SMResource(); err != nil {
 		if errors.Is(err, safe.ErrNotSupported) {
 			return nil
 		}
@@ -122,17 +122,17 @@ func (w *world) addGreens() (err error) {
 
 func init() {
 	operations = append(operations, []operation{
-		{"Device.SMs", func(w *world) error { _, err := w.x.Device().SMs(); return err }},
+		{"Device.SMResource", func(w *world) error { _, err := w.x.Device().SMResource(); return err }},
 		{"Device.Split", func(w *world) error { _, _, err := w.x.Device().Split(safe.SplitOptions{}); return err }},
-		{"SMs.Split", func(w *world) error { _, _, err := w.sms.Split(safe.SplitOptions{Groups: 2}); return err }},
-		{"SMs.SplitGroups", func(w *world) error { _, _, err := w.sms.SplitGroups(safe.SMGroup{Count: 8}); return err }},
+		{"SMResource.Split", func(w *world) error { _, _, err := w.sms.Split(safe.SplitOptions{Groups: 2}); return err }},
+		{"SMResource.SplitGroups", func(w *world) error { _, _, err := w.sms.SplitGroups(safe.SMGroupOptions{Count: 8}); return err }},
 		{"NewGreenContext", func(w *world) error {
 			c, err := safe.NewGreenContext(w.x, w.part...)
 			_, err = also(w, c, err)
 			return err
 		}},
 		{"GreenContext.ID", func(w *world) error { _, err := w.green.ID(); return err }},
-		{"GreenContext.SMs", func(w *world) error { _, err := w.green.SMs(); return err }},
+		{"GreenContext.SMResource", func(w *world) error { _, err := w.green.SMResource(); return err }},
 		{"GreenContext.NewStream", func(w *world) error {
 			c, err := w.green.NewStream(safe.StreamOptions{NonBlocking: true})
 			_, err = also(w, c, err)
@@ -142,8 +142,8 @@ func init() {
 		{"GreenContext.WaitEvent", func(w *world) error { return w.green.WaitEvent(w.e) }},
 		{"GreenContext.Wait", func(w *world) error { return w.green.Synchronize() }},
 		{"Stream.GreenContext", func(w *world) error { _, err := w.on.GreenContext(); return err }},
-		{"Stream.SMs", func(w *world) error { _, err := w.on.SMs(); return err }},
-		{"Stream.SMs", func(w *world) error { _, err := w.s.SMs(); return err }},
+		{"Stream.SMResource", func(w *world) error { _, err := w.on.SMResource(); return err }},
+		{"Stream.SMResource", func(w *world) error { _, err := w.s.SMResource(); return err }},
 		{"BorrowStream", func(w *world) error {
 			if driver.Find("cuStreamGetCtx_v2") != nil {
 				return nil // it would be refused

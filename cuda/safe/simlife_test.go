@@ -85,7 +85,7 @@ func TestSimContextOutlivesOurs(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, driver.CuDevicePrimaryCtxRetain(&foreign, y.Device().Raw()))
 	defer func() { require.NoError(t, driver.CuDevicePrimaryCtxRelease(1)) }()
-	h, err := safe.RegisterHost(x, make([]int32, 4), safe.HostOptions{})
+	h, err := safe.RegisterPinned(x, make([]int32, 4), safe.PinnedOptions{})
 	require.NoError(t, err)
 	s, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestSimReleaseTwice(t *testing.T) {
 		}
 		all.Wait()
 		raw := max(got[0], got[1])
-		require.NoError(t, x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 		if !assert.Zero(t, min(got[0], got[1]), "two owners") {
 			return
 		}
@@ -204,8 +204,8 @@ func TestSimDoRestores(t *testing.T) {
 	x := open(t, 0)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	require.NoError(t, x.Do(func() error {
-		require.NoError(t, x.Do(func() error { return driver.CuCtxSetCurrent(0) }))
+	require.NoError(t, x.WithCurrent(func() error {
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuCtxSetCurrent(0) }))
 		assert.Equal(t, x.Raw(), current(t))
 		return nil
 	}))

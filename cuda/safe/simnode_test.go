@@ -18,7 +18,7 @@ func TestSimSwitchDestroyed(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	g := newGraph(t, x)
-	n := addNode(t, g, safe.ZeroWork(buffer[int32](t, x, 4)))
+	n := addNode(t, g, safe.ZeroNode(buffer[int32](t, x, 4)))
 	e := executable(t, g)
 	require.NoError(t, n.Destroy())
 	defer simulated.Reset()
@@ -29,10 +29,10 @@ func TestSimSwitchDestroyed(t *testing.T) {
 }
 
 // refused is work with an attribute that no driver takes.
-func refused(k *safe.Kernel, args ...safe.Arg) safe.Work {
+func refused(k *safe.Kernel, args ...safe.Arg) safe.NodeParams {
 	cfg := one
 	cfg.Attributes = []driver.CUlaunchAttribute{{Id: 9999}}
-	return safe.KernelWork(k, cfg, args...)
+	return safe.KernelNode(k, cfg, args...)
 }
 
 // TestSimRefusedAttributes: what a node is given is kept, also where the rest of it is refused.
@@ -46,13 +46,13 @@ func TestSimRefusedAttributes(t *testing.T) {
 		do   func(g *safe.Graph, b *safe.Buffer[uint64]) error
 	}{
 		{"set", func(g *safe.Graph, b *safe.Buffer[uint64]) error {
-			n := addNode(t, g, safe.KernelWork(store, one, buffer[uint64](t, x, 4).Arg(), safe.Val(uint64(1))))
+			n := addNode(t, g, safe.KernelNode(store, one, buffer[uint64](t, x, 4).Arg(), safe.Val(uint64(1))))
 			return n.Set(refused(store, b.Arg(), safe.Val(uint64(2))))
 		}},
 		{"added to a graph that cannot lose nodes", func(g *safe.Graph, b *safe.Buffer[uint64]) error {
 			m, n, err := safe.AddAlloc[byte](g, 100)
 			require.NoError(t, err)
-			addNode(t, g, safe.FreeWork(m), n)
+			addNode(t, g, safe.FreeNode(m), n)
 			_, err = g.Add(refused(store, b.Arg(), safe.Val(uint64(2))))
 			return err
 		}},
@@ -84,7 +84,7 @@ func TestSimNodesOfCapture(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, info.Dependencies, 1)
 		assert.ErrorIs(t, info.Dependencies[0].Destroy(), safe.ErrCapturing)
-		assert.ErrorIs(t, info.Dependencies[0].Set(safe.FillWork(y, 1)), safe.ErrCapturing)
+		assert.ErrorIs(t, info.Dependencies[0].Set(safe.FillNode(y, 1)), safe.ErrCapturing)
 		return y.FillAsync(s, 2)
 	})
 	require.NoError(t, err)
@@ -102,9 +102,9 @@ func TestSimPartsCompared(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	child := newGraph(t, x)
-	addNode(t, child, safe.EmptyWork())
+	addNode(t, child, safe.EmptyNode())
 	g := newGraph(t, x)
-	n := addNode(t, g, safe.ChildWork(child))
+	n := addNode(t, g, safe.ChildGraphNode(child))
 	var found []safe.Node
 	for range 2 {
 		part, err := n.ChildGraph()
@@ -124,12 +124,12 @@ func TestSimPartDestroyed(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	g := newGraph(t, x)
-	n := addNode(t, g, safe.ChildWork(newGraph(t, x)))
+	n := addNode(t, g, safe.ChildGraphNode(newGraph(t, x)))
 	part, err := n.ChildGraph()
 	require.NoError(t, err)
 	b, err := safe.NewBuffer[int32](x, 4)
 	require.NoError(t, err)
-	addNode(t, part, safe.ZeroWork(b))
+	addNode(t, part, safe.ZeroNode(b))
 	live := simulated.Live("memory")
 	require.NoError(t, b.Close())
 	require.NoError(t, n.Destroy())
@@ -145,11 +145,11 @@ func TestSimRecapturedPart(t *testing.T) {
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	g := newGraph(t, x)
-	n := addNode(t, g, safe.ChildWork(newGraph(t, x)))
+	n := addNode(t, g, safe.ChildGraphNode(newGraph(t, x)))
 	part, err := n.ChildGraph()
 	require.NoError(t, err)
 	require.NoError(t, s.CaptureTo(part, nil, nil, localMode, func() error { return y.ZeroAsync(s) }))
-	assert.ErrorIs(t, s.Recapture(part, localMode, func() error { return nil }), safe.ErrArgument)
+	assert.ErrorIs(t, s.Recapture(part, localMode, func() error { return nil }), safe.ErrInvalidArgument)
 	executable(t, g)
 }
 
@@ -161,7 +161,7 @@ func TestSimClonedRelease(t *testing.T) {
 	g := newGraph(t, x)
 	first := make(chan struct{})
 	require.NoError(t, g.OnRelease(func() { close(first) }))
-	assert.ErrorIs(t, g.OnRelease(nil), safe.ErrArgument)
+	assert.ErrorIs(t, g.OnRelease(nil), safe.ErrInvalidArgument)
 	clone, err := g.Clone()
 	require.NoError(t, err)
 	released := make(chan struct{})
@@ -192,20 +192,20 @@ func TestSimGraphInCallback(t *testing.T) {
 	}{
 		"Nodes": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { _, err := g.Nodes(); return err }},
 		"Add": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error {
-			_, err := g.Add(safe.EmptyWork())
+			_, err := g.Add(safe.EmptyNode())
 			return err
 		}},
-		"Set":     {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { return n.Set(safe.ZeroWork(y)) }},
-		"SetExec": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { return e.Set(n, safe.ZeroWork(y)) }},
+		"Set":     {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { return n.Set(safe.ZeroNode(y)) }},
+		"SetExec": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { return e.Set(n, safe.ZeroNode(y)) }},
 		"Launch":  {"cuGraphUpload", func(g *safe.Graph, e *safe.GraphExec) { e.Upload(s) }, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error { return e.Launch(s) }},
-		"ChildWork": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error {
-			_, err := into.Add(safe.ChildWork(g))
+		"ChildGraphNode": {"cuGraphGetNodes", nodesOf, func(g *safe.Graph, n safe.Node, e *safe.GraphExec) error {
+			_, err := into.Add(safe.ChildGraphNode(g))
 			return err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGraph(t, x)
-			n := addNode(t, g, safe.ZeroWork(y))
+			n := addNode(t, g, safe.ZeroNode(y))
 			e := executable(t, g)
 			other := stream(t, x)
 			simulated.Delay(test.slow, 300*time.Millisecond)
@@ -265,7 +265,7 @@ func TestSimTooManyArguments(t *testing.T) {
 	for i := range args {
 		args[i] = safe.Val(uint32(1))
 	}
-	assert.ErrorIs(t, k.Launch(s, one, args...), safe.ErrArgument)
-	_, err := newGraph(t, x).Add(safe.KernelWork(k, one, args...))
-	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, k.Launch(s, one, args...), safe.ErrInvalidArgument)
+	_, err := newGraph(t, x).Add(safe.KernelNode(k, one, args...))
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 }

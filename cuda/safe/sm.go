@@ -13,7 +13,7 @@ import (
 // SMs are multiprocessors of a device: all of them, or a part for a
 // [GreenContext]. It is a plain value that reserves nothing and needs no closing.
 // The zero value has no multiprocessors.
-type SMs struct {
+type SMResource struct {
 	device Device
 	raw    driver.CUdevResource
 	cut    uint64 // the split that made them, 0 for none
@@ -24,10 +24,10 @@ var splits atomic.Uint64
 
 // SMs are all multiprocessors of the device. It needs a driver of CUDA 12.4.
 // Source: cuDeviceGetDevResource.
-func (d Device) SMs() (SMs, error) { return d.sms("Device.SMs") }
+func (d Device) SMResource() (SMResource, error) { return d.sms("Device.SMResource") }
 
-func (d Device) sms(op string) (SMs, error) {
-	m := SMs{device: d}
+func (d Device) sms(op string) (SMResource, error) {
+	m := SMResource{device: d}
 	err := d.get(op, func() error {
 		return driver.CuDeviceGetDevResource(d.raw, &m.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	})
@@ -35,22 +35,22 @@ func (d Device) sms(op string) (SMs, error) {
 }
 
 // Device is the GPU that they are of.
-func (m SMs) Device() Device { return m.device }
+func (m SMResource) Device() Device { return m.device }
 
 // Raw is the resource for calls of package driver.
-func (m SMs) Raw() driver.CUdevResource { return m.raw }
+func (m SMResource) Raw() driver.CUdevResource { return m.raw }
 
 // Count is how many they are.
-func (m SMs) Count() int {
+func (m SMResource) Count() int {
 	if m.raw.Type != driver.CU_DEV_RESOURCE_TYPE_SM {
 		return 0
 	}
 	return int(m.raw.Sm().SmCount)
 }
 
-// SmallestGroup is the size of the smallest group that [SMs.Split] makes of them,
+// SmallestGroup is the size of the smallest group that [SMResource.Split] makes of them,
 // 0 where the driver is older than CUDA 13.0 and does not tell.
-func (m SMs) SmallestGroup() int {
+func (m SMResource) SmallestGroup() int {
 	if m.Count() == 0 || rt.Version < 13000 {
 		return 0
 	}
@@ -60,7 +60,7 @@ func (m SMs) SmallestGroup() int {
 // Alignment is what the sizes of groups are multiples of: so many lie together,
 // and run clusters of that many blocks. It is 0 where the driver is older than
 // CUDA 13.0 and does not tell.
-func (m SMs) Alignment() int {
+func (m SMResource) Alignment() int {
 	if m.Count() == 0 || rt.Version < 13000 {
 		return 0
 	}
@@ -68,9 +68,11 @@ func (m SMs) Alignment() int {
 }
 
 // String is for messages.
-func (m SMs) String() string { return fmt.Sprintf("%d multiprocessors of %v", m.Count(), m.device) }
+func (m SMResource) String() string {
+	return fmt.Sprintf("%d multiprocessors of %v", m.Count(), m.device)
+}
 
-// SplitOptions are the choices at [SMs.Split]. The zero value makes as many
+// SplitOptions are the choices at [SMResource.Split]. The zero value makes as many
 // groups as there can be.
 type SplitOptions struct {
 	// Groups is how many to make, 0 for as many as possible.
@@ -83,12 +85,12 @@ type SplitOptions struct {
 	Flags driver.CUdevSmResourceSplitByCount_flags
 }
 
-// Split splits all multiprocessors of the device: see [SMs.Split].
-func (d Device) Split(o SplitOptions) (groups []SMs, rest SMs, err error) {
+// Split splits all multiprocessors of the device: see [SMResource.Split].
+func (d Device) Split(o SplitOptions) (groups []SMResource, rest SMResource, err error) {
 	const op = "Device.Split"
 	m, err := d.sms(op)
 	if err != nil {
-		return nil, SMs{}, err
+		return nil, SMResource{}, err
 	}
 	return m.split(op, o)
 }
@@ -97,23 +99,23 @@ func (d Device) Split(o SplitOptions) (groups []SMs, rest SMs, err error) {
 // another. rest is what is left over, which may be nothing; it promises neither
 // clusters nor speed. More groups than there can be, and more multiprocessors than
 // there are, are [ErrRange]. A group cannot be split again, but what
-// [GreenContext.SMs] returns can. It needs a driver of CUDA 12.4.
+// [GreenContext.SMResource] returns can. It needs a driver of CUDA 12.4.
 // Source: cuDevSmResourceSplitByCount.
-func (m SMs) Split(o SplitOptions) (groups []SMs, rest SMs, err error) {
-	return m.split("SMs.Split", o)
+func (m SMResource) Split(o SplitOptions) (groups []SMResource, rest SMResource, err error) {
+	return m.split("SMResource.Split", o)
 }
 
-func (m SMs) split(op string, o SplitOptions) (groups []SMs, rest SMs, err error) {
+func (m SMResource) split(op string, o SplitOptions) (groups []SMResource, rest SMResource, err error) {
 	least, possible := max(o.Min, 1), uint32(0)
 	if o.Groups < 0 || least > m.Count() {
-		return nil, SMs{}, refuse(op, ErrRange, "%d groups of at least %d, of %v", o.Groups, least, m)
+		return nil, SMResource{}, refuse(op, ErrRange, "%d groups of at least %d, of %v", o.Groups, least, m)
 	}
 	err = driver.CuDevSmResourceSplitByCount(nil, &possible, &m.raw, nil, uint32(o.Flags), uint32(least))
 	if err != nil {
-		return nil, SMs{}, wrap(op, err)
+		return nil, SMResource{}, wrap(op, err)
 	}
 	if o.Groups > int(possible) || possible == 0 {
-		return nil, SMs{}, refuse(op, ErrRange, "%d groups of at least %d, and %v are enough for %d", o.Groups, least, m, possible)
+		return nil, SMResource{}, refuse(op, ErrRange, "%d groups of at least %d, and %v are enough for %d", o.Groups, least, m, possible)
 	}
 	if o.Groups > 0 {
 		possible = uint32(o.Groups)
@@ -121,30 +123,30 @@ func (m SMs) split(op string, o SplitOptions) (groups []SMs, rest SMs, err error
 	raw, left := make([]driver.CUdevResource, possible), driver.CUdevResource{}
 	err = driver.CuDevSmResourceSplitByCount(unsafe.SliceData(raw), &possible, &m.raw, &left, uint32(o.Flags), uint32(least))
 	if err != nil {
-		return nil, SMs{}, wrap(op, err)
+		return nil, SMResource{}, wrap(op, err)
 	}
 	groups, rest = m.parts(raw[:possible], left)
 	return groups, rest, nil
 }
 
 // parts are values of what the driver has made of m.
-func (m SMs) parts(raw []driver.CUdevResource, left driver.CUdevResource) (groups []SMs, rest SMs) {
+func (m SMResource) parts(raw []driver.CUdevResource, left driver.CUdevResource) (groups []SMResource, rest SMResource) {
 	split := splits.Add(1)
-	groups = make([]SMs, len(raw))
+	groups = make([]SMResource, len(raw))
 	for i := range raw {
-		groups[i] = SMs{m.device, raw[i], split}
+		groups[i] = SMResource{m.device, raw[i], split}
 	}
-	return groups, SMs{m.device, left, split}
+	return groups, SMResource{m.device, left, split}
 }
 
-// SMGroup is what a group of [SMs.SplitGroups] is to be like.
-type SMGroup struct {
+// SMGroupOptions is what a group of [SMResource.SplitGroups] is to be like.
+type SMGroupOptions struct {
 	// Count is how many multiprocessors it has: a multiple of 2 and of
 	// Coscheduled, 0 for as many as are left.
 	Count int
 	// Coscheduled is how many lie together, for clusters of that many blocks: a
 	// multiple of 2 up to 32, and up to 2 before compute capability 9.0; 0 for
-	// the device's [SMs.Alignment].
+	// the device's [SMResource.Alignment].
 	Coscheduled int
 	// PreferredCoscheduled is how many lie together where that is possible.
 	PreferredCoscheduled int
@@ -157,16 +159,16 @@ type SMGroup struct {
 
 // SplitGroups makes groups of different sizes, which it rounds to nothing. They
 // are made in order, each of what those before it have left over. It needs a
-// driver of CUDA 13.1; before, there is [SMs.Split]. Source: cuDevSmResourceSplit.
-func (m SMs) SplitGroups(wishes ...SMGroup) (groups []SMs, rest SMs, err error) {
-	const op = "SMs.SplitGroups"
+// driver of CUDA 13.1; before, there is [SMResource.Split]. Source: cuDevSmResourceSplit.
+func (m SMResource) SplitGroups(wishes ...SMGroupOptions) (groups []SMResource, rest SMResource, err error) {
+	const op = "SMResource.SplitGroups"
 	if len(wishes) == 0 || m.Count() == 0 {
-		return nil, SMs{}, refuse(op, ErrRange, "%d groups of %v", len(wishes), m)
+		return nil, SMResource{}, refuse(op, ErrRange, "%d groups of %v", len(wishes), m)
 	}
 	params := make([]driver.CU_DEV_SM_RESOURCE_GROUP_PARAMS, len(wishes))
 	for i, g := range wishes {
 		if most := m.Count(); min(g.Count, g.Coscheduled, g.PreferredCoscheduled) < 0 || max(g.Count, g.Coscheduled, g.PreferredCoscheduled) > most {
-			return nil, SMs{}, refuse(op, ErrRange, "group %d: a number is not between 0 and %d", i, most)
+			return nil, SMResource{}, refuse(op, ErrRange, "group %d: a number is not between 0 and %d", i, most)
 		}
 		params[i] = driver.CU_DEV_SM_RESOURCE_GROUP_PARAMS{
 			SmCount: uint32(g.Count), CoscheduledSmCount: uint32(g.Coscheduled), PreferredCoscheduledSmCount: uint32(g.PreferredCoscheduled),
@@ -176,7 +178,7 @@ func (m SMs) SplitGroups(wishes ...SMGroup) (groups []SMs, rest SMs, err error) 
 	raw, left := make([]driver.CUdevResource, len(wishes)), driver.CUdevResource{}
 	err = driver.CuDevSmResourceSplit(unsafe.SliceData(raw), uint32(len(raw)), &m.raw, &left, 0, unsafe.SliceData(params))
 	if err != nil {
-		return nil, SMs{}, wrap(op, err)
+		return nil, SMResource{}, wrap(op, err)
 	}
 	groups, rest = m.parts(raw, left)
 	return groups, rest, nil
@@ -186,9 +188,9 @@ func (m SMs) SplitGroups(wishes ...SMGroup) (groups []SMs, rest SMs, err error) 
 // green context, where it is of one. It needs a driver of CUDA 12.4. A capturing
 // stream is [ErrCapturing]. Source: cuStreamGetDevResource; before CUDA 13.1
 // cuStreamGetGreenCtx, and cuGreenCtxGetDevResource or cuCtxGetDevResource.
-func (s *Stream) SMs() (SMs, error) {
-	const op = "Stream.SMs"
-	var m SMs
+func (s *Stream) SMResource() (SMResource, error) {
+	const op = "Stream.SMResource"
+	var m SMResource
 	err := s.with(op, func(c *streamCore) error {
 		m.device = c.ctx.device
 		if c.capturing() {

@@ -12,18 +12,18 @@ import (
 )
 
 // multiprocessors are all of device 0, or the test is skipped.
-func multiprocessors(t *testing.T) safe.SMs {
+func multiprocessors(t *testing.T) safe.SMResource {
 	t.Helper()
 	needs(t, "cuGreenCtxCreate")
 	devices, err := safe.Devices()
 	require.NoError(t, err)
-	all, err := devices[0].SMs()
+	all, err := devices[0].SMResource()
 	require.NoError(t, err)
 	return all
 }
 
 // splitInto splits all multiprocessors of device 0 into n small groups.
-func splitInto(t *testing.T, n int) []safe.SMs {
+func splitInto(t *testing.T, n int) []safe.SMResource {
 	t.Helper()
 	groups, _, err := multiprocessors(t).Split(safe.SplitOptions{Groups: n})
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestSMs(t *testing.T) {
 	assert.Positive(t, all.SmallestGroup())
 	assert.Positive(t, all.Alignment())
 
-	var none safe.SMs
+	var none safe.SMResource
 	assert.Zero(t, none.Count())
 	assert.Zero(t, none.SmallestGroup())
 	assert.Zero(t, none.Alignment())
@@ -62,9 +62,9 @@ func TestSMsMissing(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
 	for name, call := range map[string]func() error{
-		"Device.SMs":          func() error { _, err := x.Device().SMs(); return err },
+		"Device.SMResource":   func() error { _, err := x.Device().SMResource(); return err },
 		"Device.Split":        func() error { _, _, err := x.Device().Split(safe.SplitOptions{}); return err },
-		"Stream.SMs":          func() error { _, err := s.SMs(); return err },
+		"Stream.SMResource":   func() error { _, err := s.SMResource(); return err },
 		"Stream.GreenContext": func() error { _, err := s.GreenContext(); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,14 +112,14 @@ func TestSplit(t *testing.T) {
 
 	for _, c := range []struct {
 		name string
-		of   safe.SMs
+		of   safe.SMResource
 		o    safe.SplitOptions
 		want error
 	}{
 		{"fewer than none", all, safe.SplitOptions{Groups: -1}, safe.ErrRange},
 		{"more than there are", all, safe.SplitOptions{Min: all.Count() + 1}, safe.ErrRange},
 		{"more groups than there are", all, safe.SplitOptions{Groups: all.Count() + 1}, safe.ErrRange},
-		{"nothing", safe.SMs{}, safe.SplitOptions{}, safe.ErrRange},
+		{"nothing", safe.SMResource{}, safe.SplitOptions{}, safe.ErrRange},
 		{"a group", groups[0], safe.SplitOptions{}, driver.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,35 +134,35 @@ func TestSplit(t *testing.T) {
 func TestSplitGroups(t *testing.T) {
 	all := multiprocessors(t)
 	if driver.Find("cuDevSmResourceSplit") != nil {
-		_, _, err := all.SplitGroups(safe.SMGroup{Count: 8})
+		_, _, err := all.SplitGroups(safe.SMGroupOptions{Count: 8})
 		assert.ErrorIs(t, err, safe.ErrNotSupported)
 		assert.ErrorContains(t, err, "13.1")
 		return
 	}
-	groups, rest, err := all.SplitGroups(safe.SMGroup{Count: 16}, safe.SMGroup{Count: 8, Coscheduled: 4, PreferredCoscheduled: 8})
+	groups, rest, err := all.SplitGroups(safe.SMGroupOptions{Count: 16}, safe.SMGroupOptions{Count: 8, Coscheduled: 4, PreferredCoscheduled: 8})
 	require.NoError(t, err)
 	require.Len(t, groups, 2)
 	assert.Equal(t, 16, groups[0].Count())
 	assert.Equal(t, 8, groups[1].Count())
 	assert.Equal(t, all.Count()-24, rest.Count())
 
-	groups, rest, err = all.SplitGroups(safe.SMGroup{Count: 8}, safe.SMGroup{Coscheduled: 2, Flags: driver.CU_DEV_SM_RESOURCE_GROUP_BACKFILL})
+	groups, rest, err = all.SplitGroups(safe.SMGroupOptions{Count: 8}, safe.SMGroupOptions{Coscheduled: 2, Flags: driver.CU_DEV_SM_RESOURCE_GROUP_BACKFILL})
 	require.NoError(t, err)
 	assert.Equal(t, all.Count(), groups[0].Count()+groups[1].Count()+rest.Count())
 	assert.Positive(t, groups[1].Count())
 
 	for _, c := range []struct {
 		name   string
-		of     safe.SMs
-		wishes []safe.SMGroup
+		of     safe.SMResource
+		wishes []safe.SMGroupOptions
 		want   error
 	}{
 		{"none", all, nil, safe.ErrRange},
-		{"of nothing", safe.SMs{}, []safe.SMGroup{{}}, safe.ErrRange},
-		{"less than none", all, []safe.SMGroup{{Count: 8}, {Count: -8}}, safe.ErrRange},
-		{"more than there are", all, []safe.SMGroup{{Count: all.Count() + 2}}, safe.ErrRange},
-		{"more than are left", all, []safe.SMGroup{{Count: all.Count() / 8 * 8}, {Count: 8}}, driver.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION},
-		{"odd", all, []safe.SMGroup{{Count: 9, Coscheduled: 2}}, driver.CUDA_ERROR_INVALID_VALUE},
+		{"of nothing", safe.SMResource{}, []safe.SMGroupOptions{{}}, safe.ErrRange},
+		{"less than none", all, []safe.SMGroupOptions{{Count: 8}, {Count: -8}}, safe.ErrRange},
+		{"more than there are", all, []safe.SMGroupOptions{{Count: all.Count() + 2}}, safe.ErrRange},
+		{"more than are left", all, []safe.SMGroupOptions{{Count: all.Count() / 8 * 8}, {Count: 8}}, driver.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION},
+		{"odd", all, []safe.SMGroupOptions{{Count: 9, Coscheduled: 2}}, driver.CUDA_ERROR_INVALID_VALUE},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := c.of.SplitGroups(c.wishes...)

@@ -101,7 +101,7 @@ func stick(t testing.TB, x *safe.Context, s *safe.Stream) (open func()) {
 	return open
 }
 
-func stickOn(t testing.TB, h *safe.HostBuffer[uint32], s *safe.Stream) (open func()) {
+func stickOn(t testing.TB, h *safe.Pinned[uint32], s *safe.Stream) (open func()) {
 	t.Helper()
 	word := &h.Data()[0]
 	*word = 0

@@ -126,7 +126,7 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 
 // StreamFromRaw takes over a stream that somebody else has created: Close will
 // destroy it. The driver is asked whether it is one of x's, else the error is
-// [ErrContext]; the default streams, 0 to 2, are refused. Streams of green contexts
+// [ErrContextMismatch]; the default streams, 0 to 2, are refused. Streams of green contexts
 // are also those of the device's primary context. The stream must not
 // capture. Source: cuStreamGetCtx, cuStreamGetCtx_v2.
 func StreamFromRaw(raw driver.CUstream, x *Context) (*Stream, error) {
@@ -171,7 +171,7 @@ func (s *streamCore) askWhat(op string) error {
 			return err
 		}
 		if of != s.ctx.raw {
-			return refuse(op, ErrContext, "the stream belongs to context %#x, not to %#x", uintptr(of), uintptr(s.ctx.raw))
+			return refuse(op, ErrContextMismatch, "the stream belongs to context %#x, not to %#x", uintptr(of), uintptr(s.ctx.raw))
 		}
 		var flags uint32
 		var priority int32

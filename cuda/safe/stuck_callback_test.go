@@ -43,8 +43,8 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 		require.NoError(t, errors.Join(b.CopyToHost(make([]uint32, 16)), b.ZeroAsync(s), s.Synchronize()))
 		return func() error { return b.CopyToHost(make([]uint32, 16)) }
 	},
-	"Box.CopyToHost": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
-		b, err := safe.NewBox[uint32](x, safe.Extent{Width: 16, Height: 4})
+	"Pitched.CopyToHost": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		b, err := safe.NewPitched[uint32](x, safe.Extent{Width: 16, Height: 4})
 		require.NoError(t, err)
 		closing(t, b)
 		require.NoError(t, errors.Join(b.CopyToHost(make([]uint32, 64)), b.ZeroAsync(s), s.Synchronize()))

@@ -309,7 +309,7 @@ func TestOnReleaseMayWait(t *testing.T) {
 				time.AfterFunc(50*time.Millisecond, func() { lent.Close() })
 			}
 			if raw := away.Release(); assert.NotZero(t, raw) {
-				assert.NoError(t, x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+				assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 			}
 		}))
 		require.NoError(t, g.Close())

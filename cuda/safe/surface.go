@@ -14,7 +14,7 @@ type Surface struct {
 }
 
 // NewSurface makes a surface of an array that was made for it, by
-// [ArrayOptions].Surface: else the error is [ErrArgument].
+// [ArrayOptions].Surface: else the error is [ErrInvalidArgument].
 // Source: cuSurfObjectCreate, and cuSurfObjectDestroy when closed.
 func NewSurface[T any](a *Array[T]) (*Surface, error) {
 	const op = "NewSurface"
@@ -24,7 +24,7 @@ func NewSurface[T any](a *Array[T]) (*Surface, error) {
 	}
 	defer m.unmark()
 	if a.flags&driver.CUDA_ARRAY3D_SURFACE_LDST == 0 {
-		return nil, refuse(op, ErrArgument, "the array was made without ArrayOptions.Surface")
+		return nil, refuse(op, ErrInvalidArgument, "the array was made without ArrayOptions.Surface")
 	}
 	var raw driver.CUsurfObject
 	r := driver.CUDA_RESOURCE_DESC{ResType: driver.CU_RESOURCE_TYPE_ARRAY}

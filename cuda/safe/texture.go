@@ -65,7 +65,7 @@ func NewTexture[T any](a *Array[T], o TextureOptions) (*Texture, error) {
 	}
 	defer m.unmark()
 	if o.Format != 0 {
-		return nil, refuse(op, ErrArgument, "the format is the array's; Format is for linear memory")
+		return nil, refuse(op, ErrInvalidArgument, "the format is the array's; Format is for linear memory")
 	}
 	r := driver.CUDA_RESOURCE_DESC{ResType: driver.CU_RESOURCE_TYPE_ARRAY}
 	r.Res.Array().HArray = a.raw
@@ -74,7 +74,7 @@ func NewTexture[T any](a *Array[T], o TextureOptions) (*Texture, error) {
 
 // NewLinearTexture makes a texture of a buffer, of one dimension, which kernels read by
 // indices, without interpolation. The buffer must begin at a multiple of the device's
-// texture alignment, as one that is not a slice does: else the error is [ErrArgument].
+// texture alignment, as one that is not a slice does: else the error is [ErrInvalidArgument].
 // Source: cuTexObjectCreate, and cuTexObjectDestroy when closed.
 func NewLinearTexture[T any](b *Buffer[T], o TextureOptions) (*Texture, error) {
 	const op = "NewLinearTexture"
@@ -99,16 +99,16 @@ func NewLinearTexture[T any](b *Buffer[T], o TextureOptions) (*Texture, error) {
 
 // NewPitchedTexture makes a texture of a box of two dimensions, which is memory of a
 // device. The box must begin at a multiple of the device's texture alignment, and its
-// pitch be a multiple of the texture pitch alignment, as those of [NewBox] do: else the
-// error is [ErrArgument]. Source: cuTexObjectCreate, and cuTexObjectDestroy when closed.
-func NewPitchedTexture[T any](b *Box[T], o TextureOptions) (*Texture, error) {
+// pitch be a multiple of the texture pitch alignment, as those of [NewPitched] do: else the
+// error is [ErrInvalidArgument]. Source: cuTexObjectCreate, and cuTexObjectDestroy when closed.
+func NewPitchedTexture[T any](b *Pitched[T], o TextureOptions) (*Texture, error) {
 	const op = "NewPitchedTexture"
 	m, err := b.acquire(op)
 	if err != nil {
 		return nil, err
 	}
 	if m == nil {
-		return nil, refuse(op, ErrArgument, "the box is a Go slice")
+		return nil, refuse(op, ErrInvalidArgument, "the box is a Go slice")
 	}
 	defer m.unmark()
 	f, err := formatOf[T](op, o.Format)
@@ -116,7 +116,7 @@ func NewPitchedTexture[T any](b *Box[T], o TextureOptions) (*Texture, error) {
 	case err != nil:
 		return nil, err
 	case b.kind != driver.CU_MEMORYTYPE_DEVICE || b.extent.Depth > 1:
-		return nil, refuse(op, ErrArgument, "the box is not memory of a device, or has more than one slice")
+		return nil, refuse(op, ErrInvalidArgument, "the box is not memory of a device, or has more than one slice")
 	}
 	if err := m.aligned(op, uint64(b.address), driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (b *block) aligned(op string, n uint64, to driver.CUdevice_attribute) error
 		return wrap(op, err)
 	}
 	if to64 > 0 && n%uint64(to64) != 0 {
-		return refuse(op, ErrArgument, "%#x is no multiple of %d, %v of %v", n, to64, to, b.ctx.device)
+		return refuse(op, ErrInvalidArgument, "%#x is no multiple of %d, %v of %v", n, to64, to, b.ctx.device)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func TestTexture(t *testing.T) {
 	pinned := host[float32](t, x, w*h)
 	copy(pinned.Data(), count(w*h))
 	require.NoError(t, b.CopyFromHostAsync(s, pinned))
-	require.NoError(t, a.Box().CopyFromAsync(s, b))
+	require.NoError(t, a.Pitched().CopyFromAsync(s, b))
 	u, err := safe.NewPitchedTexture(b, safe.TextureOptions{})
 	require.NoError(t, err)
 	closing(t, u)
@@ -94,7 +94,7 @@ func TestTextureOptions(t *testing.T) {
 	for i := range values {
 		values[i] = float32(i%n + 10*(i/n)) // x + 10 y
 	}
-	require.NoError(t, a.Box().CopyFromHost(values))
+	require.NoError(t, a.Pitched().CopyFromHost(values))
 	around := newSampling(t, x, 3*n, 3*n) // all from -1 to 2, of what is from 0 to 1
 	for _, c := range []struct {
 		mode  driver.CUaddress_mode
@@ -158,13 +158,13 @@ func TestTextureRefused(t *testing.T) {
 	b := buffer[float32](t, x, 1000)
 	part, err := b.Slice(1, 10)
 	require.NoError(t, err)
-	odd, err := b.Box(safe.Extent{Width: 5, Height: 2}, 36)
+	odd, err := b.Pitched(safe.Extent{Width: 5, Height: 2}, 36)
 	require.NoError(t, err)
 	deep := pitched[float32](t, x, safe.Extent{Width: 5, Height: 2, Depth: 2})
-	inner, err := deep.Part(safe.Position{X: 1}, safe.Extent{Width: 2, Height: 2})
+	inner, err := deep.Sub(safe.Position{X: 1}, safe.Extent{Width: 2, Height: 2})
 	require.NoError(t, err)
 	a := array[float32](t, x, square, safe.ArrayOptions{})
-	own, err := safe.SliceBox(make([]float32, 4), safe.Extent{Width: 2, Height: 2}, 0)
+	own, err := safe.PitchedOf(make([]float32, 4), safe.Extent{Width: 2, Height: 2}, 0)
 	require.NoError(t, err)
 	doubles := pitched[float64](t, x, square)
 	var none safe.TextureOptions
@@ -177,15 +177,15 @@ func TestTextureRefused(t *testing.T) {
 		"a pitch that is not aligned": func() (*safe.Texture, error) { return safe.NewPitchedTexture(odd, none) },
 		"a start that is not aligned": func() (*safe.Texture, error) { return safe.NewPitchedTexture(inner, none) },
 		"slices":                      func() (*safe.Texture, error) { return safe.NewPitchedTexture(deep, none) },
-		"a box of an array":           func() (*safe.Texture, error) { return safe.NewPitchedTexture(a.Box(), none) },
+		"a box of an array":           func() (*safe.Texture, error) { return safe.NewPitchedTexture(a.Pitched(), none) },
 		"a box of a Go slice":         func() (*safe.Texture, error) { return safe.NewPitchedTexture(own, none) },
 		"a box of doubles":            func() (*safe.Texture, error) { return safe.NewPitchedTexture(doubles, none) },
 	} {
 		_, err := call()
-		assert.ErrorIs(t, err, safe.ErrArgument, name)
+		assert.ErrorIs(t, err, safe.ErrInvalidArgument, name)
 	}
 	_, err = safe.NewSurface(a)
-	assert.ErrorIs(t, err, safe.ErrArgument)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	for name, call := range map[string]func() error{
 		"doubles":        func() error { _, err := safe.NewArray[float64](x, square, safe.ArrayOptions{}); return err },
 		"three channels": func() error { _, err := safe.NewArray[[3]float32](x, square, safe.ArrayOptions{}); return err },
@@ -194,10 +194,10 @@ func TestTextureRefused(t *testing.T) {
 			return err
 		},
 		"Go pointers":         func() error { _, err := safe.NewArray[*int](x, square, safe.ArrayOptions{}); return err },
-		"memsets of an array": a.Box().Zero,
-		"a filled array":      func() error { return a.Box().Fill(1) },
+		"memsets of an array": a.Pitched().Zero,
+		"a filled array":      func() error { return a.Pitched().Fill(1) },
 	} {
-		assert.ErrorIs(t, call(), safe.ErrArgument, name)
+		assert.ErrorIs(t, call(), safe.ErrInvalidArgument, name)
 	}
 	_, err = safe.NewArray[uint8](x, safe.Extent{Height: 2}, safe.ArrayOptions{})
 	assert.ErrorIs(t, err, safe.ErrRange)
@@ -221,10 +221,10 @@ func holds[T any](t *testing.T, x *safe.Context, v T, e safe.Extent, o safe.Arra
 	assert.Equal(t, e, a.Extent())
 	values, got := make([]T, 36), make([]T, 36)
 	values[0], values[17], values[35] = v, v, v
-	require.NoError(t, a.Box().CopyFromHost(values))
-	require.NoError(t, a.Box().CopyToHost(got))
+	require.NoError(t, a.Pitched().CopyFromHost(values))
+	require.NoError(t, a.Pitched().CopyToHost(got))
 	assert.Equal(t, values, got)
-	require.NoError(t, x.Do(func() error {
+	require.NoError(t, x.WithCurrent(func() error {
 		var d driver.CUDA_ARRAY3D_DESCRIPTOR
 		require.NoError(t, driver.CuArray3DGetDescriptor(&d, a.Raw()))
 		assert.EqualValues(t, e.Width, d.Width)
@@ -250,7 +250,7 @@ func TestSurface(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, u)
 	require.NoError(t, kernel(t, x, "draw").Launch(s, perValue(w*h), u.Arg(), safe.Val(uint32(w)), safe.Val(uint32(h))))
-	require.NoError(t, out.CopyFrom(a.Box()), "behind the kernel")
+	require.NoError(t, out.CopyFrom(a.Pitched()), "behind the kernel")
 	got := make([]float32, w*h)
 	require.NoError(t, out.CopyToHost(got))
 	assert.Equal(t, count(w*h), got)
@@ -261,14 +261,14 @@ func TestTextureOrder(t *testing.T) {
 	x := open(t, 0)
 	g, all := newGate(t, x), newSampling(t, x, 4, 4)
 	s, a := stream(t, x), array[float32](t, x, square, safe.ArrayOptions{})
-	require.NoError(t, a.Box().CopyFromHost(fours(1)))
+	require.NoError(t, a.Pitched().CopyFromHost(fours(1)))
 	u, err := safe.NewTexture(a, safe.TextureOptions{})
 	require.NoError(t, err)
 	g.shut(t, s)
 	require.NoError(t, all.launch(s, u.Arg(), 1, 0.5))
 	done := make(chan error, 2)
 	go func() { done <- u.Close() }()
-	go func() { done <- a.Box().CopyFromHost(fours(2)) }()
+	go func() { done <- a.Pitched().CopyFromHost(fours(2)) }()
 	select {
 	case <-done:
 		t.Error("before the kernel that reads the texture")
@@ -290,7 +290,7 @@ func TestTextureCapture(t *testing.T) {
 	s, all := stream(t, x), newSampling(t, x, 4, 4)
 	a, err := safe.NewArray[float32](x, square, safe.ArrayOptions{})
 	require.NoError(t, err)
-	require.NoError(t, a.Box().CopyFromHost(fours(3)))
+	require.NoError(t, a.Pitched().CopyFromHost(fours(3)))
 	u, err := safe.NewTexture(a, safe.TextureOptions{})
 	require.NoError(t, err)
 	g, err := s.Capture(localMode, func() error { return all.launch(s, u.Arg(), 1, 0.5) })
@@ -318,10 +318,10 @@ func TestTextureArguments(t *testing.T) {
 	store := kernel(t, x, "three")
 	u := texture(t, array[float32](t, x, square, safe.ArrayOptions{}), safe.TextureOptions{})
 	needs(t, "cuFuncGetParamInfo")
-	assert.ErrorIs(t, store.Launch(s, one, safe.Val(uint64(0)), u.Arg(), safe.Val(float32(0))), safe.ErrArgument, "a parameter of 4 bytes")
+	assert.ErrorIs(t, store.Launch(s, one, safe.Val(uint64(0)), u.Arg(), safe.Val(float32(0))), safe.ErrInvalidArgument, "a parameter of 4 bytes")
 	y := second(t)
 	require.NoError(t, x.EnablePeerAccess(y))
 	foreign := texture(t, array[float32](t, y, square, safe.ArrayOptions{}), safe.TextureOptions{})
-	assert.ErrorIs(t, all.launch(s, foreign.Arg(), 1, 0), safe.ErrContext)
+	assert.ErrorIs(t, all.launch(s, foreign.Arg(), 1, 0), safe.ErrContextMismatch)
 	require.NoError(t, x.DisablePeerAccess(y))
 }

@@ -50,7 +50,7 @@ func TestUsesAreKept(t *testing.T) {
 			graph, err := safe.NewGraph(x)
 			require.NoError(t, err)
 			cfg := using(b.Arg())
-			w := safe.KernelWork(store, cfg, safe.Val(uint64(b.Raw())), safe.Val(uint64(7)))
+			w := safe.KernelNode(store, cfg, safe.Val(uint64(b.Raw())), safe.Val(uint64(7)))
 			cfg.Uses[0] = safe.Arg{} // the work has its own
 			_, err = graph.Add(w)
 			return exec(graph, err)
@@ -104,13 +104,13 @@ func TestUsesErrors(t *testing.T) {
 	}{
 		"closed":    {[]safe.Arg{b.Arg(), closed.Arg()}, safe.ErrClosed, "use 1 of nothing"},
 		"nil":       {[]safe.Arg{(*safe.Buffer[int32])(nil).Arg()}, safe.ErrClosed, "use 0 of nothing"},
-		"no memory": {[]safe.Arg{b.Arg(), b.Arg(), safe.Val(uint64(b.Raw()))}, safe.ErrArgument, "use 2 of nothing"},
+		"no memory": {[]safe.Arg{b.Arg(), b.Arg(), safe.Val(uint64(b.Raw()))}, safe.ErrInvalidArgument, "use 2 of nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := k.Launch(s, using(test.uses...))
 			assert.ErrorIs(t, err, test.is)
 			assert.ErrorContains(t, err, test.says)
-			_, err = graph.Add(safe.KernelWork(k, using(test.uses...)))
+			_, err = graph.Add(safe.KernelNode(k, using(test.uses...)))
 			assert.ErrorIs(t, err, test.is)
 			assert.ErrorContains(t, err, test.says)
 		})
@@ -129,7 +129,7 @@ func TestRawOfClosed(t *testing.T) {
 	require.NoError(t, err)
 	part, err := b.Slice(2, 4)
 	require.NoError(t, err)
-	box, err := b.Box(safe.Extent{Width: 4, Height: 4}, 0)
+	box, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 0)
 	require.NoError(t, err)
 	a, err := safe.NewArray[float32](x, safe.Extent{Width: 4}, safe.ArrayOptions{})
 	require.NoError(t, err)

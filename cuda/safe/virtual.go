@@ -64,13 +64,13 @@ func ReserveAddress(x *Context, size uint64, o ReserveOptions) (*AddressRange, e
 	}
 	defer c.unmark()
 	if o.Alignment&(o.Alignment-1) != 0 {
-		return nil, refuse(op, ErrArgument, "an alignment of %d, which is no power of two", o.Alignment)
+		return nil, refuse(op, ErrInvalidArgument, "an alignment of %d, which is no power of two", o.Alignment)
 	}
 	if _, err := c.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED); err != nil {
 		return nil, err
 	}
 	r := &rangeCore{ctx: c}
-	properties := PhysicalOptions{}.properties(c)
+	properties := PhysicalMemoryOptions{}.properties(c)
 	err = c.in(func() error {
 		var err error
 		if r.size, _, err = measure(op, size, &properties); err != nil {
@@ -111,7 +111,7 @@ func (r *AddressRange) acquire(op string) (*rangeCore, error) {
 
 // Close unmaps what is mapped, once the work that uses it is done, which it waits
 // for, and gives the addresses back. Where one of the streams captures, that is
-// put off until the capture has ended; and where buffers of [MappedBuffer] are
+// put off until the capture has ended; and where buffers of [NewMappedBuffer] are
 // open, or graphs use them, until the last of those is closed. Closing again does
 // nothing. Source: cuMemUnmap, cuMemAddressFree.
 func (r *AddressRange) Close() error {
@@ -158,7 +158,7 @@ func (r *AddressRange) Raw() driver.CUdeviceptr {
 // may be closed afterwards. No device can reach the memory before
 // [AddressRange.SetAccess]. Outside of the range, or where something is mapped
 // already, the error is [ErrRange]. Source: cuMemMap.
-func (r *AddressRange) Map(offset uint64, p *Physical) error {
+func (r *AddressRange) Map(offset uint64, p *PhysicalMemory) error {
 	const op = "AddressRange.Map"
 	c, err := r.acquire(op)
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *AddressRange) Map(offset uint64, p *Physical) error {
 	defer physical.unmark()
 	size := physical.size
 	if offset%physical.granule != 0 {
-		return refuse(op, ErrArgument, "offset %d is no multiple of the granularity, %d", offset, physical.granule)
+		return refuse(op, ErrInvalidArgument, "offset %d is no multiple of the granularity, %d", offset, physical.granule)
 	}
 	if size > c.size || offset > c.size-size {
 		return refuse(op, ErrRange, "%d bytes at offset %d of %d", size, offset, c.size)

@@ -22,7 +22,7 @@ func virtual(t testing.TB, x *safe.Context) uint64 {
 	if n == 0 {
 		t.Skip("the device has no virtual memory")
 	}
-	minimum, recommended, err := x.Granularity(safe.PhysicalOptions{})
+	minimum, recommended, err := x.Granularity(safe.PhysicalMemoryOptions{})
 	require.NoError(t, err)
 	require.NotZero(t, minimum)
 	require.Zero(t, recommended%minimum)
@@ -37,9 +37,9 @@ func reserve(t testing.TB, x *safe.Context, size uint64) *safe.AddressRange {
 	return r
 }
 
-func physical(t testing.TB, x *safe.Context, size uint64, o safe.PhysicalOptions) *safe.Physical {
+func physical(t testing.TB, x *safe.Context, size uint64, o safe.PhysicalMemoryOptions) *safe.PhysicalMemory {
 	t.Helper()
-	p, err := safe.NewPhysical(x, size, o)
+	p, err := safe.NewPhysicalMemory(x, size, o)
 	require.NoError(t, err)
 	closing(t, p)
 	return p
@@ -48,13 +48,13 @@ func physical(t testing.TB, x *safe.Context, size uint64, o safe.PhysicalOptions
 // mapped maps new memory, which x's device may use.
 func mapped(t testing.TB, x *safe.Context, r *safe.AddressRange, offset, size uint64) {
 	t.Helper()
-	require.NoError(t, r.Map(offset, physical(t, x, size, safe.PhysicalOptions{})))
+	require.NoError(t, r.Map(offset, physical(t, x, size, safe.PhysicalMemoryOptions{})))
 	require.NoError(t, r.SetAccess(offset, size, readWrite))
 }
 
 func window[T any](t testing.TB, r *safe.AddressRange, offset uint64, n int) *safe.Buffer[T] {
 	t.Helper()
-	b, err := safe.MappedBuffer[T](r, offset, n)
+	b, err := safe.NewMappedBuffer[T](r, offset, n)
 	require.NoError(t, err)
 	closing(t, b)
 	return b
@@ -69,7 +69,7 @@ func TestVirtualMemory(t *testing.T) {
 	r := reserve(t, x, 3*granule+1)
 	assert.EqualValues(t, 4*granule, r.Size(), "rounded up")
 	assert.NotZero(t, r.Raw())
-	p := physical(t, x, 1, safe.PhysicalOptions{})
+	p := physical(t, x, 1, safe.PhysicalMemoryOptions{})
 	assert.EqualValues(t, granule, p.Size())
 	assert.NotZero(t, p.Raw())
 	require.NoError(t, r.Map(0, p))
@@ -119,7 +119,7 @@ func TestVirtualGrows(t *testing.T) {
 	n := int(granule / 4)
 	first := window[float32](t, r, 0, n)
 	require.NoError(t, first.CopyFromHost(count(n)))
-	_, err := safe.MappedBuffer[float32](r, 0, 2*n)
+	_, err := safe.NewMappedBuffer[float32](r, 0, 2*n)
 	assert.ErrorIs(t, err, safe.ErrRange)
 	mapped(t, x, r, granule, 2*granule)
 	all := window[float32](t, r, 0, 3*n)
@@ -137,11 +137,11 @@ func TestVirtualRefusals(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
 	r := reserve(t, x, 8*granule)
-	p, two := physical(t, x, granule, safe.PhysicalOptions{}), physical(t, x, 2*granule, safe.PhysicalOptions{})
+	p, two := physical(t, x, granule, safe.PhysicalMemoryOptions{}), physical(t, x, 2*granule, safe.PhysicalMemoryOptions{})
 	require.NoError(t, r.Map(granule, two))
 	require.NoError(t, r.Map(4*granule, p))
 	require.NoError(t, r.SetAccess(granule, 2*granule, readWrite))
-	closed, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{})
+	closed, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{})
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	require.NoError(t, closed.Close())
@@ -153,7 +153,7 @@ func TestVirtualRefusals(t *testing.T) {
 		want error
 		says string
 	}{
-		{"offset in between", r.Map(granule/2, p), safe.ErrArgument, "multiple of the granularity"},
+		{"offset in between", r.Map(granule/2, p), safe.ErrInvalidArgument, "multiple of the granularity"},
 		{"behind the end", r.Map(8*granule, p), safe.ErrRange, ""},
 		{"over the end", r.Map(7*granule, two), safe.ErrRange, ""},
 		{"far behind", r.Map(0-granule, p), safe.ErrRange, ""},
@@ -166,23 +166,23 @@ func TestVirtualRefusals(t *testing.T) {
 		{"access to nothing", r.SetAccess(0, granule, readWrite), safe.ErrRange, "only 0"},
 		{"access to a part", r.SetAccess(2*granule, granule, readWrite), safe.ErrRange, "only a part"},
 		{"access over a hole", r.SetAccess(granule, 4*granule, readWrite), safe.ErrRange, ""},
-		{"access taken from a buffer", r.SetAccess(granule, 2*granule, 0), safe.ErrArgument, "open"},
-		{"buffer of nothing", made(safe.MappedBuffer[uint64](r, 0, 1)), safe.ErrRange, "only 0 are mapped"},
-		{"buffer of too much", made(safe.MappedBuffer[uint64](r, granule, int(granule))), safe.ErrRange, ""},
-		{"buffer behind the end", made(safe.MappedBuffer[uint64](r, 8*granule, 1)), safe.ErrRange, ""},
-		{"buffer without access", made(safe.MappedBuffer[uint64](r, 4*granule, 1)), safe.ErrArgument, "SetAccess"},
-		{"buffer not aligned", made(safe.MappedBuffer[uint64](r, granule+4, 1)), safe.ErrArgument, "aligned"},
-		{"buffer of no values", made(safe.MappedBuffer[uint64](r, granule, 0)), safe.ErrRange, ""},
+		{"access taken from a buffer", r.SetAccess(granule, 2*granule, 0), safe.ErrInvalidArgument, "open"},
+		{"buffer of nothing", made(safe.NewMappedBuffer[uint64](r, 0, 1)), safe.ErrRange, "only 0 are mapped"},
+		{"buffer of too much", made(safe.NewMappedBuffer[uint64](r, granule, int(granule))), safe.ErrRange, ""},
+		{"buffer behind the end", made(safe.NewMappedBuffer[uint64](r, 8*granule, 1)), safe.ErrRange, ""},
+		{"buffer without access", made(safe.NewMappedBuffer[uint64](r, 4*granule, 1)), safe.ErrInvalidArgument, "SetAccess"},
+		{"buffer not aligned", made(safe.NewMappedBuffer[uint64](r, granule+4, 1)), safe.ErrInvalidArgument, "aligned"},
+		{"buffer of no values", made(safe.NewMappedBuffer[uint64](r, granule, 0)), safe.ErrRange, ""},
 		{"alignment", func() error {
 			_, err := safe.ReserveAddress(x, 1, safe.ReserveOptions{Alignment: 3})
 			return err
-		}(), safe.ErrArgument, "power of two"},
+		}(), safe.ErrInvalidArgument, "power of two"},
 		{"no addresses", func() error { _, err := safe.ReserveAddress(x, 0, safe.ReserveOptions{}); return err }(), safe.ErrRange, ""},
 		{"too many addresses", func() error { _, err := safe.ReserveAddress(x, 1<<63, safe.ReserveOptions{}); return err }(), safe.ErrRange, ""},
-		{"no memory", func() error { _, err := safe.NewPhysical(x, 0, safe.PhysicalOptions{}); return err }(), safe.ErrRange, ""},
-		{"too much memory", func() error { _, err := safe.NewPhysical(x, 1<<50, safe.PhysicalOptions{}); return err }(), driver.CUDA_ERROR_OUT_OF_MEMORY, ""},
-		{"not shareable", func() error { _, err := p.Export(); return err }(), safe.ErrArgument, "Shareable"},
-		{"no file", func() error { _, err := safe.ImportPhysical(x, nil, granule); return err }(), os.ErrInvalid, ""},
+		{"no memory", func() error { _, err := safe.NewPhysicalMemory(x, 0, safe.PhysicalMemoryOptions{}); return err }(), safe.ErrRange, ""},
+		{"too much memory", func() error { _, err := safe.NewPhysicalMemory(x, 1<<50, safe.PhysicalMemoryOptions{}); return err }(), driver.CUDA_ERROR_OUT_OF_MEMORY, ""},
+		{"not shareable", func() error { _, err := p.Export(); return err }(), safe.ErrInvalidArgument, "Shareable"},
+		{"no file", func() error { _, err := safe.ImportPhysicalMemory(x, nil, granule); return err }(), os.ErrInvalid, ""},
 		{"offset of Access", func() error { _, err := r.Access(r.Size(), x.Device()); return err }(), safe.ErrRange, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -220,8 +220,8 @@ func TestVirtualUnmap(t *testing.T) {
 	g.shut(t, s)
 	require.NoError(t, use())
 	require.NoError(t, r.Unmap(0, granule), "a buffer shows it")
-	assert.ErrorIs(t, r.Map(0, physical(t, x, 1, safe.PhysicalOptions{})), safe.ErrRange)
-	_, err = safe.MappedBuffer[byte](r, 0, 1)
+	assert.ErrorIs(t, r.Map(0, physical(t, x, 1, safe.PhysicalMemoryOptions{})), safe.ErrRange)
+	_, err = safe.NewMappedBuffer[byte](r, 0, 1)
 	assert.ErrorIs(t, err, safe.ErrRange, "it was unmapped")
 	require.NoError(t, b.Close(), "a graph uses it")
 	require.NoError(t, graph.Close())
@@ -266,7 +266,7 @@ func TestVirtualProcesses(t *testing.T) {
 	const child = "CUDABIND_TEST_MEMORY"
 	x := open(t, 0)
 	granule := virtual(t, x)
-	show := func(p *safe.Physical) *safe.Buffer[float32] {
+	show := func(p *safe.PhysicalMemory) *safe.Buffer[float32] {
 		r := reserve(t, x, granule)
 		require.NoError(t, r.Map(0, p))
 		require.NoError(t, r.SetAccess(0, granule, readWrite))
@@ -276,7 +276,7 @@ func TestVirtualProcesses(t *testing.T) {
 	if os.Getenv(child) != "" {
 		f := os.NewFile(3, "memory") // the first of ExtraFiles
 		defer f.Close()
-		p, err := safe.ImportPhysical(x, f, granule)
+		p, err := safe.ImportPhysicalMemory(x, f, granule)
 		require.NoError(t, err)
 		closing(t, p)
 		b := show(p)
@@ -288,7 +288,7 @@ func TestVirtualProcesses(t *testing.T) {
 	if n, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED); err != nil || n == 0 {
 		t.Skip("the device shares no memory")
 	}
-	p := physical(t, x, granule, safe.PhysicalOptions{Shareable: true})
+	p := physical(t, x, granule, safe.PhysicalMemoryOptions{Shareable: true})
 	b := show(p)
 	require.NoError(t, b.CopyFromHost(count(100)))
 	f, err := p.Export()
@@ -318,14 +318,14 @@ func TestVirtualDevices(t *testing.T) {
 	}
 	r := reserve(t, x, 2*granule)
 	mapped(t, x, r, 0, granule)
-	require.NoError(t, r.Map(granule, physical(t, y, granule, safe.PhysicalOptions{})))
+	require.NoError(t, r.Map(granule, physical(t, y, granule, safe.PhysicalMemoryOptions{})))
 	require.NoError(t, r.SetAccess(granule, granule, readWrite))
 	n := int(granule / 2)
 	b := window[float32](t, r, 0, n)
 	require.NoError(t, b.CopyFromHost(count(n)))
 	fill, s := kernel(t, y, "fill"), stream(t, y)
 	args := []safe.Arg{safe.Val(uint32(n)), safe.Val(float32(3)), b.Arg()}
-	assert.ErrorIs(t, fill.Launch(s, perValue(n), args...), safe.ErrContext)
+	assert.ErrorIs(t, fill.Launch(s, perValue(n), args...), safe.ErrContextMismatch)
 	require.NoError(t, r.SetAccess(0, 2*granule, readWrite, y.Device()))
 	require.NoError(t, fill.Launch(s, perValue(n), args...))
 	got := make([]float32, n)
@@ -338,8 +338,8 @@ func TestVirtualDevices(t *testing.T) {
 func TestVirtualHost(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
-	o := safe.PhysicalOptions{Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA}}
-	p, err := safe.NewPhysical(x, granule, o)
+	o := safe.PhysicalMemoryOptions{Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA}}
+	p, err := safe.NewPhysicalMemory(x, granule, o)
 	if err != nil {
 		t.Skip("no memory of the host: ", err)
 	}
@@ -359,19 +359,19 @@ func TestVirtualClosed(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
 	r := reserve(t, x, granule)
-	p := physical(t, x, granule, safe.PhysicalOptions{})
-	calls := func(x *safe.Context, r *safe.AddressRange, p *safe.Physical) map[string]func() error {
+	p := physical(t, x, granule, safe.PhysicalMemoryOptions{})
+	calls := func(x *safe.Context, r *safe.AddressRange, p *safe.PhysicalMemory) map[string]func() error {
 		return map[string]func() error{
-			"Context.Granularity":    func() error { _, _, err := x.Granularity(safe.PhysicalOptions{}); return err },
-			"NewPhysical":            func() error { _, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{}); return err },
-			"ImportPhysical":         func() error { _, err := safe.ImportPhysical(x, os.Stdin, 1); return err },
-			"Physical.Export":        func() error { _, err := p.Export(); return err },
+			"Context.Granularity":    func() error { _, _, err := x.Granularity(safe.PhysicalMemoryOptions{}); return err },
+			"NewPhysicalMemory":      func() error { _, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{}); return err },
+			"ImportPhysicalMemory":   func() error { _, err := safe.ImportPhysicalMemory(x, os.Stdin, 1); return err },
+			"PhysicalMemory.Export":  func() error { _, err := p.Export(); return err },
 			"ReserveAddress":         func() error { _, err := safe.ReserveAddress(x, 1, safe.ReserveOptions{}); return err },
 			"AddressRange.Map":       func() error { return r.Map(0, p) },
 			"AddressRange.Unmap":     func() error { return r.Unmap(0, 1) },
 			"AddressRange.SetAccess": func() error { return r.SetAccess(0, 1, readWrite) },
 			"AddressRange.Access":    func() error { _, err := r.Access(0, safe.Device{}); return err },
-			"MappedBuffer":           func() error { _, err := safe.MappedBuffer[byte](r, 0, 1); return err },
+			"NewMappedBuffer":        func() error { _, err := safe.NewMappedBuffer[byte](r, 0, 1); return err },
 		}
 	}
 	require.NoError(t, r.Close())
@@ -380,14 +380,14 @@ func TestVirtualClosed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, shut.Close())
 	refusedAll(t, calls(shut, r, p))
-	refusedAll(t, calls(&safe.Context{}, &safe.AddressRange{}, &safe.Physical{}))
+	refusedAll(t, calls(&safe.Context{}, &safe.AddressRange{}, &safe.PhysicalMemory{}))
 	refusedAll(t, calls(nil, nil, nil))
 	for _, v := range []*safe.AddressRange{nil, {}} {
 		assert.NoError(t, v.Close())
 		assert.Zero(t, v.Size())
 		assert.Zero(t, v.Raw())
 	}
-	for _, v := range []*safe.Physical{nil, {}} {
+	for _, v := range []*safe.PhysicalMemory{nil, {}} {
 		assert.NoError(t, v.Close())
 		assert.Zero(t, v.Size())
 		assert.Zero(t, v.Raw())

@@ -17,7 +17,7 @@ const simGranule = 2 << 20
 // place is an address range of which the first part is mapped.
 type place struct {
 	r *safe.AddressRange
-	p *safe.Physical
+	p *safe.PhysicalMemory
 }
 
 // placed makes one, all of which the world closes. It is done before the
@@ -27,7 +27,7 @@ func placed(w *world, x *safe.Context) (l place, err error) {
 		return l, err
 	}
 	also(w, l.r, nil)
-	if l.p, err = safe.NewPhysical(x, 1, safe.PhysicalOptions{Shareable: true}); err != nil {
+	if l.p, err = safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{Shareable: true}); err != nil {
 		return l, err
 	}
 	also(w, l.p, nil)
@@ -50,12 +50,12 @@ func onPlace(do func(w *world, l place) error) func(w *world) error {
 
 // placing are the operations that those on a place begin with.
 var placing = []string{
-	"ReserveAddress", "NewPhysical", "AddressRange.Map", "AddressRange.SetAccess", "MappedBuffer", "Buffer.ZeroAsync", "Buffer.Zero",
-	"Physical.Export",
+	"ReserveAddress", "NewPhysicalMemory", "AddressRange.Map", "AddressRange.SetAccess", "NewMappedBuffer", "Buffer.ZeroAsync", "Buffer.Zero",
+	"PhysicalMemory.Export",
 }
 
 func init() {
-	for _, name := range []string{"AddressRange.Unmap", "AddressRange.Access", "ImportPhysical"} {
+	for _, name := range []string{"AddressRange.Unmap", "AddressRange.Access", "ImportPhysicalMemory"} {
 		within[name] = placing
 	}
 	for _, name := range placing {
@@ -63,9 +63,9 @@ func init() {
 	}
 	within["Linker.Complete"] = []string{"NewLinker", "Linker.Add"}
 	operations = append(operations, []operation{
-		{"Context.Granularity", func(w *world) error { _, _, err := w.x.Granularity(safe.PhysicalOptions{}); return err }},
-		{"NewPhysical", func(w *world) error {
-			c, err := safe.NewPhysical(w.x, 1, safe.PhysicalOptions{Shareable: true})
+		{"Context.Granularity", func(w *world) error { _, _, err := w.x.Granularity(safe.PhysicalMemoryOptions{}); return err }},
+		{"NewPhysicalMemory", func(w *world) error {
+			c, err := safe.NewPhysicalMemory(w.x, 1, safe.PhysicalMemoryOptions{Shareable: true})
 			_, err = also(w, c, err)
 			return err
 		}},
@@ -81,20 +81,20 @@ func init() {
 			return errors.Join(zero(w, l), l.r.Unmap(0, simGranule))
 		})},
 		{"Buffer.Zero", onPlace(zero)},
-		{"Physical.Export", onPlace(func(w *world, l place) error {
+		{"PhysicalMemory.Export", onPlace(func(w *world, l place) error {
 			f, err := l.p.Export()
 			if err == nil {
 				f.Close()
 			}
 			return err
 		})},
-		{"ImportPhysical", onPlace(func(w *world, l place) error {
+		{"ImportPhysicalMemory", onPlace(func(w *world, l place) error {
 			f, err := l.p.Export()
 			if err != nil {
 				return err
 			}
 			defer f.Close()
-			c, err := safe.ImportPhysical(w.x, f, simGranule)
+			c, err := safe.ImportPhysicalMemory(w.x, f, simGranule)
 			_, err = also(w, c, err)
 			return err
 		})},
@@ -143,7 +143,7 @@ func init() {
 
 // zero uses a place on a stream and on another of the layer's.
 func zero(w *world, l place) error {
-	b, err := safe.MappedBuffer[int32](l.r, 0, 64)
+	b, err := safe.NewMappedBuffer[int32](l.r, 0, 64)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const fullAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 // are not named keep what they have.
 //
 // Less than driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE is set behind the work that
-// uses the range; while buffers of the part are open it is [ErrArgument], and
+// uses the range; while buffers of the part are open it is [ErrInvalidArgument], and
 // while a stream that uses the range captures [ErrCapturing].
 // Source: cuMemSetAccess.
 func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_flags, devices ...Device) error {
@@ -81,7 +81,7 @@ func (r *rangeCore) whole(op string, offset, size uint64) ([]*mapping, error) {
 func (r *rangeCore) unused(op string, part []*mapping) error {
 	for _, m := range part {
 		if m.state.Load() > 0 {
-			return refuse(op, ErrArgument, "buffers of %d bytes at offset %d are open", m.size, m.offset)
+			return refuse(op, ErrInvalidArgument, "buffers of %d bytes at offset %d are open", m.size, m.offset)
 		}
 	}
 	var last ending
@@ -123,18 +123,18 @@ type window struct {
 	parts []*mapping
 }
 
-// MappedBuffer is a buffer of n values at an offset in bytes of an address range,
+// NewMappedBuffer is a buffer of n values at an offset in bytes of an address range,
 // for copies, launches and all else that takes a [Buffer]. The memory there may be in
 // several pieces; all of it must be mapped, else the error is [ErrRange], and the
-// range's device must be allowed to read and write it, else it is [ErrArgument].
+// range's device must be allowed to read and write it, else it is [ErrInvalidArgument].
 // Kernels of other devices can be given the buffer if they are allowed the same.
 //
 // There may be several buffers of the same addresses. Synchronous calls and
 // [AddressRange.Unmap] come behind the work that uses any part of the range. Close
 // waits for nothing: the memory is the range's. It keeps the memory from being unmapped
 // until the buffer is closed.
-func MappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], error) {
-	const op = "MappedBuffer"
+func NewMappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], error) {
+	const op = "NewMappedBuffer"
 	size, c, err := valuesIn[T](op, r, n)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func MappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], err
 	defer c.unmark()
 	var zero T
 	if align := uint64(unsafe.Alignof(zero)); offset%align != 0 {
-		return nil, refuse(op, ErrArgument, "offset %d is not aligned to %d bytes", offset, align)
+		return nil, refuse(op, ErrInvalidArgument, "offset %d is not aligned to %d bytes", offset, align)
 	}
 	w, err := c.show(op, offset, size)
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *rangeCore) show(op string, offset, size uint64) (*window, error) {
 		return nil, refuse(op, ErrRange, "of %d bytes at offset %d only %d are mapped", size, offset, at-offset)
 	case !w.reachedBy(r.ctx.device):
 		w.close()
-		return nil, refuse(op, ErrArgument, "%v may not read and write %d bytes at offset %d: see AddressRange.SetAccess", r.ctx.device, size, offset)
+		return nil, refuse(op, ErrInvalidArgument, "%v may not read and write %d bytes at offset %d: see AddressRange.SetAccess", r.ctx.device, size, offset)
 	}
 	return w, nil
 }

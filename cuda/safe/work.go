@@ -12,7 +12,7 @@ import (
 // Work is what a node of a graph does: see [Graph.Add], [Node.Set] and
 // [GraphExec.Set]. What it uses is kept as long as a graph or an executable has it.
 // Work may be used for any number of nodes.
-type Work interface {
+type NodeParams interface {
 	kind() driver.CUgraphNodeType
 	// take has k keep what the work uses, for a node of a graph. release follows, unless
 	// it fails.
@@ -33,13 +33,13 @@ type kernelWork struct {
 	room   [4]Arg
 }
 
-// KernelWork is a launch of a kernel, with the arguments as they are now: see
+// KernelNode is a launch of a kernel, with the arguments as they are now: see
 // [Kernel.Launch]. An argument made by [Ref] is read when the node is added or
 // set. Cluster, Cooperative and Attributes can be given when a node is added or set
 // in a graph, not in an executable; what a node was given once it keeps. Source: cuGraphAddKernelNode,
 // cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
 // cuGraphExecKernelNodeSetParams.
-func KernelWork(k *Kernel, cfg LaunchConfig, args ...Arg) Work {
+func KernelNode(k *Kernel, cfg LaunchConfig, args ...Arg) NodeParams {
 	w := &kernelWork{kernel: k, cfg: cfg}
 	w.cfg.Uses = slices.Clone(cfg.Uses)
 	w.args = append(w.room[:0], args...)
@@ -115,7 +115,7 @@ func (w *kernelWork) set(n Node) error {
 
 func (w *kernelWork) setExec(e driver.CUgraphExec, n Node) error {
 	if w.attributed() {
-		return refuse("", ErrArgument, "attributes of a kernel in an executable cannot be changed")
+		return refuse("", ErrInvalidArgument, "attributes of a kernel in an executable cannot be changed")
 	}
 	return w.call(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
 }
@@ -172,34 +172,34 @@ func (w *coldWork) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgrap
 
 func (w *coldWork) set(n Node) error {
 	if w.sets == nil {
-		return refuse("", ErrArgument, "nodes of type %v cannot be changed in a graph", w.typ)
+		return refuse("", ErrInvalidArgument, "nodes of type %v cannot be changed in a graph", w.typ)
 	}
 	return n.of.ctx.in(func() error { return w.sets(n.raw) })
 }
 
 func (w *coldWork) setExec(e driver.CUgraphExec, n Node) error {
 	if w.setsExec == nil {
-		return refuse("", ErrArgument, "nodes of type %v cannot be changed in an executable", w.typ)
+		return refuse("", ErrInvalidArgument, "nodes of type %v cannot be changed in an executable", w.typ)
 	}
 	return n.of.ctx.in(func() error { return w.setsExec(e, n.raw) })
 }
 
-// EmptyWork is no work, but a place to wait for others. Source: cuGraphAddEmptyNode.
-func EmptyWork() Work {
+// EmptyNode is no work, but a place to wait for others. Source: cuGraphAddEmptyNode.
+func EmptyNode() NodeParams {
 	return &coldWork{typ: driver.CU_GRAPH_NODE_TYPE_EMPTY, adds: driver.CuGraphAddEmptyNode}
 }
 
-// HostWork is a call of f, at each launch, on a thread of the driver: what is said
+// HostFuncNode is a call of f, at each launch, on a thread of the driver: what is said
 // of f and of o at [Stream.LaunchHostFunc] counts here as well.
 // Source: cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams;
 // with Spin cuGraphAddNode, cuGraphNodeSetParams, cuGraphExecNodeSetParams.
-func HostWork(f func(), o HostFuncOptions) Work {
+func HostFuncNode(f func(), o HostFuncOptions) NodeParams {
 	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_HOST}
 	old := (*driver.CUDA_HOST_NODE_PARAMS)(unsafe.Pointer(p.Host())) // the newer layout begins with the older
 	w := &coldWork{typ: p.Type}
 	w.takes = func(op string, k *keepsake, _ *graphCore) error {
 		if f == nil {
-			return refuse(op, ErrArgument, "no function")
+			return refuse(op, ErrInvalidArgument, "no function")
 		}
 		if _, err := o.mode(op); err != nil {
 			return err
@@ -229,18 +229,18 @@ func HostWork(f func(), o HostFuncOptions) Work {
 	return w
 }
 
-// RecordWork records an event, which [Stream.WaitEvent] of other streams may wait
+// RecordNode records an event, which [Stream.WaitEvent] of other streams may wait
 // for once the graph is launched. Source: cuGraphAddEventRecordNode,
 // cuGraphEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent.
-func RecordWork(e *Event) Work {
+func RecordNode(e *Event) NodeParams {
 	return eventWork(driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD, e, driver.CuGraphAddEventRecordNode,
 		driver.CuGraphEventRecordNodeSetEvent, driver.CuGraphExecEventRecordNodeSetEvent)
 }
 
-// WaitWork waits for an event, as it is recorded when the graph is launched.
+// WaitEventNode waits for an event, as it is recorded when the graph is launched.
 // Source: cuGraphAddEventWaitNode, cuGraphEventWaitNodeSetEvent,
 // cuGraphExecEventWaitNodeSetEvent.
-func WaitWork(e *Event) Work {
+func WaitEventNode(e *Event) NodeParams {
 	return eventWork(driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT, e, driver.CuGraphAddEventWaitNode,
 		driver.CuGraphEventWaitNodeSetEvent, driver.CuGraphExecEventWaitNodeSetEvent)
 }
@@ -249,7 +249,7 @@ func eventWork(typ driver.CUgraphNodeType, e *Event,
 	add func(*driver.CUgraphNode, driver.CUgraph, *driver.CUgraphNode, uint64, driver.CUevent) error,
 	set func(driver.CUgraphNode, driver.CUevent) error,
 	setExec func(driver.CUgraphExec, driver.CUgraphNode, driver.CUevent) error,
-) Work {
+) NodeParams {
 	return &coldWork{
 		typ:   typ,
 		takes: func(op string, k *keepsake, _ *graphCore) error { return e.keptBy(op, k) },
@@ -270,10 +270,10 @@ func (e *Event) keptBy(op string, k *keepsake) error {
 	return nil
 }
 
-// MemOpsWork does up to 255 memory operations: see [Stream.BatchMemOps].
+// MemOpsNode does up to 255 memory operations: see [Stream.BatchMemOps].
 // Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
 // cuGraphExecBatchMemOpNodeSetParams.
-func MemOpsWork(x *Context, ops ...MemOp) Work {
+func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 	batch := make([]driver.CUstreamBatchMemOpParams, len(ops))
 	p := driver.CUDA_BATCH_MEM_OP_NODE_PARAMS{Ctx: x.Raw(), Count: uint32(len(ops)), ParamArray: unsafe.SliceData(batch)}
 	return &coldWork{

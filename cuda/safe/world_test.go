@@ -21,8 +21,8 @@ type world struct {
 	managed *safe.Buffer[int32]
 	pool    *safe.Pool
 	pooled  *safe.Buffer[int32]
-	h       *safe.HostBuffer[int32]
-	r       *safe.HostBuffer[int32]
+	h       *safe.Pinned[int32]
+	r       *safe.Pinned[int32]
 	m       *safe.Module
 	k       *safe.Kernel
 	g       *safe.Graph
@@ -84,12 +84,12 @@ func newWorld() (*world, error) {
 			return
 		},
 		func() (err error) {
-			w.h, err = safe.NewHostBuffer[int32](w.x, 64, safe.HostOptions{})
+			w.h, err = safe.NewPinned[int32](w.x, 64, safe.PinnedOptions{})
 			_, err = also(w, w.h, err)
 			return
 		},
 		func() (err error) {
-			w.r, err = safe.RegisterHost(w.x, make([]int32, 64), safe.HostOptions{})
+			w.r, err = safe.RegisterPinned(w.x, make([]int32, 64), safe.PinnedOptions{})
 			_, err = also(w, w.r, err)
 			return
 		},
@@ -171,7 +171,7 @@ var operations = []operation{
 		c, err := safe.BorrowContext(w.x.Raw(), w.x)
 		return errors.Join(err, c.Close()) // before the owner
 	}},
-	{"Context.Do", func(w *world) error { return w.x.Do(func() error { return nil }) }},
+	{"Context.WithCurrent", func(w *world) error { return w.x.WithCurrent(func() error { return nil }) }},
 	{"Context.ID", func(w *world) error { _, err := w.x.ID(); return err }},
 	{"Context.Flags", func(w *world) error { _, err := w.x.Flags(); return err }},
 	{"Context.Limit", func(w *world) error { _, err := w.x.Limit(0); return err }},
@@ -190,7 +190,7 @@ var operations = []operation{
 		raw := w.t.Release()
 		c, err := safe.StreamFromRaw(raw, w.x)
 		if err != nil {
-			return errors.Join(err, w.x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+			return errors.Join(err, w.x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 		}
 		_, err = also(w, c, err)
 		return err
@@ -233,13 +233,13 @@ var operations = []operation{
 		_, err = also(w, c, err)
 		return err
 	}},
-	{"NewHostBuffer", func(w *world) error {
-		c, err := safe.NewHostBuffer[byte](w.x, 9, safe.HostOptions{})
+	{"NewPinned", func(w *world) error {
+		c, err := safe.NewPinned[byte](w.x, 9, safe.PinnedOptions{})
 		_, err = also(w, c, err)
 		return err
 	}},
-	{"RegisterHost", func(w *world) error {
-		c, err := safe.RegisterHost(w.x, make([]float64, 100), safe.HostOptions{})
+	{"RegisterPinned", func(w *world) error {
+		c, err := safe.RegisterPinned(w.x, make([]float64, 100), safe.PinnedOptions{})
 		_, err = also(w, c, err)
 		return err
 	}},
@@ -281,7 +281,7 @@ var operations = []operation{
 		return safe.WriteValue(w.s, wide.At(0), 1)
 	}},
 	{"Stream.BatchMemOps", func(w *world) error {
-		return w.s.BatchMemOps([]safe.MemOp{safe.WriteOp(w.a.At(0), 1), safe.WriteOp(w.h.At(0), 1)})
+		return w.s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(w.a.At(0), 1), safe.NewWriteOp(w.h.At(0), 1)})
 	}},
 	{"NewManagedBuffer", func(w *world) error {
 		c, err := safe.NewManagedBuffer[byte](w.x, 9)

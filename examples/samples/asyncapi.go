@@ -30,7 +30,7 @@ func asyncAPI(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	host, err := safe.NewHostBuffer[float32](x, n, safe.HostOptions{})
+	host, err := safe.NewPinned[float32](x, n, safe.PinnedOptions{})
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func concurrentKernels(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return err
 	}
 	defer parts.Close()
-	total, err := safe.NewHostBuffer[float32](x, 1, safe.HostOptions{})
+	total, err := safe.NewPinned[float32](x, 1, safe.PinnedOptions{})
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func concurrentKernels(x *safe.Context, m *safe.Module, w io.Writer) error {
 }
 
 // sumBehind is the sum of values that are there when the events are.
-func sumBehind(s *safe.Stream, events []*safe.Event, sum *safe.Kernel, values *safe.Buffer[float32], out *safe.HostBuffer[float32]) *safe.Future[[]float32] {
+func sumBehind(s *safe.Stream, events []*safe.Event, sum *safe.Kernel, values *safe.Buffer[float32], out *safe.Pinned[float32]) *safe.Future[[]float32] {
 	return safe.Enqueue(s, func(s *safe.Stream) ([]float32, error) {
 		for _, e := range events {
 			if err := s.WaitEvent(e, 0); err != nil {

@@ -69,7 +69,7 @@ func (d *decision) chosen(g *safe.Graph) (c safe.Condition, n safe.Node, err err
 	if c, err = g.NewCondition(safe.ConditionOptions{}); err != nil {
 		return c, n, err
 	}
-	n, err = g.Add(safe.KernelWork(d.choose, one, c.Arg(), d.number.Arg()))
+	n, err = g.Add(safe.KernelNode(d.choose, one, c.Arg(), d.number.Arg()))
 	return c, n, err
 }
 
@@ -100,7 +100,7 @@ func addIfElse(g *safe.Graph, d *decision) error {
 	if _, err := then.Add(d.double()); err != nil {
 		return err
 	}
-	_, err = otherwise.Add(safe.ZeroWork(d.value))
+	_, err = otherwise.Add(safe.ZeroNode(d.value))
 	return err
 }
 
@@ -111,7 +111,7 @@ func addWhile(g *safe.Graph, d *decision) error {
 	if err != nil {
 		return err
 	}
-	count := safe.KernelWork(d.condition, one, c.Arg(), d.number.Arg())
+	count := safe.KernelNode(d.condition, one, c.Arg(), d.number.Arg())
 	first, err := g.Add(count)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func addSwitch(g *safe.Graph, d *decision) error {
 		return err
 	}
 	for i, body := range bodies {
-		if _, err := body.Add(safe.FillWork(d.value, float32(10*(i+1)))); err != nil {
+		if _, err := body.Add(safe.FillNode(d.value, float32(10*(i+1)))); err != nil {
 			return err
 		}
 	}
@@ -148,8 +148,8 @@ func addSwitch(g *safe.Graph, d *decision) error {
 }
 
 // double is value += value.
-func (d *decision) double() safe.Work {
-	return safe.KernelWork(d.add, one, d.value.Arg(), d.value.Arg(), d.value.Arg(), safe.Val(uint32(1)))
+func (d *decision) double() safe.NodeParams {
+	return safe.KernelNode(d.add, one, d.value.Arg(), d.value.Arg(), d.value.Arg(), safe.Val(uint32(1)))
 }
 
 // decide builds a graph, and tells what it makes of the value 1 by these numbers.

@@ -62,7 +62,7 @@ func TestGraphGuide(t *testing.T) {
 		defer g.Close()
 		var nodes [2]safe.Node
 		for i := range nodes {
-			nodes[i], err = g.Add(safe.KernelWork(sum, one, b.Arg(), b.Arg(), safe.Val(uint32(1))))
+			nodes[i], err = g.Add(safe.KernelNode(sum, one, b.Arg(), b.Arg(), safe.Val(uint32(1))))
 			require.NoError(t, err)
 		}
 		err = overlap(g, nodes[0], nodes[1])
@@ -82,9 +82,9 @@ func TestGraphGuide(t *testing.T) {
 		g, err := safe.NewGraph(x)
 		require.NoError(t, err)
 		defer g.Close()
-		first, err := g.Add(safe.FillWork(b, 1))
+		first, err := g.Add(safe.FillNode(b, 1))
 		require.NoError(t, err)
-		second, err := g.Add(safe.FillWork(b, 2), first)
+		second, err := g.Add(safe.FillNode(b, 2), first)
 		require.NoError(t, err)
 		exec, err := g.Instantiate(0)
 		require.NoError(t, err)

@@ -21,7 +21,7 @@ func greenContexts(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all, err := x.Device().SMs()
+	all, err := x.Device().SMResource()
 	if errors.Is(err, safe.ErrNotSupported) {
 		fmt.Fprintln(w, "greenContexts: not here:", err)
 		return nil
@@ -73,7 +73,7 @@ func greenContexts(x *safe.Context, m *safe.Module, w io.Writer) error {
 			return fmt.Errorf("value %d is %v, not %v", i, v, 1<<rounds)
 		}
 	}
-	few, err := short.SMs()
+	few, err := short.SMResource()
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func partition(x *safe.Context, few int) (first, second *safe.Stream, err error)
 }
 
 // streamOn makes a stream whose kernels run on a part of the device.
-func streamOn(x *safe.Context, part safe.SMs) (*safe.Stream, error) {
+func streamOn(x *safe.Context, part safe.SMResource) (*safe.Stream, error) {
 	g, err := safe.NewGreenContext(x, part)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 // docs/streams.md speaks of and shows no Go for.
 
 // result waits for a stream as long as ctx and ten seconds allow.
-func result(ctx context.Context, s *safe.Stream, host *safe.HostBuffer[float32]) (float32, error) {
+func result(ctx context.Context, s *safe.Stream, host *safe.Pinned[float32]) (float32, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := s.Wait(ctx); err != nil {
@@ -29,7 +29,7 @@ func result(ctx context.Context, s *safe.Stream, host *safe.HostBuffer[float32])
 }
 
 // inTurn has stream b go on when the device's memory says that a has come so far.
-func inTurn(a, b *safe.Stream, step *safe.Buffer[uint32], values *safe.Buffer[float32], out *safe.HostBuffer[float32]) error {
+func inTurn(a, b *safe.Stream, step *safe.Buffer[uint32], values *safe.Buffer[float32], out *safe.Pinned[float32]) error {
 	if err := values.FillAsync(a, 4); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func passOn(one, other *safe.Stream, from, to *safe.Buffer[float32], filled *saf
 func clearRaw(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
 	defer runtime.KeepAlive(b) // a raw handle keeps nothing alive
 	defer runtime.KeepAlive(s)
-	return x.Do(func() error {
+	return x.WithCurrent(func() error {
 		if err := driver.CuMemsetD32Async(b.Raw(), 0, uint64(b.Len()), s.Raw()); err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func TestGuide(t *testing.T) {
 	there, err := safe.NewBuffer[float32](y, n)
 	require.NoError(t, err)
 	defer there.Close()
-	out, err := safe.NewHostBuffer[float32](x, n, safe.HostOptions{})
+	out, err := safe.NewPinned[float32](x, n, safe.PinnedOptions{})
 	require.NoError(t, err)
 	defer out.Close()
 

@@ -18,7 +18,7 @@ type equations struct {
 	a, b           *safe.Buffer[float32]
 	guesses        [2]*safe.Buffer[float32] // each step reads one and writes the other
 	distant        *safe.Buffer[float32]    // how far the guesses are apart
-	out            *safe.HostBuffer[float32]
+	out            *safe.Pinned[float32]
 }
 
 // jacobiCudaGraphs solves equations by an executable that does one step. The guesses
@@ -118,17 +118,17 @@ func addStep(g *safe.Graph, q *equations) (safe.Node, error) {
 	if err != nil {
 		return safe.Node{}, err
 	}
-	distance, err := g.Add(safe.KernelWork(q.distance, one, q.distant.Arg(), from.Arg(), to.Arg(), safe.Val(uint32(q.b.Len()))), step)
+	distance, err := g.Add(safe.KernelNode(q.distance, one, q.distant.Arg(), from.Arg(), to.Arg(), safe.Val(uint32(q.b.Len()))), step)
 	if err != nil {
 		return safe.Node{}, err
 	}
-	_, err = g.Add(safe.CopyWork(q.out, q.distant), distance)
+	_, err = g.Add(safe.CopyNode(q.out, q.distant), distance)
 	return step, err
 }
 
-func (q *equations) stepWork(from, to *safe.Buffer[float32]) safe.Work {
+func (q *equations) stepWork(from, to *safe.Buffer[float32]) safe.NodeParams {
 	n := q.b.Len()
-	return safe.KernelWork(q.step, perValue(n), to.Arg(), from.Arg(), q.a.Arg(), q.b.Arg(), safe.Val(uint32(n)))
+	return safe.KernelNode(q.step, perValue(n), to.Arg(), from.Arg(), q.a.Arg(), q.b.Arg(), safe.Val(uint32(n)))
 }
 
 // solve goes on until a step changes next to nothing. Each is a launch of the
@@ -217,7 +217,7 @@ func newEquations(x *safe.Context, m *safe.Module, a, b []float32) (q *equations
 	if q.stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
-	if q.out, err = safe.NewHostBuffer[float32](x, 1, safe.HostOptions{}); err != nil {
+	if q.out, err = safe.NewPinned[float32](x, 1, safe.PinnedOptions{}); err != nil {
 		return nil, err
 	}
 	for _, v := range []struct {

@@ -12,7 +12,7 @@ import (
 type item struct {
 	number int
 	stream *safe.Stream
-	host   *safe.HostBuffer[float32]
+	host   *safe.Pinned[float32]
 	device *safe.Buffer[float32]
 	err    error // of its work on the device
 }
@@ -82,7 +82,7 @@ func newItem(x *safe.Context, number, n int) (*item, error) {
 	if it.stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
-	if it.host, err = safe.NewHostBuffer[float32](x, n, safe.HostOptions{}); err != nil {
+	if it.host, err = safe.NewPinned[float32](x, n, safe.PinnedOptions{}); err != nil {
 		it.close()
 		return nil, err
 	}

@@ -17,11 +17,11 @@ type reduction struct {
 	begun   *safe.Event
 	ended   []*safe.Event // a part each
 
-	in     *safe.HostBuffer[float32]
+	in     *safe.Pinned[float32]
 	values *safe.Buffer[float32]
 	parts  *safe.Buffer[float32]
 	total  *safe.Buffer[float32]
-	out    *safe.HostBuffer[float32]
+	out    *safe.Pinned[float32]
 }
 
 // simpleCudaGraphs captures a reduction once, and runs it for several inputs by one
@@ -139,10 +139,10 @@ func newReduction(x *safe.Context, m *safe.Module, n, parts int) (r *reduction, 
 	if r.ended, err = newEvents(x, parts, safe.EventOptions{DisableTiming: true}); err != nil {
 		return nil, err
 	}
-	if r.in, err = safe.NewHostBuffer[float32](x, n, safe.HostOptions{}); err != nil {
+	if r.in, err = safe.NewPinned[float32](x, n, safe.PinnedOptions{}); err != nil {
 		return nil, err
 	}
-	if r.out, err = safe.NewHostBuffer[float32](x, 1, safe.HostOptions{}); err != nil {
+	if r.out, err = safe.NewPinned[float32](x, 1, safe.PinnedOptions{}); err != nil {
 		return nil, err
 	}
 	if r.values, err = safe.NewBuffer[float32](x, n); err != nil {

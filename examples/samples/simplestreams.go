@@ -17,7 +17,7 @@ func simpleStreams(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	host, err := safe.NewHostBuffer[float32](x, n, safe.HostOptions{})
+	host, err := safe.NewPinned[float32](x, n, safe.PinnedOptions{})
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func simpleStreams(x *safe.Context, m *safe.Module, w io.Writer) error {
 }
 
 // doubleOn doubles host on so many streams, checks it, and says how long it took.
-func doubleOn(n int, x *safe.Context, add *safe.Kernel, host *safe.HostBuffer[float32], device *safe.Buffer[float32]) (time.Duration, error) {
+func doubleOn(n int, x *safe.Context, add *safe.Kernel, host *safe.Pinned[float32], device *safe.Buffer[float32]) (time.Duration, error) {
 	streams, err := newStreams(x, n)
 	defer closeAll(streams)
 	if err != nil {
@@ -83,7 +83,7 @@ func doubleOn(n int, x *safe.Context, add *safe.Kernel, host *safe.HostBuffer[fl
 }
 
 // double puts copies and a kernel on a stream, and waits for none of them.
-func double(s *safe.Stream, add *safe.Kernel, host *safe.HostBuffer[float32], device *safe.Buffer[float32]) error {
+func double(s *safe.Stream, add *safe.Kernel, host *safe.Pinned[float32], device *safe.Buffer[float32]) error {
 	if err := device.CopyFromHostAsync(s, host); err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ func striped(x *safe.Context, n int, homes []safe.Device) (*safe.Buffer[float32]
 	}
 	var vector *safe.Buffer[float32]
 	if err = addresses.SetAccess(0, addresses.Size(), driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, x.Device()); err == nil {
-		vector, err = safe.MappedBuffer[float32](addresses, 0, n)
+		vector, err = safe.NewMappedBuffer[float32](addresses, 0, n)
 	}
 	if err != nil {
 		addresses.Close()
@@ -123,7 +123,7 @@ func striped(x *safe.Context, n int, homes []safe.Device) (*safe.Buffer[float32]
 func mapFrom(home safe.Device, x *safe.Context, addresses *safe.AddressRange, offset uint64) (size uint64, err error) {
 	location := driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}
 	*location.Id() = int32(home.Raw())
-	memory, err := safe.NewPhysical(x, 1, safe.PhysicalOptions{Location: location})
+	memory, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{Location: location})
 	if err != nil {
 		return 0, err
 	}

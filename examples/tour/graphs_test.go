@@ -15,13 +15,13 @@ import (
 // A doubler doubles what is in host, again and again.
 type doubler struct {
 	stream *safe.Stream
-	host   *safe.HostBuffer[float32]
+	host   *safe.Pinned[float32]
 	exec   *safe.GraphExec
 }
 
 // newDoubler captures a copy to the device, a kernel and a copy back. The memory
 // of the device is closed here: the executable keeps it.
-func newDoubler(x *safe.Context, s *safe.Stream, add *safe.Kernel, host *safe.HostBuffer[float32]) (*doubler, error) {
+func newDoubler(x *safe.Context, s *safe.Stream, add *safe.Kernel, host *safe.Pinned[float32]) (*doubler, error) {
 	n := host.Len()
 	device, err := safe.NewBuffer[float32](x, n)
 	if err != nil {

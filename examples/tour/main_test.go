@@ -94,9 +94,9 @@ func newBuffer(t *testing.T, x *safe.Context, n int) *safe.Buffer[float32] {
 	return b
 }
 
-func newHostBuffer(t *testing.T, x *safe.Context, n int) *safe.HostBuffer[float32] {
+func newHostBuffer(t *testing.T, x *safe.Context, n int) *safe.Pinned[float32] {
 	t.Helper()
-	h, err := safe.NewHostBuffer[float32](x, n, safe.HostOptions{})
+	h, err := safe.NewPinned[float32](x, n, safe.PinnedOptions{})
 	require.NoError(t, err)
 	closing(t, h)
 	return h
@@ -128,12 +128,12 @@ func perValue(n int) safe.LaunchConfig {
 // anything else is put on the device: loading waits for what runs.
 type gate struct {
 	kernel *safe.Kernel
-	flag   *safe.HostBuffer[uint32]
+	flag   *safe.Pinned[uint32]
 }
 
 func newGate(t *testing.T, x *safe.Context) *gate {
 	t.Helper()
-	flag, err := safe.NewHostBuffer[uint32](x, 1, safe.HostOptions{})
+	flag, err := safe.NewPinned[uint32](x, 1, safe.PinnedOptions{})
 	require.NoError(t, err)
 	closing(t, flag)
 	return &gate{kernel(t, x, "wait"), flag}

@@ -34,7 +34,7 @@ type particle struct {
 
 // upload copies in pieces through two pinned buffers: while the device takes
 // one, the host fills the other.
-func upload(ctx context.Context, s *safe.Stream, to *safe.Buffer[float32], pinned [2]*safe.HostBuffer[float32], fill func(piece []float32, at int)) error {
+func upload(ctx context.Context, s *safe.Stream, to *safe.Buffer[float32], pinned [2]*safe.Pinned[float32], fill func(piece []float32, at int)) error {
 	var taken [2]*safe.Future[struct{}]
 	n := pinned[0].Len()
 	for i := 0; i*n < to.Len(); i++ {
@@ -64,7 +64,7 @@ func upload(ctx context.Context, s *safe.Stream, to *safe.Buffer[float32], pinne
 
 // send copies a slice that exists already, without a copy by the host.
 func send(x *safe.Context, s *safe.Stream, to *safe.Buffer[float32], data []float32) error {
-	pinned, err := safe.RegisterHost(x, data, safe.HostOptions{})
+	pinned, err := safe.RegisterPinned(x, data, safe.PinnedOptions{})
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func TestMemory(t *testing.T) {
 		assert.Equal(t, 4*n, c.Len())
 	})
 	t.Run("pinned", func(t *testing.T) {
-		pinned := [2]*safe.HostBuffer[float32]{newHostBuffer(t, x, 300), newHostBuffer(t, x, 300)}
+		pinned := [2]*safe.Pinned[float32]{newHostBuffer(t, x, 300), newHostBuffer(t, x, 300)}
 		require.NoError(t, upload(context.Background(), s, b, pinned, func(piece []float32, at int) {
 			for i := range piece {
 				piece[i] = float32(at + i)
@@ -150,8 +150,8 @@ func TestMemory(t *testing.T) {
 	})
 	t.Run("leaks", func(t *testing.T) {
 		reports := make(chan error, 1)
-		safe.HandleErrors(func(err error) { reports <- err })
-		defer safe.HandleErrors(nil)
+		safe.OnError(func(err error) { reports <- err })
+		defer safe.OnError(nil)
 		safe.TrackLeaks(true)
 		defer safe.TrackLeaks(false)
 		func() {

@@ -19,7 +19,7 @@ import (
 
 // freeMemory asks by package driver, in a context that is made current for it.
 func freeMemory(x *safe.Context) (free uint64, err error) {
-	err = x.Do(func() error {
+	err = x.WithCurrent(func() error {
 		var total uint64
 		return driver.CuMemGetInfo(&free, &total)
 	})
@@ -53,7 +53,7 @@ func clearByRuntime(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) er
 	defer runtime.KeepAlive(s)
 	address := b.Raw()
 	memory := *(*unsafe.Pointer)(unsafe.Pointer(&address)) // the runtime's functions take pointers
-	return x.Do(func() error {
+	return x.WithCurrent(func() error {
 		return cudart13.CudaMemsetAsync(memory, 0, b.Size(), cudart13.CudaStream_t(s.Raw()))
 	})
 }
@@ -69,11 +69,11 @@ func inCapture(s *safe.Stream, library func() error) (*safe.Graph, error) {
 // theirs are handles made by package driver, which plays the other library.
 func theirs(t *testing.T, x *safe.Context, n int) (stream driver.CUstream, memory driver.CUdeviceptr) {
 	t.Helper()
-	require.NoError(t, x.Do(func() error {
+	require.NoError(t, x.WithCurrent(func() error {
 		return errors.Join(driver.CuStreamCreate(&stream, uint32(driver.CU_STREAM_NON_BLOCKING)), driver.CuMemAlloc(&memory, uint64(4*n)))
 	}))
 	t.Cleanup(func() {
-		require.NoError(t, x.Do(func() error { return errors.Join(driver.CuStreamDestroy(stream), driver.CuMemFree(memory)) }))
+		require.NoError(t, x.WithCurrent(func() error { return errors.Join(driver.CuStreamDestroy(stream), driver.CuMemFree(memory)) }))
 	})
 	return stream, memory
 }
@@ -92,7 +92,7 @@ func TestMixing(t *testing.T) {
 		stream, memory := theirs(t, x, n)
 		require.NoError(t, fillTheirs(x.Raw(), stream, memory, n))
 		got := make([]float32, n)
-		require.NoError(t, x.Do(func() error {
+		require.NoError(t, x.WithCurrent(func() error {
 			return errors.Join(driver.CuStreamSynchronize(stream), driver.CuMemcpyDtoH(unsafe.Pointer(&got[0]), memory, 4*n))
 		}))
 		assert.EqualValues(t, 7, got[n-1])
@@ -123,12 +123,12 @@ func TestMixing(t *testing.T) {
 	t.Run("in a capture", func(t *testing.T) {
 		var memory driver.CUdeviceptr
 		g, err := inCapture(s, func() error {
-			return x.Do(func() error {
+			return x.WithCurrent(func() error {
 				return errors.Join(driver.CuMemAlloc(&memory, 4), driver.CuMemsetD8Async(b.Raw(), 0, b.Size(), s.Raw()))
 			})
 		})
 		require.NoError(t, err)
 		require.NoError(t, g.Close())
-		require.NoError(t, x.Do(func() error { return driver.CuMemFree(memory) }))
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuMemFree(memory) }))
 	})
 }

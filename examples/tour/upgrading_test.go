@@ -33,7 +33,7 @@ func check() error {
 
 // device asks a stream for its device, by the newest function if it is there.
 func device(x *safe.Context, s *safe.Stream) (d driver.CUdevice, err error) {
-	err = x.Do(func() error {
+	err = x.WithCurrent(func() error {
 		err := driver.CuStreamGetDevice(s.Raw(), &d) // from CUDA 12.8 on
 		if errors.Is(err, errors.ErrUnsupported) {
 			return driver.CuCtxGetDevice(&d)

@@ -38,7 +38,7 @@ func either(ctx context.Context, a, b *safe.Stream) (*safe.Stream, error) {
 
 // download begins to copy memory to the host. The values are there when the
 // future is done; the caller decides how to wait for it.
-func download(s *safe.Stream, from *safe.Buffer[float32], to *safe.HostBuffer[float32]) *safe.Future[[]float32] {
+func download(s *safe.Stream, from *safe.Buffer[float32], to *safe.Pinned[float32]) *safe.Future[[]float32] {
 	return safe.Enqueue(s, func(s *safe.Stream) ([]float32, error) {
 		return to.Data(), from.CopyToHostAsync(s, to)
 	})
@@ -46,7 +46,7 @@ func download(s *safe.Stream, from *safe.Buffer[float32], to *safe.HostBuffer[fl
 
 // handOver has a stream pass its result to a goroutine when it is there. There
 // is room in the channel, so that the driver's thread does not wait.
-func handOver(s *safe.Stream, host *safe.HostBuffer[float32]) (<-chan []float32, error) {
+func handOver(s *safe.Stream, host *safe.Pinned[float32]) (<-chan []float32, error) {
 	results := make(chan []float32, 1)
 	_, err := s.LaunchHostFunc(func() { results <- host.Data() }, safe.HostFuncOptions{})
 	return results, err

@@ -130,8 +130,8 @@ func (c *chain) close() error {
 }
 
 // work is that of a node.
-func (c *chain) work(i int) safe.Work {
-	return safe.KernelWork(c.g.three, one, c.g.memory.Arg(), safe.Val(uint32(i)), safe.Val(float32(2)))
+func (c *chain) work(i int) safe.NodeParams {
+	return safe.KernelNode(c.g.three, one, c.g.memory.Arg(), safe.Val(uint32(i)), safe.Val(float32(2)))
 }
 
 func (c *chain) build() (*safe.Graph, error) {

@@ -37,7 +37,7 @@ func copies(g *gpu) ([]row, error) {
 	return all, nil
 }
 
-func toDevice(g *gpu, device *safe.Buffer[byte], host *safe.HostBuffer[byte]) []row {
+func toDevice(g *gpu, device *safe.Buffer[byte], host *safe.Pinned[byte]) []row {
 	dst, n := device.Raw(), device.Size()
 	src := unsafe.Pointer(&host.Data()[0])
 	enqueue := func() error { return device.CopyFromHostAsync(g.stream, host) }
@@ -54,7 +54,7 @@ func toDevice(g *gpu, device *safe.Buffer[byte], host *safe.HostBuffer[byte]) []
 	}, enqueue), now)
 }
 
-func toHost(g *gpu, device *safe.Buffer[byte], host *safe.HostBuffer[byte]) []row {
+func toHost(g *gpu, device *safe.Buffer[byte], host *safe.Pinned[byte]) []row {
 	src, n := device.Raw(), device.Size()
 	dst := unsafe.Pointer(&host.Data()[0])
 	enqueue := func() error { return device.CopyToHostAsync(g.stream, host) }

@@ -29,7 +29,7 @@ type gpu struct {
 	stream        *safe.Stream
 	event         *safe.Event
 	memory        *safe.Buffer[byte]
-	pinned        *safe.HostBuffer[byte]
+	pinned        *safe.Pinned[byte]
 	module        *safe.Module
 
 	nothing, three, sixteen, spin, wait *safe.Kernel
@@ -65,7 +65,7 @@ func (g *gpu) open(ordinal int) (err error) {
 	if g.memory, err = safe.NewBuffer[byte](g.ctx, largest); err != nil {
 		return err
 	}
-	if g.pinned, err = safe.NewHostBuffer[byte](g.ctx, largest, safe.HostOptions{}); err != nil {
+	if g.pinned, err = safe.NewPinned[byte](g.ctx, largest, safe.PinnedOptions{}); err != nil {
 		return err
 	}
 	if err := g.load(); err != nil {

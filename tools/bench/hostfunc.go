@@ -28,7 +28,7 @@ func hostFuncs(g *gpu, e effort) ([]*line, error) {
 		each  []float64
 	}{
 		{sampled: c, queue: func(n int) error {
-			return g.ctx.Do(func() error { return loop(cloop.HostFunc, fn, s)(n) })
+			return g.ctx.WithCurrent(func() error { return loop(cloop.HostFunc, fn, s)(n) })
 		}},
 		{sampled: own, queue: func(n int) error { return queueHostFuncs(g, n) }},
 	}

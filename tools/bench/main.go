@@ -105,7 +105,7 @@ func (o *options) effort(g *gpu) effort {
 	if o.short {
 		e.meter = meter{rounds: 3, round: 2 * time.Millisecond}
 	}
-	e.meter.current = g.ctx.Do
+	e.meter.current = g.ctx.WithCurrent
 	return e
 }
 

@@ -37,7 +37,7 @@ func points(g *gpu, e effort) ([]*line, error) {
 		f.ends = append(f.ends, end)
 	}
 	stopped := make(chan error)
-	go func() { stopped <- g.ctx.Do(f.feed) }()
+	go func() { stopped <- g.ctx.WithCurrent(f.feed) }()
 	lines, err := latenesses(g, e, &f.mu)
 	f.stop.Store(true)
 	return lines, errors.Join(err, <-stopped, g.idle(), f.close())

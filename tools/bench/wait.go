@@ -55,7 +55,7 @@ func timedLoop(l cloop.Loop, args ...uintptr) func(ns []int64) error {
 
 // current has the context current meanwhile.
 func (g *gpu) current(do func(ns []int64) error) func(ns []int64) error {
-	return func(ns []int64) error { return g.ctx.Do(func() error { return do(ns) }) }
+	return func(ns []int64) error { return g.ctx.WithCurrent(func() error { return do(ns) }) }
 }
 
 // round does it n times more. The first few do not count: a stream has to learn

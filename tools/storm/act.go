@@ -154,20 +154,20 @@ func (a *act) enqueue(o *own, s *safe.Stream) error {
 }
 
 // work is the act as a node.
-func (a *act) work(o *own) (safe.Work, error) {
+func (a *act) work(o *own) (safe.NodeParams, error) {
 	switch a.what {
 	case "host":
-		return safe.HostWork(o.counted(), safe.HostFuncOptions{}), nil
+		return safe.HostFuncNode(o.counted(), safe.HostFuncOptions{}), nil
 	case "read":
 		from, err := a.part(a.a)
 		if err != nil {
 			return nil, err
 		}
 		to, err := o.back.host.Slice(a.lo, a.hi)
-		return safe.CopyWork[float32](to, from), err
+		return safe.CopyNode[float32](to, from), err
 	case "kernel", "add", "saxpy":
 		k, args, err := a.launch(o)
-		return safe.KernelWork(k, perValue(length), args...), err
+		return safe.KernelNode(k, perValue(length), args...), err
 	}
 	to, err := a.part(a.to)
 	if err != nil {
@@ -175,15 +175,15 @@ func (a *act) work(o *own) (safe.Work, error) {
 	}
 	switch a.what {
 	case "fill":
-		return safe.FillWork(to, a.v), nil
+		return safe.FillNode(to, a.v), nil
 	case "zero":
-		return safe.ZeroWork(to), nil
+		return safe.ZeroNode(to), nil
 	case "upload":
 		from, err := o.pattern.host.Slice(a.lo, a.hi)
-		return safe.CopyWork[float32](to, from), err
+		return safe.CopyNode[float32](to, from), err
 	}
 	from, err := a.part(a.a)
-	return safe.CopyWork[float32](to, from), err
+	return safe.CopyNode[float32](to, from), err
 }
 
 func perValue(n int) safe.LaunchConfig {

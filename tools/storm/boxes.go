@@ -14,15 +14,15 @@ var extent = safe.Extent{Width: 16, Height: size / 16}
 func init() {
 	add("box", []kind{
 		{name: "box.new", weight: 5, run: func(t *task) error {
-			b, err := safe.NewBox[float32](t.device().x, extent)
+			b, err := safe.NewPitched[float32](t.device().x, extent)
 			return put(t, &t.boxes, b, err)
 		}},
 		{name: "box.of", weight: 3, run: func(t *task) error {
-			b, err := t.buffers.get(t.rng).Box(extent, 0)
+			b, err := t.buffers.get(t.rng).Pitched(extent, 0)
 			return put(t, &t.boxes, b, err)
 		}, allow: placed},
 		{name: "box.part", weight: 3, run: func(t *task) error {
-			b, err := t.boxes.get(t.rng).Part(safe.Position{X: t.n(4)}, safe.Extent{Width: 12, Height: 8})
+			b, err := t.boxes.get(t.rng).Sub(safe.Position{X: t.n(4)}, safe.Extent{Width: 12, Height: 8})
 			return put(t, &t.boxes, b, err)
 		}, allow: placed},
 		{name: "box.copy", weight: 6, run: func(t *task) error {
@@ -46,7 +46,7 @@ func init() {
 			if a == nil {
 				return nil
 			}
-			return put(t, &t.boxes, a.Box(), nil)
+			return put(t, &t.boxes, a.Pitched(), nil)
 		}, allow: placed},
 		{name: "box.texture", weight: 5, run: newTexture, allow: placed},
 		{name: "box.lookup", weight: 5, run: lookup, allow: placed},
@@ -58,7 +58,7 @@ func init() {
 		{name: "box.range", weight: 4, run: newRange, allow: placed},
 		{name: "box.map", weight: 5, run: mapRange, allow: placed},
 		{name: "box.mapped", weight: 4, run: func(t *task) error {
-			b, err := safe.MappedBuffer[float32](t.ranges.get(t.rng), 0, size)
+			b, err := safe.NewMappedBuffer[float32](t.ranges.get(t.rng), 0, size)
 			return put(t, &t.buffers, b, err)
 		}, allow: placed},
 	})
@@ -103,12 +103,12 @@ func draw(t *task) error {
 
 func newRange(t *task) error {
 	x := t.device().x
-	granule, _, err := x.Granularity(safe.PhysicalOptions{})
+	granule, _, err := x.Granularity(safe.PhysicalMemoryOptions{})
 	if err != nil {
 		return err
 	}
 	if t.yes(50) {
-		p, err := safe.NewPhysical(x, granule, safe.PhysicalOptions{})
+		p, err := safe.NewPhysicalMemory(x, granule, safe.PhysicalMemoryOptions{})
 		return put(t, &t.physical, p, err)
 	}
 	r, err := safe.ReserveAddress(x, 2*granule, safe.ReserveOptions{})

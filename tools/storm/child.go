@@ -96,7 +96,7 @@ func (c *child) start() (err error) {
 		}
 		c.sim = &control
 	}
-	safe.HandleErrors(func(err error) {
+	safe.OnError(func(err error) {
 		if !explained(err, nil) {
 			c.mu.Lock()
 			c.later = err

@@ -14,7 +14,7 @@ import (
 // isolated are what a wait or a record across the borders of captures may be; INVALID_VALUE is that
 // of an event that was recorded in a capture which is over.
 var isolated = []error{
-	safe.ErrContext, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, driver.CUDA_ERROR_STREAM_CAPTURE_MERGE,
+	safe.ErrContextMismatch, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, driver.CUDA_ERROR_STREAM_CAPTURE_MERGE,
 	driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
 }
 
@@ -41,7 +41,7 @@ func init() {
 		{name: "event.since", weight: 2, run: func(t *task) error {
 			_, err := t.events.get(t.rng).Since(t.events.get(t.rng))
 			return err
-		}, allow: []error{driver.CUDA_ERROR_NOT_READY, driver.CUDA_ERROR_INVALID_HANDLE, driver.CUDA_ERROR_INVALID_VALUE, safe.ErrContext}},
+		}, allow: []error{driver.CUDA_ERROR_NOT_READY, driver.CUDA_ERROR_INVALID_HANDLE, driver.CUDA_ERROR_INVALID_VALUE, safe.ErrContextMismatch}},
 		{name: "event.close", weight: 2, run: func(t *task) error { return t.events.get(t.rng).Close() }},
 	})
 	add("capture", []kind{
@@ -50,7 +50,7 @@ func init() {
 		{name: "capture.end", weight: 5, run: endShared, allow: ended},
 		{name: "capture.to", weight: 3, run: captureToShared, allow: append([]error{safe.ErrGraphLost, safe.ErrConditional}, ended...)},
 		{name: "capture.drop", weight: 3, run: dropShared, allow: ended},
-		{name: "capture.update", weight: 2, run: updateDependencies, allow: append([]error{safe.ErrGraph, driver.CUDA_ERROR_ILLEGAL_STATE}, ended...)},
+		{name: "capture.update", weight: 2, run: updateDependencies, allow: append([]error{safe.ErrForeignNode, driver.CUDA_ERROR_ILLEGAL_STATE}, ended...)},
 		{name: "capture.mode", weight: 2, run: captureMode},
 		{name: "capture.synchronize", weight: 3, run: func(t *task) error { return t.device().x.Synchronize() }},
 	})
@@ -65,7 +65,7 @@ func (t *task) soon() (context.Context, context.CancelFunc) {
 // joined other streams and not joined them back.
 var ended = append([]error{
 	driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED, driver.CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, safe.ErrWrongThread, safe.ErrOverlap,
-	safe.ErrRange, safe.ErrArgument,
+	safe.ErrRange, safe.ErrInvalidArgument,
 }, isolated...)
 
 // some puts some work on a stream, which may be captured.

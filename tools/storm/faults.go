@@ -86,7 +86,7 @@ func (o *own) across() error {
 func (t *task) raw(f func(raw driver.CUstream, s *safe.Stream) error) error {
 	x := t.device().x
 	var raw driver.CUstream
-	err := x.Do(func() error { return driver.CuStreamCreate(&raw, uint32(driver.CU_STREAM_NON_BLOCKING)) })
+	err := x.WithCurrent(func() error { return driver.CuStreamCreate(&raw, uint32(driver.CU_STREAM_NON_BLOCKING)) })
 	if err != nil {
 		return failf(wrong, "raw: %v", err)
 	}
@@ -94,7 +94,7 @@ func (t *task) raw(f func(raw driver.CUstream, s *safe.Stream) error) error {
 	if err == nil {
 		err = f(raw, s)
 	}
-	return errors.Join(err, s.Close(), x.Do(func() error { return driver.CuStreamDestroy(raw) }))
+	return errors.Join(err, s.Close(), x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 }
 
 // rawStream uses a stream by both layers.
@@ -104,7 +104,7 @@ func rawStream(t *task) error {
 		if err := t.deviceOf(s).nothing.Launch(s, one); err != nil {
 			return failf(wrong, "on a borrowed stream: %v", err)
 		}
-		if err := d.x.Do(func() error { return relaxed(func() error { return driver.CuStreamSynchronize(raw) }) }); err != nil {
+		if err := d.x.WithCurrent(func() error { return relaxed(func() error { return driver.CuStreamSynchronize(raw) }) }); err != nil {
 			return failf(wrong, "raw: %v", err)
 		}
 		return s.Synchronize()
@@ -120,7 +120,7 @@ func relaxed(f func() error) error {
 func rawCapture(t *task) error {
 	x := t.device().x
 	return t.raw(func(raw driver.CUstream, s *safe.Stream) error {
-		return x.Do(func() error {
+		return x.WithCurrent(func() error {
 			if err := driver.CuStreamBeginCapture(raw, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); err != nil {
 				return failf(wrong, "raw: %v", err)
 			}
@@ -146,7 +146,7 @@ func rawCapture(t *task) error {
 
 func rawEvent(t *task) error {
 	x := t.device().x
-	err := x.Do(func() error {
+	err := x.WithCurrent(func() error {
 		var e driver.CUevent
 		if err := driver.CuEventCreate(&e, 0); err != nil {
 			return err
@@ -177,7 +177,7 @@ func rawMemory(t *task) error {
 		return nil // it would be in the graph, which has nothing that keeps raw memory
 	}
 	x := t.own.dev.x
-	return x.Do(func() error {
+	return x.WithCurrent(func() error {
 		return relaxed(func() error {
 			var p driver.CUdeviceptr
 			if err := driver.CuMemAlloc(&p, size*4); err != nil {

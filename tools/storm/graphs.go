@@ -11,7 +11,7 @@ import (
 
 // graphy is what may be said of graphs that others change.
 var graphy = []error{
-	safe.ErrGraph, safe.ErrGraphLost, safe.ErrConditional, safe.ErrArgument, safe.ErrContext, safe.ErrRange, safe.ErrOverlap,
+	safe.ErrForeignNode, safe.ErrGraphLost, safe.ErrConditional, safe.ErrInvalidArgument, safe.ErrContextMismatch, safe.ErrRange, safe.ErrOverlap,
 	driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, driver.CUDA_ERROR_NOT_SUPPORTED,
 }
 
@@ -82,27 +82,27 @@ func buildShared(t *task) error {
 }
 
 // work is for a node of any kind that faults with no memory.
-func (t *task) work() safe.Work {
+func (t *task) work() safe.NodeParams {
 	a, b, d := t.buffers.get(t.rng), t.buffers.get(t.rng), t.device()
 	switch t.n(9) {
 	case 0:
-		return safe.EmptyWork()
+		return safe.EmptyNode()
 	case 1:
-		return safe.HostWork(func() {}, safe.HostFuncOptions{})
+		return safe.HostFuncNode(func() {}, safe.HostFuncOptions{})
 	case 2:
-		return safe.CopyWork[float32](a, b)
+		return safe.CopyNode[float32](a, b)
 	case 3:
-		return safe.CopyWork[float32](a, t.hosts.get(t.rng))
+		return safe.CopyNode[float32](a, t.hosts.get(t.rng))
 	case 4:
-		return safe.ZeroWork(a)
+		return safe.ZeroNode(a)
 	case 5:
-		return safe.RecordWork(t.events.get(t.rng))
+		return safe.RecordNode(t.events.get(t.rng))
 	case 6:
-		return safe.WaitWork(t.events.get(t.rng))
+		return safe.WaitEventNode(t.events.get(t.rng))
 	case 7:
-		return safe.MemOpsWork(d.x, safe.WriteOp(t.words.get(t.rng).At(0), uint32(1)))
+		return safe.MemOpsNode(d.x, safe.NewWriteOp(t.words.get(t.rng).At(0), uint32(1)))
 	}
-	return safe.KernelWork(d.fill, perValue(size), safe.Val(uint32(a.Len())), safe.Val(float32(1)), a.Arg())
+	return safe.KernelNode(d.fill, perValue(size), safe.Val(uint32(a.Len())), safe.Val(float32(1)), a.Arg())
 }
 
 // addNode adds a node behind some of those that are there.
@@ -120,7 +120,7 @@ func addNode(t *task, g *safe.Graph) error {
 }
 
 func childShared(t *task) error {
-	n, err := t.graphs.get(t.rng).Add(safe.ChildWork(t.graphs.get(t.rng)))
+	n, err := t.graphs.get(t.rng).Add(safe.ChildGraphNode(t.graphs.get(t.rng)))
 	if err != nil {
 		return err
 	}

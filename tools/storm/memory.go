@@ -88,10 +88,10 @@ func newBuffer(t *task) error {
 func newHost(t *task) error {
 	x := t.device().x
 	if t.yes(60) {
-		h, err := safe.NewHostBuffer[float32](x, size, safe.HostOptions{})
+		h, err := safe.NewPinned[float32](x, size, safe.PinnedOptions{})
 		return put(t, &t.hosts, h, err)
 	}
-	h, err := safe.RegisterHost(x, make([]float32, 4096)[:size], safe.HostOptions{})
+	h, err := safe.RegisterPinned(x, make([]float32, 4096)[:size], safe.PinnedOptions{})
 	return put(t, &t.hosts, h, err)
 }
 

@@ -32,7 +32,7 @@ type own struct {
 // values are memory and what it contains when all is done that was enqueued so far.
 type values struct {
 	buffer *safe.Buffer[float32]
-	host   *safe.HostBuffer[float32]
+	host   *safe.Pinned[float32]
 	want   []float32
 }
 
@@ -59,7 +59,7 @@ func newOwn(t *task) (*own, error) {
 		o.buffers[i] = &values{buffer: b, want: make([]float32, length)}
 	}
 	for _, v := range []**values{&o.pattern, &o.back} {
-		h, err := safe.NewHostBuffer[float32](o.dev.x, length, safe.HostOptions{})
+		h, err := safe.NewPinned[float32](o.dev.x, length, safe.PinnedOptions{})
 		note(err)
 		*v = &values{host: h, want: make([]float32, length)}
 		if err == nil {

@@ -154,7 +154,7 @@ func (o *own) child() error {
 	if err != nil {
 		return o.strict(errors.Join(err, inner.close()))
 	}
-	_, err = outer.graph.Add(safe.ChildWork(inner.graph), outer.nodes[len(outer.nodes)-1])
+	_, err = outer.graph.Add(safe.ChildGraphNode(inner.graph), outer.nodes[len(outer.nodes)-1])
 	if err = errors.Join(err, inner.close()); err != nil {
 		return o.strict(errors.Join(err, outer.close()))
 	}
@@ -216,7 +216,7 @@ func (o *own) loop(g *safe.Graph, body []act) (times int, err error) {
 	}
 	defer counter.Close() // the graph keeps it
 	times = o.n(4)
-	first, err := g.Add(safe.FillWork(counter, uint32(times)))
+	first, err := g.Add(safe.FillNode(counter, uint32(times)))
 	if err != nil {
 		return 0, err
 	}
@@ -232,7 +232,7 @@ func (o *own) loop(g *safe.Graph, body []act) (times int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = inside.Add(safe.KernelWork(o.dev.condition, one, c.Arg(), counter.Arg()), nodes[len(nodes)-1])
+	_, err = inside.Add(safe.KernelNode(o.dev.condition, one, c.Arg(), counter.Arg()), nodes[len(nodes)-1])
 	return times + 1, err
 }
 
@@ -245,13 +245,13 @@ func (o *own) graphMemory() error {
 	a := act{what: "fill", to: o.buffers[o.n(len(o.buffers))], hi: length, v: float32(o.n(100))}
 	room, n, err := safe.AddAlloc[float32](g, length)
 	if err == nil {
-		n, err = g.Add(safe.FillWork(room, a.v), n)
+		n, err = g.Add(safe.FillNode(room, a.v), n)
 	}
 	if err == nil {
-		n, err = g.Add(safe.CopyWork[float32](a.to.buffer, room), n)
+		n, err = g.Add(safe.CopyNode[float32](a.to.buffer, room), n)
 	}
 	if err == nil {
-		_, err = g.Add(safe.FreeWork(room), n)
+		_, err = g.Add(safe.FreeNode(room), n)
 	}
 	if err != nil {
 		return o.strict(errors.Join(err, g.Close()))

@@ -208,7 +208,7 @@ func (o *own) memory() (*safe.Buffer[float32], error) {
 
 // mapped is virtual memory, which the buffer alone keeps.
 func (o *own) mapped() (*safe.Buffer[float32], error) {
-	granule, _, err := o.dev.x.Granularity(safe.PhysicalOptions{})
+	granule, _, err := o.dev.x.Granularity(safe.PhysicalMemoryOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (o *own) mapped() (*safe.Buffer[float32], error) {
 		return nil, err
 	}
 	defer r.Close()
-	p, err := safe.NewPhysical(o.dev.x, granule, safe.PhysicalOptions{})
+	p, err := safe.NewPhysicalMemory(o.dev.x, granule, safe.PhysicalMemoryOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (o *own) mapped() (*safe.Buffer[float32], error) {
 	if err := r.SetAccess(0, granule, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE); err != nil {
 		return nil, err
 	}
-	return safe.MappedBuffer[float32](r, 0, length)
+	return safe.NewMappedBuffer[float32](r, 0, length)
 }
 
 // newStream replaces a stream behind what is on it.

@@ -24,7 +24,7 @@ func init() {
 		return t.own.check(waitPlain)
 	}}})
 	add("plant-leak", []kind{{name: "plant.leak", weight: 30, run: func(t *task) error {
-		return t.devices[0].x.Do(func() error {
+		return t.devices[0].x.WithCurrent(func() error {
 			var e driver.CUevent
 			return driver.CuEventCreate(&e, 0)
 		})

@@ -12,7 +12,7 @@ import (
 )
 
 // contexts are explained where objects of several devices are used together.
-var contexts = []error{safe.ErrContext, safe.ErrArgument}
+var contexts = []error{safe.ErrContextMismatch, safe.ErrInvalidArgument}
 
 func init() {
 	add("stream", []kind{
@@ -43,8 +43,8 @@ func init() {
 			return safe.WriteValue(t.stream(), t.words.get(t.rng).At(t.n(size)), uint32(7))
 		}, allow: append([]error{driver.CUDA_ERROR_INVALID_VALUE, safe.ErrRange}, contexts...)},
 		{name: "stream.memops", weight: 2, run: memOps, allow: append([]error{driver.CUDA_ERROR_INVALID_VALUE, safe.ErrRange}, contexts...)},
-		{name: "stream.ask", weight: 8, run: askStream, allow: []error{safe.ErrContext, driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT}},
-		{name: "stream.attributes", weight: 5, run: attributes, allow: []error{safe.ErrRange, safe.ErrContext, driver.CUDA_ERROR_INVALID_VALUE}},
+		{name: "stream.ask", weight: 8, run: askStream, allow: []error{safe.ErrContextMismatch, driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT}},
+		{name: "stream.attributes", weight: 5, run: attributes, allow: []error{safe.ErrRange, safe.ErrContextMismatch, driver.CUDA_ERROR_INVALID_VALUE}},
 		{name: "stream.query", weight: 8, run: func(t *task) error { _, err := t.stream().Query(); return err }},
 		{name: "stream.hostfunc", weight: 4, run: func(t *task) error {
 			_, err := t.stream().LaunchHostFunc(func() {}, safe.HostFuncOptions{})
@@ -102,21 +102,21 @@ func launch(t *task) error {
 }
 
 func batchCopy(t *task) error {
-	var ops []safe.BatchCopy
+	var ops []safe.CopyOp
 	for range 1 + t.n(4) {
 		a, b := t.buffers.get(t.rng), t.buffers.get(t.rng)
 		if t.yes(50) {
-			ops = append(ops, safe.CopyOp[float32](a, b))
+			ops = append(ops, safe.NewCopyOp[float32](a, b))
 		} else {
-			ops = append(ops, safe.CopyOp[float32](a, t.hosts.get(t.rng)))
+			ops = append(ops, safe.NewCopyOp[float32](a, t.hosts.get(t.rng)))
 		}
 	}
-	return t.stream().CopyBatch(ops, safe.BatchOptions{})
+	return t.stream().BatchCopies(ops, safe.BatchCopyOptions{})
 }
 
 func memOps(t *task) error {
 	w := t.words.get(t.rng)
-	return t.stream().BatchMemOps([]safe.MemOp{safe.WriteOp(w.At(t.n(size)), uint32(1)), safe.WriteOp(w.At(t.n(size)), uint32(2))})
+	return t.stream().BatchMemOps([]safe.MemOp{safe.NewWriteOp(w.At(t.n(size)), uint32(1)), safe.NewWriteOp(w.At(t.n(size)), uint32(2))})
 }
 
 // askStream calls what only asks.
@@ -133,7 +133,7 @@ func askStream(t *task) error {
 	case 3:
 		_, err = s.GreenContext()
 	case 4:
-		_, err = s.SMs()
+		_, err = s.SMResource()
 	case 5:
 		_, err = s.AccessPolicyWindow()
 	case 6:

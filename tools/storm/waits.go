@@ -70,7 +70,7 @@ func init() {
 		}},
 		{name: "green.ask", weight: 2, run: func(t *task) error {
 			g := t.greens.get(t.rng)
-			_, err := g.SMs()
+			_, err := g.SMResource()
 			_, also := g.ID()
 			return errors.Join(err, also)
 		}},
@@ -150,7 +150,7 @@ func closeModule(t *task) error {
 	}
 	err = k.Launch(t.stream(), one)
 	if g := t.graphs.get(t.rng); g != nil {
-		if _, also := g.Add(safe.KernelWork(k, one)); !explained(also, graphy) {
+		if _, also := g.Add(safe.KernelNode(k, one)); !explained(also, graphy) {
 			err = errors.Join(err, also)
 		}
 	}

@@ -36,14 +36,14 @@ type world struct {
 	events   slots[safe.Event]
 	buffers  slots[safe.Buffer[float32]]
 	words    slots[safe.Buffer[uint32]]
-	hosts    slots[safe.HostBuffer[float32]]
-	boxes    slots[safe.Box[float32]]
+	hosts    slots[safe.Pinned[float32]]
+	boxes    slots[safe.Pitched[float32]]
 	arrays   slots[safe.Array[float32]]
 	textures slots[safe.Texture]
 	surfaces slots[safe.Surface]
 	pools    slots[safe.Pool]
 	ranges   slots[safe.AddressRange]
-	physical slots[safe.Physical]
+	physical slots[safe.PhysicalMemory]
 	graphs   slots[safe.Graph]
 	execs    slots[safe.GraphExec]
 	loops    slots[safe.GraphExec] // with conditions, that nothing else may change
@@ -175,7 +175,7 @@ func (s *slots[T]) close() error {
 // A clock is a number in memory of the host that goes up every few milliseconds, for streams to
 // wait for: every such wait ends, whatever else happens.
 type clock struct {
-	value *safe.HostBuffer[uint64]
+	value *safe.Pinned[uint64]
 	now   *uint64
 	stop  chan struct{}
 	ended chan struct{}
@@ -184,11 +184,11 @@ type clock struct {
 const tick = 2 * time.Millisecond
 
 // ownPage is a pinned page of Go's memory, which a reset leaves there.
-func ownPage(x *safe.Context) (*safe.HostBuffer[uint64], error) {
+func ownPage(x *safe.Context) (*safe.Pinned[uint64], error) {
 	const page, each = 4096, 4096 / 8
 	all := make([]uint64, 2*each)
 	skip := int((page - uintptr(unsafe.Pointer(&all[0]))%page) % page / 8)
-	return safe.RegisterHost(x, all[skip:skip+each], safe.HostOptions{})
+	return safe.RegisterPinned(x, all[skip:skip+each], safe.PinnedOptions{})
 }
 
 func newClock(x *safe.Context) (*clock, error) {

@@ -1170,13 +1170,13 @@ func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuCtxSetCurrent].
 //
-// Safe counterpart: [safe.Open], [safe.Context.Do].
+// Safe counterpart: [safe.Open], [safe.Context.WithCurrent].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxSetCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetCurrent
-// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
+// [safe.Context.WithCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.WithCurrent
 // [safe.Open]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Open
 func CudaSetDevice(device int32) error {
 	args := &struct {

@@ -39,13 +39,13 @@ import "unsafe"
 // See also [CudaExecutionCtxGetDevResource], [CudaDevSmResourceSplit],
 // [CudaDevResourceGenerateDesc]; in the driver API [cuDeviceGetDevResource].
 //
-// Safe counterpart: [safe.Device.SMs], [safe.Device.Split].
+// Safe counterpart: [safe.Device.SMResource], [safe.Device.Split].
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 //
 // [cuDeviceGetDevResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetDevResource
-// [safe.Device.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.SMs
+// [safe.Device.SMResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.SMResource
 // [safe.Device.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Split
 func CudaDeviceGetDevResource(device int32, resource *CudaDevResource, type_ CudaDevResourceType) error {
 	args := &struct {
@@ -161,13 +161,13 @@ func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, in
 // See also [CudaDeviceGetDevResource], [CudaExecutionCtxGetDevResource],
 // [CudaDevResourceGenerateDesc]; in the driver API [cuDevSmResourceSplit].
 //
-// Safe counterpart: [safe.SMs.SplitGroups].
+// Safe counterpart: [safe.SMResource.SplitGroups].
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 //
 // [cuDevSmResourceSplit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevSmResourceSplit
-// [safe.SMs.SplitGroups]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMs.SplitGroups
+// [safe.SMResource.SplitGroups]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMResource.SplitGroups
 func CudaDevSmResourceSplit(result *CudaDevResource, nbGroups uint32, input *CudaDevResource, remainder *CudaDevResource, flags uint32, groupParams *CudaDevSmResourceGroupParams) error {
 	args := &struct {
 		result      *CudaDevResource
@@ -359,12 +359,12 @@ func CudaExecutionCtxDestroy(ctx CudaExecutionContext_t) error {
 // See also [CudaDeviceGetDevResource], [CudaDevSmResourceSplit], [CudaDevResourceGenerateDesc],
 // [CudaGreenCtxCreate].
 //
-// Safe counterpart: [safe.GreenContext.SMs].
+// Safe counterpart: [safe.GreenContext.SMResource].
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 //
-// [safe.GreenContext.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.SMs
+// [safe.GreenContext.SMResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.SMResource
 func CudaExecutionCtxGetDevResource(ctx CudaExecutionContext_t, resource *CudaDevResource, type_ CudaDevResourceType) error {
 	args := &struct {
 		ctx      CudaExecutionContext_t
@@ -732,13 +732,13 @@ func CudaDeviceGetExecutionCtx(ctx *CudaExecutionContext_t, device int32) error 
 // [CudaDevSmResourceSplit], [CudaDevResourceGenerateDesc]; in the driver API
 // [cuStreamGetDevResource].
 //
-// Safe counterpart: [safe.Stream.SMs].
+// Safe counterpart: [safe.Stream.SMResource].
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 //
 // [cuStreamGetDevResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamGetDevResource
-// [safe.Stream.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SMs
+// [safe.Stream.SMResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SMResource
 func CudaStreamGetDevResource(hStream CudaStream_t, resource *CudaDevResource, type_ CudaDevResourceType) error {
 	args := &struct {
 		hStream  CudaStream_t

@@ -91,13 +91,13 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddHostNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.KernelWork].
+// Safe counterpart: [safe.Graph.Add], [safe.KernelNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -179,12 +179,12 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 // See also [CudaGraphNodeSetParams], [CudaLaunchKernel], [CudaGraphAddKernelNode],
 // [CudaGraphKernelNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.KernelWork].
+// Safe counterpart: [safe.Node.Set], [safe.KernelNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
@@ -297,12 +297,12 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 //
 // See also [CudaAccessPolicyWindow].
 //
-// Safe counterpart: [safe.KernelWork].
+// Safe counterpart: [safe.KernelNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
 	args := &struct {
 		hNode CudaGraphNode_t
@@ -574,13 +574,13 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // [CudaGraphMemcpyNodeSetParamsFromSymbol], [CudaGraphMemcpyNodeSetParams1D],
 // [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.CopyWork].
+// Safe counterpart: [safe.Node.Set], [safe.CopyNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
-// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
@@ -818,13 +818,13 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // See also [CudaGraphNodeSetParams], [CudaMemset2D], [CudaGraphAddMemsetNode],
 // [CudaGraphMemsetNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.FillWork].
+// Safe counterpart: [safe.Node.Set], [safe.FillNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
-// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
@@ -870,13 +870,13 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.HostWork].
+// Safe counterpart: [safe.Graph.Add], [safe.HostFuncNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -945,12 +945,12 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // See also [CudaGraphNodeSetParams], [CudaLaunchHostFunc], [CudaGraphAddHostNode],
 // [CudaGraphHostNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.HostWork].
+// Safe counterpart: [safe.Node.Set], [safe.HostFuncNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
@@ -994,12 +994,12 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // [CudaGraphDestroyNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode], [CudaGraphClone].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.ChildWork].
+// Safe counterpart: [safe.Graph.Add], [safe.ChildGraphNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.ChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildGraphNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, childGraph CudaGraph_t) error {
 	args := &struct {
@@ -1078,12 +1078,12 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 // [CudaGraphAddChildGraphNode], [CudaGraphAddKernelNode], [CudaGraphAddHostNode],
 // [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.EmptyWork].
+// Safe counterpart: [safe.Graph.Add], [safe.EmptyNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.EmptyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyWork
+// [safe.EmptyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64) error {
 	args := &struct {
@@ -1129,13 +1129,13 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.RecordWork].
+// Safe counterpart: [safe.Graph.Add], [safe.RecordNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
+// [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
 func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1205,13 +1205,13 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
 // [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Set], [safe.RecordWork].
+// Safe counterpart: [safe.Node.Set], [safe.RecordNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
-// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
+// [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
 func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		node  CudaGraphNode_t
@@ -1251,13 +1251,13 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.WaitWork].
+// Safe counterpart: [safe.Graph.Add], [safe.WaitEventNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
+// [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
 func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1325,13 +1325,13 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 // See also [CudaGraphNodeSetParams], [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeGetEvent],
 // [CudaGraphEventRecordNodeSetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Set], [safe.WaitWork].
+// Safe counterpart: [safe.Node.Set], [safe.WaitEventNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
-// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
+// [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
 func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		node  CudaGraphNode_t
@@ -1714,12 +1714,12 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.FreeWork].
+// Safe counterpart: [safe.Graph.Add], [safe.FreeNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.FreeWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeWork
+// [safe.FreeNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dptr unsafe.Pointer) error {
 	args := &struct {
@@ -2806,13 +2806,13 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.KernelWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.KernelNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -3111,13 +3111,13 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.HostWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.HostFuncNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -3162,12 +3162,12 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.ChildWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.ChildGraphNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.ChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildGraphNode
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, childGraph CudaGraph_t) error {
 	args := &struct {
@@ -3211,13 +3211,13 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.RecordWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.RecordNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
+// [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
 func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3260,13 +3260,13 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.WaitWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.WaitEventNode].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
+// [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
 func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t

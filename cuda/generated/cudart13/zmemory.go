@@ -156,12 +156,12 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocArray], [CudaMalloc3D], [CudaMalloc3DArray],
 // [CudaHostAlloc], [CudaFree], [CudaFreeArray].
 //
-// Safe counterpart: [safe.NewHostBuffer].
+// Safe counterpart: [safe.NewPinned].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [safe.NewHostBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewHostBuffer
+// [safe.NewPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPinned
 func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		ptr  *unsafe.Pointer
@@ -202,13 +202,13 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 //
 // See also [CudaMalloc], [CudaFree], [CudaMallocArray], [CudaFreeArray].
 //
-// Safe counterpart: [safe.NewBox].
+// Safe counterpart: [safe.NewPitched].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemAllocPitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocPitch
-// [safe.NewBox]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBox
+// [safe.NewPitched]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPitched
 func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -343,12 +343,12 @@ func CudaFree(devPtr unsafe.Pointer) error {
 //
 // See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray].
 //
-// Safe counterpart: [safe.HostBuffer.Close].
+// Safe counterpart: [safe.Pinned.Close].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [safe.HostBuffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Close
+// [safe.Pinned.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pinned.Close
 func CudaFreeHost(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
@@ -461,12 +461,12 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 //
 // See also [CudaSetDeviceFlags].
 //
-// Safe counterpart: [safe.NewHostBuffer].
+// Safe counterpart: [safe.NewPinned].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [safe.NewHostBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewHostBuffer
+// [safe.NewPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPinned
 func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
 		pHost *unsafe.Pointer
@@ -522,13 +522,13 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 // See also [CudaHostUnregister], [CudaHostGetFlags], [CudaHostGetDevicePointer]; in the driver API
 // [cuMemHostRegister].
 //
-// Safe counterpart: [safe.RegisterHost].
+// Safe counterpart: [safe.RegisterPinned].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostRegister
-// [safe.RegisterHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RegisterHost
+// [safe.RegisterPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RegisterPinned
 func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
 		ptr   unsafe.Pointer
@@ -565,13 +565,13 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 //
 // See also, in the driver API, [cuMemHostUnregister].
 //
-// Safe counterpart: [safe.HostBuffer.Close].
+// Safe counterpart: [safe.Pinned.Close].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemHostUnregister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostUnregister
-// [safe.HostBuffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Close
+// [safe.Pinned.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pinned.Close
 func CudaHostUnregister(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
@@ -610,13 +610,13 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 //
 // See also [CudaSetDeviceFlags], [CudaHostAlloc]; in the driver API [cuMemHostGetDevicePointer].
 //
-// Safe counterpart: [safe.HostBuffer.Arg].
+// Safe counterpart: [safe.Pinned.Arg].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostGetDevicePointer
-// [safe.HostBuffer.Arg]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Arg
+// [safe.Pinned.Arg]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pinned.Arg
 func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, flags uint32) error {
 	args := &struct {
 		pDevice *unsafe.Pointer
@@ -2627,13 +2627,13 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
 // [CudaMemcpyFromSymbolAsync]; in the driver API [cuMemcpy3D].
 //
-// Safe counterpart: [safe.Box.CopyFrom].
+// Safe counterpart: [safe.Pitched.CopyFrom].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3D
-// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
+// [safe.Pitched.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFrom
 func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DParms
@@ -2670,13 +2670,13 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync],
 // [CudaMemcpy3DPeerAsync]; in the driver API [cuMemcpy3DPeer].
 //
-// Safe counterpart: [safe.Box.CopyFrom].
+// Safe counterpart: [safe.Pitched.CopyFrom].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3DPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DPeer
-// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
+// [safe.Pitched.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFrom
 func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DPeerParms
@@ -2729,12 +2729,12 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures and the driver has no nodes for
 //     batches
 //
-// Safe counterpart: [safe.Stream.CopyBatch].
+// Safe counterpart: [safe.Stream.BatchCopies].
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [safe.Stream.CopyBatch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyBatch
+// [safe.Stream.BatchCopies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchCopies
 func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uint64, count uint64, attrs *CudaMemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, stream CudaStream_t) error {
 	args := &struct {
 		dsts      *unsafe.Pointer
@@ -3384,13 +3384,13 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
 // [CudaMemcpyFromSymbolAsync]; in the driver API [cuMemcpy3DAsync].
 //
-// Safe counterpart: [safe.Box.CopyFromAsync].
+// Safe counterpart: [safe.Pitched.CopyFromAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DAsync
-// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
+// [safe.Pitched.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFromAsync
 func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DParms
@@ -3428,13 +3428,13 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync]; in the driver
 // API [cuMemcpy3DPeerAsync].
 //
-// Safe counterpart: [safe.Box.CopyFromAsync].
+// Safe counterpart: [safe.Pitched.CopyFromAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3DPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DPeerAsync
-// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
+// [safe.Pitched.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFromAsync
 func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DPeerParms
@@ -3525,7 +3525,7 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset3DAsync]; in
 // the driver API [cuMemsetD2D8Async], [cuMemsetD2D16Async], [cuMemsetD2D32Async].
 //
-// Safe counterpart: [safe.Box.FillAsync], [safe.Box.ZeroAsync].
+// Safe counterpart: [safe.Pitched.FillAsync], [safe.Pitched.ZeroAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -3533,8 +3533,8 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 // [cuMemsetD2D16Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D16Async
 // [cuMemsetD2D32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D32Async
 // [cuMemsetD2D8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D8Async
-// [safe.Box.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.FillAsync
-// [safe.Box.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.ZeroAsync
+// [safe.Pitched.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.FillAsync
+// [safe.Pitched.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.ZeroAsync
 func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64, stream CudaStream_t) error {
 	args := &struct {
 		devPtr unsafe.Pointer

@@ -119,13 +119,13 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolSetAttribute].
 //
 // Safe counterpart: [safe.Pool.SetAttribute], [safe.Pool.SetReleaseThreshold],
-// [safe.Pool.SetReusePolicy], [safe.Pool.ResetHighs].
+// [safe.Pool.SetReusePolicy], [safe.Pool.ResetPeaks].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolSetAttribute
-// [safe.Pool.ResetHighs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetHighs
+// [safe.Pool.ResetPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetPeaks
 // [safe.Pool.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAttribute
 // [safe.Pool.SetReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReleaseThreshold
 // [safe.Pool.SetReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReusePolicy

@@ -146,12 +146,12 @@ func CuCtxDestroy_v2(ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize].
 //
-// Safe counterpart: [safe.Context.Do].
+// Safe counterpart: [safe.Context.WithCurrent].
 //
 // The name means [CuCtxPushCurrent_v2]. Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
-// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
+// [safe.Context.WithCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.WithCurrent
 func CuCtxPushCurrent(ctx CUcontext) error {
 	return CuCtxPushCurrent_v2(ctx)
 }
@@ -195,12 +195,12 @@ func CuCtxPushCurrent_v2(ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize].
 //
-// Safe counterpart: [safe.Context.Do].
+// Safe counterpart: [safe.Context.WithCurrent].
 //
 // The name means [CuCtxPopCurrent_v2]. Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
-// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
+// [safe.Context.WithCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.WithCurrent
 func CuCtxPopCurrent(pctx *CUcontext) error {
 	return CuCtxPopCurrent_v2(pctx)
 }
@@ -248,13 +248,13 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 //
 // See also [CuCtxGetCurrent], [CuCtxCreate], [CuCtxDestroy]; in the runtime API [cudaSetDevice].
 //
-// Safe counterpart: [safe.Context.Do].
+// Safe counterpart: [safe.Context.WithCurrent].
 //
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaSetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaSetDevice
-// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
+// [safe.Context.WithCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.WithCurrent
 func CuCtxSetCurrent(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
@@ -286,13 +286,13 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 //
 // See also [CuCtxSetCurrent], [CuCtxCreate], [CuCtxDestroy]; in the runtime API [cudaGetDevice].
 //
-// Safe counterpart: [safe.Context.Do].
+// Safe counterpart: [safe.Context.WithCurrent].
 //
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaGetDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDevice
-// [safe.Context.Do]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Do
+// [safe.Context.WithCurrent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.WithCurrent
 func CuCtxGetCurrent(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext

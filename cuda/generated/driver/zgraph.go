@@ -92,13 +92,13 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 // [CuGraphDestroyNode], [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddHostNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.KernelWork].
+// Safe counterpart: [safe.Graph.Add], [safe.KernelNode].
 //
 // The name means [CuGraphAddKernelNode_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
 }
@@ -205,12 +205,12 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // See also [CuGraphNodeSetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.KernelWork].
+// Safe counterpart: [safe.Node.Set], [safe.KernelNode].
 //
 // The name means [CuGraphKernelNodeSetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphKernelNodeSetParams_v2(hNode, nodeParams)
@@ -269,12 +269,12 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // [CuGraphMemcpyNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.CopyWork].
+// Safe counterpart: [safe.Graph.Add], [safe.CopyNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
 	args := &struct {
@@ -353,12 +353,12 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // See also [CuGraphNodeSetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.CopyWork].
+// Safe counterpart: [safe.Node.Set], [safe.CopyNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
 	args := &struct {
@@ -403,14 +403,14 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // [CuGraphMemsetNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemcpyNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.FillWork], [safe.ZeroWork].
+// Safe counterpart: [safe.Graph.Add], [safe.FillNode], [safe.ZeroNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.ZeroWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ZeroWork
+// [safe.ZeroNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ZeroNode
 func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -483,12 +483,12 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // See also [CuGraphNodeSetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.FillWork].
+// Safe counterpart: [safe.Node.Set], [safe.FillNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
 	args := &struct {
@@ -535,13 +535,13 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // [CuGraphHostNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.HostWork].
+// Safe counterpart: [safe.Graph.Add], [safe.HostFuncNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -614,12 +614,12 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // See also [CuGraphNodeSetParams], [CuLaunchHostFunc], [CuGraphAddHostNode],
 // [CuGraphHostNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.HostWork].
+// Safe counterpart: [safe.Node.Set], [safe.HostFuncNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := &struct {
@@ -665,12 +665,12 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // [CuGraphDestroyNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode], [CuGraphClone].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.ChildWork].
+// Safe counterpart: [safe.Graph.Add], [safe.ChildGraphNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.ChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildGraphNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, childGraph CUgraph) error {
 	args := &struct {
@@ -752,12 +752,12 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // See also [CuGraphAddNode], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.EmptyWork].
+// Safe counterpart: [safe.Graph.Add], [safe.EmptyNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.EmptyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyWork
+// [safe.EmptyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64) error {
 	args := &struct {
@@ -805,13 +805,13 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 // [CuStreamWaitEvent], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.RecordWork].
+// Safe counterpart: [safe.Graph.Add], [safe.RecordNode].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
+// [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
 func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -884,13 +884,13 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 // See also [CuGraphNodeSetParams], [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeGetEvent],
 // [CuGraphEventWaitNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Set], [safe.RecordWork].
+// Safe counterpart: [safe.Node.Set], [safe.RecordNode].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
-// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
+// [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
 func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
@@ -932,13 +932,13 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 // [CuStreamWaitEvent], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.WaitWork].
+// Safe counterpart: [safe.Graph.Add], [safe.WaitEventNode].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
+// [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
 func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1010,13 +1010,13 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 // See also [CuGraphNodeSetParams], [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeGetEvent],
 // [CuGraphEventRecordNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Set], [safe.WaitWork].
+// Safe counterpart: [safe.Node.Set], [safe.WaitEventNode].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
-// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
+// [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
 func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
@@ -1303,13 +1303,13 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 // [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.MemOpsWork].
+// Safe counterpart: [safe.Graph.Add], [safe.MemOpsNode].
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.MemOpsWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsWork
+// [safe.MemOpsNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsNode
 func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1383,12 +1383,12 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 // See also [CuGraphNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Set], [safe.MemOpsWork].
+// Safe counterpart: [safe.Node.Set], [safe.MemOpsNode].
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.MemOpsWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsWork
+// [safe.MemOpsNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := &struct {
@@ -1429,13 +1429,13 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 // See also [CuGraphExecNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams], [CuGraphBatchMemOpNodeSetParams], [CuGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.MemOpsWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.MemOpsNode].
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.MemOpsWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsWork
+// [safe.MemOpsNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsNode
 func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -1591,12 +1591,12 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 // [CuGraphAddExternalSemaphoresWaitNode], [CuGraphAddKernelNode], [CuGraphAddMemcpyNode],
 // [CuGraphAddMemsetNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.FreeWork].
+// Safe counterpart: [safe.Graph.Add], [safe.FreeNode].
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.FreeWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeWork
+// [safe.FreeNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, dptr CUdeviceptr) error {
 	args := &struct {
@@ -2737,13 +2737,13 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.KernelWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.KernelNode].
 //
 // The name means [CuGraphExecKernelNodeSetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams)
 }
@@ -2803,12 +2803,12 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.CopyWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.CopyNode].
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
+// [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
 	args := &struct {
@@ -2855,12 +2855,12 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.FillWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.FillNode].
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
+// [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
 	args := &struct {
@@ -2905,13 +2905,13 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.HostWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.HostFuncNode].
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
+// [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2955,12 +2955,12 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.ChildWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.ChildGraphNode].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
+// [safe.ChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildGraphNode
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, childGraph CUgraph) error {
 	args := &struct {
@@ -3003,13 +3003,13 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.RecordWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.RecordNode].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
+// [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
 func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3051,13 +3051,13 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 // [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecExternalSemaphoresWaitNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
-// Safe counterpart: [safe.GraphExec.Set], [safe.WaitWork].
+// Safe counterpart: [safe.GraphExec.Set], [safe.WaitEventNode].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
-// [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
+// [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
 func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3575,12 +3575,12 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
-// Safe counterpart: [safe.KernelWork].
+// Safe counterpart: [safe.KernelNode].
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
+// [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, value *CUkernelNodeAttrValue) error {
 	args := &struct {
 		hNode CUgraphNode

@@ -191,12 +191,12 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 //
 // See also [CuDevResourceGenerateDesc].
 //
-// Safe counterpart: [safe.Device.SMs], [safe.Device.Split].
+// Safe counterpart: [safe.Device.SMResource], [safe.Device.Split].
 //
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
-// [safe.Device.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.SMs
+// [safe.Device.SMResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.SMResource
 // [safe.Device.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Split
 func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
@@ -237,12 +237,12 @@ func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUde
 //
 // See also [CuDevResourceGenerateDesc].
 //
-// Safe counterpart: [safe.Stream.SMs].
+// Safe counterpart: [safe.Stream.SMResource].
 //
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
-// [safe.Stream.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SMs
+// [safe.Stream.SMResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SMResource
 func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		hCtx     CUcontext
@@ -284,12 +284,12 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 //
 // See also [CuDevResourceGenerateDesc].
 //
-// Safe counterpart: [safe.GreenContext.SMs].
+// Safe counterpart: [safe.GreenContext.SMResource].
 //
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
-// [safe.GreenContext.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.SMs
+// [safe.GreenContext.SMResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.SMResource
 func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		hCtx     CUgreenCtx
@@ -344,13 +344,13 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 //
 // See also [CuGreenCtxGetDevResource], [CuCtxGetDevResource], [CuDeviceGetDevResource].
 //
-// Safe counterpart: [safe.SMs.Split], [safe.Device.Split].
+// Safe counterpart: [safe.SMResource.Split], [safe.Device.Split].
 //
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
 // [safe.Device.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Split
-// [safe.SMs.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMs.Split
+// [safe.SMResource.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMResource.Split
 func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, minCount uint32) error {
 	args := &struct {
 		result    *CUdevResource
@@ -408,12 +408,12 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 //
 // See also [CuGreenCtxGetDevResource], [CuCtxGetDevResource], [CuDeviceGetDevResource].
 //
-// Safe counterpart: [safe.SMs.SplitGroups].
+// Safe counterpart: [safe.SMResource.SplitGroups].
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
-// [safe.SMs.SplitGroups]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMs.SplitGroups
+// [safe.SMResource.SplitGroups]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMResource.SplitGroups
 func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, groupParams *CU_DEV_SM_RESOURCE_GROUP_PARAMS) error {
 	args := &struct {
 		result      *CUdevResource
@@ -770,13 +770,13 @@ func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type
 // [CuDevSmResourceSplitByCount], [CuDevResourceGenerateDesc]; in the runtime API
 // [cudaStreamGetDevResource].
 //
-// Safe counterpart: [safe.Stream.SMs].
+// Safe counterpart: [safe.Stream.SMResource].
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
 // [cudaStreamGetDevResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetDevResource
-// [safe.Stream.SMs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SMs
+// [safe.Stream.SMResource]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SMResource
 func CuStreamGetDevResource(hStream CUstream, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		hStream  CUstream

@@ -120,12 +120,12 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 // [CuMemPoolCreate].
 //
 // Safe counterpart: [safe.Pool.SetAttribute], [safe.Pool.SetReleaseThreshold],
-// [safe.Pool.SetReusePolicy], [safe.Pool.ResetHighs].
+// [safe.Pool.SetReusePolicy], [safe.Pool.ResetPeaks].
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 //
-// [safe.Pool.ResetHighs]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetHighs
+// [safe.Pool.ResetPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetPeaks
 // [safe.Pool.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAttribute
 // [safe.Pool.SetReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReleaseThreshold
 // [safe.Pool.SetReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReusePolicy

@@ -195,13 +195,13 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMallocPitch].
 //
-// Safe counterpart: [safe.NewBox].
+// Safe counterpart: [safe.NewPitched].
 //
 // The name means [CuMemAllocPitch_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMallocPitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocPitch
-// [safe.NewBox]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBox
+// [safe.NewPitched]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPitched
 func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Height uint64, ElementSizeBytes uint32) error {
 	return CuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)
 }
@@ -409,13 +409,13 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMallocHost].
 //
-// Safe counterpart: [safe.NewHostBuffer].
+// Safe counterpart: [safe.NewPinned].
 //
 // The name means [CuMemAllocHost_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMallocHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocHost
-// [safe.NewHostBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewHostBuffer
+// [safe.NewPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPinned
 func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
 	return CuMemAllocHost_v2(pp, bytesize)
 }
@@ -478,13 +478,13 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaFreeHost].
 //
-// Safe counterpart: [safe.HostBuffer.Close].
+// Safe counterpart: [safe.Pinned.Close].
 //
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaFreeHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFreeHost
-// [safe.HostBuffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Close
+// [safe.Pinned.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pinned.Close
 func CuMemFreeHost(p unsafe.Pointer) error {
 	args := &struct {
 		p   unsafe.Pointer
@@ -535,13 +535,13 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 // [CuMemGetInfo], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaHostAlloc].
 //
-// Safe counterpart: [safe.NewHostBuffer].
+// Safe counterpart: [safe.NewPinned].
 //
 // Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaHostAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostAlloc
-// [safe.NewHostBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewHostBuffer
+// [safe.NewPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPinned
 func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	args := &struct {
 		pp       *unsafe.Pointer
@@ -589,13 +589,13 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 // [CuMemGetInfo], [CuMemHostAlloc], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32], [CuMemsetD8],
 // [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaHostGetDevicePointer].
 //
-// Safe counterpart: [safe.HostBuffer.Arg].
+// Safe counterpart: [safe.Pinned.Arg].
 //
 // The name means [CuMemHostGetDevicePointer_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaHostGetDevicePointer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostGetDevicePointer
-// [safe.HostBuffer.Arg]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Arg
+// [safe.Pinned.Arg]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pinned.Arg
 func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint32) error {
 	return CuMemHostGetDevicePointer_v2(pdptr, p, Flags)
 }
@@ -1173,13 +1173,13 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 // See also [CuMemHostUnregister], [CuMemHostGetFlags], [CuMemHostGetDevicePointer]; in the runtime
 // API [cudaHostRegister].
 //
-// Safe counterpart: [safe.RegisterHost].
+// Safe counterpart: [safe.RegisterPinned].
 //
 // The name means [CuMemHostRegister_v2]. Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaHostRegister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostRegister
-// [safe.RegisterHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RegisterHost
+// [safe.RegisterPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RegisterPinned
 func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return CuMemHostRegister_v2(p, bytesize, Flags)
 }
@@ -1232,13 +1232,13 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 //
 // See also [CuMemHostRegister]; in the runtime API [cudaHostUnregister].
 //
-// Safe counterpart: [safe.HostBuffer.Close].
+// Safe counterpart: [safe.Pinned.Close].
 //
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaHostUnregister]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaHostUnregister
-// [safe.HostBuffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostBuffer.Close
+// [safe.Pinned.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pinned.Close
 func CuMemHostUnregister(p unsafe.Pointer) error {
 	args := &struct {
 		p   unsafe.Pointer
@@ -4325,7 +4325,7 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy2D],
 // [cudaMemcpy2DToArray], [cudaMemcpy2DFromArray].
 //
-// Safe counterpart: [safe.Box.CopyFrom].
+// Safe counterpart: [safe.Pitched.CopyFrom].
 //
 // The name means [CuMemcpy2D_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -4333,7 +4333,7 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 // [cudaMemcpy2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2D
 // [cudaMemcpy2DFromArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DFromArray
 // [cudaMemcpy2DToArray]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DToArray
-// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
+// [safe.Pitched.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFrom
 func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 	return CuMemcpy2D_v2(pCopy)
 }
@@ -4461,13 +4461,13 @@ func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMemcpy3D].
 //
-// Safe counterpart: [safe.Box.CopyFrom].
+// Safe counterpart: [safe.Pitched.CopyFrom].
 //
 // The name means [CuMemcpy3D_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy3D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3D
-// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
+// [safe.Pitched.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFrom
 func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 	return CuMemcpy3D_v2(pCopy)
 }
@@ -4766,7 +4766,7 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemcpy2DAsync], [cudaMemcpy2DToArrayAsync], [cudaMemcpy2DFromArrayAsync].
 //
-// Safe counterpart: [safe.Box.CopyFromAsync].
+// Safe counterpart: [safe.Pitched.CopyFromAsync].
 //
 // The name means [CuMemcpy2DAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -4774,7 +4774,7 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 // [cudaMemcpy2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DAsync
 // [cudaMemcpy2DFromArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DFromArrayAsync
 // [cudaMemcpy2DToArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy2DToArrayAsync
-// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
+// [safe.Pitched.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFromAsync
 func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return CuMemcpy2DAsync_v2(pCopy, hStream)
 }
@@ -4836,13 +4836,13 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemcpy3DAsync].
 //
-// Safe counterpart: [safe.Box.CopyFromAsync].
+// Safe counterpart: [safe.Pitched.CopyFromAsync].
 //
 // The name means [CuMemcpy3DAsync_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy3DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DAsync
-// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
+// [safe.Pitched.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFromAsync
 func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return CuMemcpy3DAsync_v2(pCopy, hStream)
 }
@@ -5109,14 +5109,14 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2D].
 //
-// Safe counterpart: [safe.Box.Fill], [safe.Box.Zero].
+// Safe counterpart: [safe.Pitched.Fill], [safe.Pitched.Zero].
 //
 // The name means [CuMemsetD2D8_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
-// [safe.Box.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.Fill
-// [safe.Box.Zero]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.Zero
+// [safe.Pitched.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.Fill
+// [safe.Pitched.Zero]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.Zero
 func CuMemsetD2D8(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
 	return CuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height)
 }
@@ -5183,13 +5183,13 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2D].
 //
-// Safe counterpart: [safe.Box.Fill].
+// Safe counterpart: [safe.Pitched.Fill].
 //
 // The name means [CuMemsetD2D16_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
-// [safe.Box.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.Fill
+// [safe.Pitched.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.Fill
 func CuMemsetD2D16(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64) error {
 	return CuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height)
 }
@@ -5254,13 +5254,13 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2D].
 //
-// Safe counterpart: [safe.Box.Fill].
+// Safe counterpart: [safe.Pitched.Fill].
 //
 // The name means [CuMemsetD2D32_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
-// [safe.Box.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.Fill
+// [safe.Pitched.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.Fill
 func CuMemsetD2D32(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64) error {
 	return CuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height)
 }
@@ -5394,7 +5394,7 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 // runtime API [cudaMemcpyAsync], [cudaMemcpyToSymbolAsync], [cudaMemcpyFromSymbolAsync].
 //
 // Safe counterpart: [safe.Buffer.CopyFromAsync], [safe.Buffer.CopyFromHostAsync],
-// [safe.Buffer.CopyToHostAsync], [safe.Stream.CopyBatch].
+// [safe.Buffer.CopyToHostAsync], [safe.Stream.BatchCopies].
 //
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -5405,7 +5405,7 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 // [safe.Buffer.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromAsync
 // [safe.Buffer.CopyFromHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromHostAsync
 // [safe.Buffer.CopyToHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyToHostAsync
-// [safe.Stream.CopyBatch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyBatch
+// [safe.Stream.BatchCopies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchCopies
 func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := &struct {
 		dst       CUdeviceptr
@@ -5555,13 +5555,13 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync],
 // [CuMemcpy3DPeerAsync]; in the runtime API [cudaMemcpy3DPeer].
 //
-// Safe counterpart: [safe.Box.CopyFrom].
+// Safe counterpart: [safe.Pitched.CopyFrom].
 //
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy3DPeer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DPeer
-// [safe.Box.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFrom
+// [safe.Pitched.CopyFrom]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFrom
 func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D_PEER
@@ -5599,13 +5599,13 @@ func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 // See also [CuMemcpyDtoD], [CuMemcpyPeer], [CuMemcpyDtoDAsync], [CuMemcpyPeerAsync]; in the runtime
 // API [cudaMemcpy3DPeerAsync].
 //
-// Safe counterpart: [safe.Box.CopyFromAsync].
+// Safe counterpart: [safe.Pitched.CopyFromAsync].
 //
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemcpy3DPeerAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemcpy3DPeerAsync
-// [safe.Box.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.CopyFromAsync
+// [safe.Pitched.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFromAsync
 func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
@@ -5765,12 +5765,12 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
-// Safe counterpart: [safe.Stream.CopyBatch].
+// Safe counterpart: [safe.Stream.BatchCopies].
 //
 // The name means [CuMemcpyBatchAsync_v2]. Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
-// [safe.Stream.CopyBatch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyBatch
+// [safe.Stream.BatchCopies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchCopies
 func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, hStream CUstream) error {
 	return CuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
 }
@@ -6162,14 +6162,14 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 // [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the runtime API
 // [cudaMemset2DAsync].
 //
-// Safe counterpart: [safe.Box.FillAsync], [safe.Box.ZeroAsync].
+// Safe counterpart: [safe.Pitched.FillAsync], [safe.Pitched.ZeroAsync].
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
-// [safe.Box.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.FillAsync
-// [safe.Box.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.ZeroAsync
+// [safe.Pitched.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.FillAsync
+// [safe.Pitched.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.ZeroAsync
 func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr
@@ -6224,13 +6224,13 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2DAsync].
 //
-// Safe counterpart: [safe.Box.FillAsync].
+// Safe counterpart: [safe.Pitched.FillAsync].
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
-// [safe.Box.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.FillAsync
+// [safe.Pitched.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.FillAsync
 func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width uint64, Height uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr
@@ -6286,13 +6286,13 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2DAsync].
 //
-// Safe counterpart: [safe.Box.FillAsync].
+// Safe counterpart: [safe.Pitched.FillAsync].
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
-// [safe.Box.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Box.FillAsync
+// [safe.Pitched.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.FillAsync
 func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width uint64, Height uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr

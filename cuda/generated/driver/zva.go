@@ -118,12 +118,12 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 //
 // See also [CuMemRelease], [CuMemExportToShareableHandle], [CuMemImportFromShareableHandle].
 //
-// Safe counterpart: [safe.NewPhysical].
+// Safe counterpart: [safe.NewPhysicalMemory].
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 //
-// [safe.NewPhysical]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPhysical
+// [safe.NewPhysicalMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPhysicalMemory
 func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemAllocationProp, flags uint64) error {
 	args := &struct {
 		handle *CUmemGenericAllocationHandle
@@ -158,12 +158,12 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 //
 // See also [CuMemCreate].
 //
-// Safe counterpart: [safe.Physical.Close].
+// Safe counterpart: [safe.PhysicalMemory.Close].
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 //
-// [safe.Physical.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Physical.Close
+// [safe.PhysicalMemory.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#PhysicalMemory.Close
 func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 	args := &struct {
 		handle CUmemGenericAllocationHandle
@@ -390,12 +390,12 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 //
 // See also [CuMemImportFromShareableHandle].
 //
-// Safe counterpart: [safe.Physical.Export].
+// Safe counterpart: [safe.PhysicalMemory.Export].
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 //
-// [safe.Physical.Export]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Physical.Export
+// [safe.PhysicalMemory.Export]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#PhysicalMemory.Export
 func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGenericAllocationHandle, handleType CUmemAllocationHandleType, flags uint64) error {
 	args := &struct {
 		shareableHandle unsafe.Pointer
@@ -434,12 +434,12 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 //
 // See also [CuMemExportToShareableHandle], [CuMemMap], [CuMemRelease].
 //
-// Safe counterpart: [safe.ImportPhysical].
+// Safe counterpart: [safe.ImportPhysicalMemory].
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 //
-// [safe.ImportPhysical]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportPhysical
+// [safe.ImportPhysicalMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportPhysicalMemory
 func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHandle unsafe.Pointer, shHandleType CUmemAllocationHandleType) error {
 	args := &struct {
 		handle       *CUmemGenericAllocationHandle
@@ -516,12 +516,12 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 //
 // See also [CuMemCreate], [CuMemImportFromShareableHandle].
 //
-// Safe counterpart: [safe.Physical.Location].
+// Safe counterpart: [safe.PhysicalMemory.Location].
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html.
 //
-// [safe.Physical.Location]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Physical.Location
+// [safe.PhysicalMemory.Location]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#PhysicalMemory.Location
 func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CUmemGenericAllocationHandle) error {
 	args := &struct {
 		prop   *CUmemAllocationProp

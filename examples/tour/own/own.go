@@ -29,7 +29,7 @@ import (
 func Clear(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
 	defer runtime.KeepAlive(b) // a raw handle keeps nothing alive
 	defer runtime.KeepAlive(s)
-	return x.Do(func() error { // the library wants the context to be current
+	return x.WithCurrent(func() error { // the library wants the context to be current
 		code := C.clear_on(C.uintptr_t(s.Raw()), C.ulonglong(b.Raw()), C.size_t(b.Size()))
 		if code != 0 {
 			return driver.CUresult(code)
