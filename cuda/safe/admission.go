@@ -257,7 +257,7 @@ func (c *capturing) unlock() {
 }
 
 // gates are those of calls that would see a capture of the stream.
-func (s *streamCore) gates(mode driver.CUstreamCaptureMode) []*gate {
+func (s *streamCore) gates(mode CaptureMode) []*gate {
 	gates := []*gate{&s.ctx.shared.whole}
 	if !s.nonBlocking {
 		gates = append(gates, &s.ctx.shared.legacy)
@@ -265,7 +265,7 @@ func (s *streamCore) gates(mode driver.CUstreamCaptureMode) []*gate {
 	if s.green != nil {
 		gates = append(gates, &s.green.gate)
 	}
-	if mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL {
+	if mode == CaptureGlobal {
 		gates = append(gates, &synchronizing)
 	}
 	return gates

@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
@@ -187,7 +188,7 @@ func TestCopyAttributes(t *testing.T) {
 func TestAttributesInCapture(t *testing.T) {
 	x := open(t, 0)
 	s, other := stream(t, x), stream(t, x)
-	g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_GLOBAL, func() error {
+	g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
 		_, err := s.SynchronizationPolicy()
 		return first(
 			func() error { return err },

@@ -121,7 +121,7 @@ func TestCopyBatchRefused(t *testing.T) {
 	require.NoError(t, s.BatchCopies([]safe.CopyOp{
 		safe.NewCopyOp[int32](slice(10, 20), slice(0, 10)), safe.NewCopyOp[int32](slice(30, 40), slice(0, 10)), safe.NewCopyOp[int32](slice(20, 30), slice(40, 50)),
 	}, safe.BatchCopyOptions{}), "beside each other, and one source twice")
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		assert.ErrorIs(t, s.BatchCopies([]safe.CopyOp{good}, safe.BatchCopyOptions{}), safe.ErrCapturing)
 		return nil
 	})

@@ -70,7 +70,7 @@ func TestBoxCapture(t *testing.T) {
 	require.NoError(t, err)
 	part, err := b.Sub(safe.Position{X: 1, Y: 1}, safe.Extent{Width: 2, Height: 2})
 	require.NoError(t, err)
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		require.NoError(t, b.CopyFromHostAsync(s, h))
 		require.NoError(t, part.FillAsync(s, 9))
 		require.NoError(t, a.Pitched().CopyFromAsync(s, b))
@@ -104,7 +104,7 @@ func TestBoxLegacy(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, blocking)
 	b, c := pitched[float32](t, x, square), pitched[float32](t, x, square)
-	g, err := blocking.Capture(localMode, func() error {
+	g, err := blocking.Capture(func() error {
 		assert.ErrorIs(t, b.ZeroAsync(legacy), safe.ErrCapturing)
 		assert.ErrorIs(t, b.CopyFromAsync(legacy, c), safe.ErrCapturing)
 		return nil
@@ -148,7 +148,7 @@ func TestBoxPeers(t *testing.T) {
 		}
 	}
 	a, b := pitched[float32](t, x, square), pitched[float32](t, y, square)
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		assert.ErrorIs(t, b.CopyFromAsync(s, a), safe.ErrCapturing)
 		return nil
 	})

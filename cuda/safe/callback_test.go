@@ -97,7 +97,7 @@ func TestInCallback(t *testing.T) {
 		"launch":     func() error { return k.Launch(s, one) },
 		"query":      func() error { _, err := s.Query(); return err },
 		"wait":       s.Synchronize,
-		"record":     func() error { return s.Record(e, 0) },
+		"record":     func() error { return s.Record(e) },
 		"event":      func() error { _, err := safe.NewEvent(x, safe.EventOptions{}); return err },
 		"buffer":     func() error { _, err := safe.NewBuffer[int](x, 1); return err },
 		"copy":       func() error { return b.CopyFromHost(make([]int32, 4)) },
@@ -163,7 +163,7 @@ func TestCallbacksAndFault(t *testing.T) {
 		require.NoError(t, err)
 		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 		require.NoError(t, err)
 		spin, err := m.Kernel("spin")
 		require.NoError(t, err)

@@ -17,7 +17,7 @@ type capturing struct {
 	ctx    context.Context // ends waits for calls in flight
 	graph  *graphCore      // whose raw is not known before the end, if it is new
 	origin *streamCore
-	mode   driver.CUstreamCaptureMode
+	mode   CaptureMode
 	thread int
 	ended  atomic.Bool // the driver's end has returned
 
@@ -67,16 +67,15 @@ type Capture struct {
 // and on streams that wait for that work by events and that it waits for in the
 // end. Nothing of it runs now. The goroutine stays on its thread meanwhile.
 //
-// What is captured is kept as long as the graph or an executable of it: buffers,
-// modules, events, Go functions. mode says which calls elsewhere CUDA forbids
-// meanwhile; driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL suits most programs. Calls of
-// this package disturb no capture, and those that a capturing stream cannot do are
-// [ErrCapturing] and leave the capture alone.
+// The graph and its executables retain what was captured: buffers, modules, events,
+// Go functions. Calls of this package never invalidate a capture: those that a capturing
+// stream cannot do return [ErrCapturing] and leave the capture alone. The mode is
+// [CaptureThreadLocal]; [Stream.CaptureContext] takes another.
 //
-// If f returns an error, panics or ends its goroutine, the capture is ended and
-// there is no graph. Source: cuStreamBeginCapture, cuStreamEndCapture.
-func (s *Stream) Capture(mode driver.CUstreamCaptureMode, f func() error) (*Graph, error) {
-	return s.CaptureContext(context.Background(), mode, f)
+// If f returns an error, panics or ends its goroutine, Capture ends the capture and
+// returns no graph. Source: cuStreamBeginCapture, cuStreamEndCapture.
+func (s *Stream) Capture(f func() error) (*Graph, error) {
+	return s.CaptureContext(context.Background(), CaptureOptions{}, f)
 }
 
 // CaptureContext is [Stream.Capture] with an end to its waits. A capture waits for
@@ -84,17 +83,16 @@ func (s *Stream) Capture(mode driver.CUstreamCaptureMode, f func() error) (*Grap
 // [Context.Synchronize], and calls on the legacy default stream, where the stream is a
 // blocking one. When ctx ends before, CaptureContext and [Stream.WaitEvent] of streams
 // that join return its cause. Once the capture has begun, ctx ends nothing else.
-func (s *Stream) CaptureContext(ctx context.Context, mode driver.CUstreamCaptureMode, f func() error) (*Graph, error) {
-	return s.captureFunc(ctx, "Stream.Capture", mode, nil, f)
+func (s *Stream) CaptureContext(ctx context.Context, o CaptureOptions, f func() error) (*Graph, error) {
+	return s.captureFunc(ctx, "Stream.Capture", o.Mode, nil, f)
 }
 
-// CaptureTo is [Stream.Capture] into a graph that there is: the first captured
-// work comes behind deps, which are nodes of g, by edges with data unless that is
-// nil. If the capture fails, CUDA destroys the graph: its methods then return
-// [ErrGraphLost]. What f has captured before an error of its own stays in the
-// graph. It needs a driver of CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
-func (s *Stream) CaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData, mode driver.CUstreamCaptureMode, f func() error) error {
-	_, err := s.captureFunc(context.Background(), "Stream.CaptureTo", mode, &target{graph: g, deps: deps, data: data}, f)
+// CaptureTo is [Stream.Capture] into an existing graph: the first captured work depends
+// on o.Dependencies. If the capture fails, CUDA destroys the graph, and its methods then
+// return [ErrGraphLost]. If f itself returns an error, the work captured before stays in
+// the graph. It needs a driver of CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
+func (s *Stream) CaptureTo(g *Graph, o CaptureToOptions, f func() error) error {
+	_, err := s.captureFunc(context.Background(), "Stream.CaptureTo", o.Mode, o.target(g), f)
 	return err
 }
 
@@ -103,8 +101,8 @@ func (s *Stream) CaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData,
 // the same other work. [GraphExec.Update] with g then changes its executables. If
 // the work differs otherwise, or the capture fails, g is [ErrGraphLost]. It must be no
 // part of another graph. It needs a driver of CUDA 13.3. Source: cuStreamBeginRecaptureToGraph, without a callback.
-func (s *Stream) Recapture(g *Graph, mode driver.CUstreamCaptureMode, f func() error) error {
-	_, err := s.captureFunc(context.Background(), "Stream.Recapture", mode, &target{graph: g, again: true}, f)
+func (s *Stream) Recapture(g *Graph, o CaptureOptions, f func() error) error {
+	_, err := s.captureFunc(context.Background(), "Stream.Recapture", o.Mode, &target{graph: g, again: true}, f)
 	return err
 }
 
@@ -116,7 +114,7 @@ type target struct {
 	again bool // its nodes get new arguments
 }
 
-func (s *Stream) captureFunc(ctx context.Context, op string, mode driver.CUstreamCaptureMode, into *target, f func() error) (g *Graph, err error) {
+func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, into *target, f func() error) (g *Graph, err error) {
 	c, err := s.begin(ctx, op, mode, into)
 	if err != nil {
 		return nil, err
@@ -140,38 +138,43 @@ func (s *Stream) captureFunc(ctx context.Context, op string, mode driver.CUstrea
 	return nil, err
 }
 
-// CaptureExecutable is [Stream.Capture] and [Graph.Instantiate] with flags.
-func (s *Stream) CaptureExecutable(mode driver.CUstreamCaptureMode, flags driver.CUgraphInstantiate_flags, f func() error) (*GraphExec, error) {
+// CaptureExecutable is [Stream.Capture] followed by [Graph.Instantiate].
+func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 	const op = "Stream.CaptureExecutable"
-	g, err := s.captureFunc(context.Background(), op, mode, nil, f)
+	g, err := s.captureFunc(context.Background(), op, CaptureThreadLocal, nil, f)
 	if err != nil {
 		return nil, err
 	}
-	e, err := g.Instantiate(flags)
+	e, err := g.Instantiate()
 	if err := g.Close(); err != nil {
 		reportLater(err)
 	}
 	return e, wrap(op, err)
 }
 
-// BeginCapture begins what [Stream.Capture] does for a function. Unless mode is
-// relaxed, the goroutine stays on its thread until [Capture.End], which it must
-// call itself.
-func (s *Stream) BeginCapture(mode driver.CUstreamCaptureMode) (*Capture, error) {
-	return s.BeginCaptureContext(context.Background(), mode)
+// BeginCapture begins a capture that lasts until [Capture.End]. The goroutine stays on
+// its thread until then and must call End itself; in [CaptureRelaxed], see
+// [Stream.BeginCaptureContext], any goroutine may. [Stream.Capture] is the safer form.
+func (s *Stream) BeginCapture() (*Capture, error) {
+	return s.BeginCaptureContext(context.Background(), CaptureOptions{})
 }
 
-// BeginCaptureContext begins what [Stream.CaptureContext] does for a function.
-func (s *Stream) BeginCaptureContext(ctx context.Context, mode driver.CUstreamCaptureMode) (*Capture, error) {
-	return s.begin(ctx, "Stream.BeginCapture", mode, nil)
+// BeginCaptureContext is [Stream.BeginCapture] with options. Its wait ends with ctx: see
+// [Stream.CaptureContext].
+func (s *Stream) BeginCaptureContext(ctx context.Context, o CaptureOptions) (*Capture, error) {
+	return s.begin(ctx, "Stream.BeginCapture", o.Mode, nil)
 }
 
-// BeginCaptureTo begins what [Stream.CaptureTo] does for a function.
-func (s *Stream) BeginCaptureTo(g *Graph, deps []Node, data []driver.CUgraphEdgeData, mode driver.CUstreamCaptureMode) (*Capture, error) {
-	return s.begin(context.Background(), "Stream.BeginCaptureTo", mode, &target{graph: g, deps: deps, data: data})
+// BeginCaptureTo begins a capture into an existing graph that lasts until [Capture.End]:
+// see [Stream.CaptureTo].
+func (s *Stream) BeginCaptureTo(g *Graph, o CaptureToOptions) (*Capture, error) {
+	return s.begin(context.Background(), "Stream.BeginCaptureTo", o.Mode, o.target(g))
 }
 
-func (s *Stream) begin(ctx context.Context, op string, mode driver.CUstreamCaptureMode, into *target) (*Capture, error) {
+func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *target) (*Capture, error) {
+	if err := mode.check(op); err != nil {
+		return nil, err
+	}
 	sc, err := s.acquire(op)
 	if err != nil {
 		return nil, err
@@ -181,7 +184,7 @@ func (s *Stream) begin(ctx context.Context, op string, mode driver.CUstreamCaptu
 	capture := &Capture{c: c}
 	if into == nil {
 		c.graph = newGraphCore(sc.ctx)
-		err = c.begin(op, func() error { return driver.CuStreamBeginCapture(sc.raw, mode) })
+		err = c.begin(op, func() error { return driver.CuStreamBeginCapture(sc.raw, mode.raw()) })
 	} else {
 		capture.into = into.graph
 		err = into.begin(op, c)
@@ -191,7 +194,7 @@ func (s *Stream) begin(ctx context.Context, op string, mode driver.CUstreamCaptu
 		sc.unmark()
 		return nil, wrap(op, err)
 	}
-	if mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED {
+	if mode == CaptureRelaxed {
 		runtime.UnlockOSThread()
 	}
 	return capture, nil
@@ -261,14 +264,14 @@ func (c *capturing) intoGraph(op string, t *target) error {
 	if err != nil {
 		return err
 	}
-	return driver.CuStreamBeginCaptureToGraph(c.origin.raw, c.graph.raw, unsafe.SliceData(deps), unsafe.SliceData(data), uint64(len(deps)), c.mode)
+	return driver.CuStreamBeginCaptureToGraph(c.origin.raw, c.graph.raw, unsafe.SliceData(deps), unsafe.SliceData(data), uint64(len(deps)), c.mode.raw())
 }
 
 // again begins to capture the graph once more. What its nodes used so far is kept
 // until the end.
 func (c *capturing) again() error {
 	g := c.graph
-	err := driver.CuStreamBeginRecaptureToGraph(c.origin.raw, c.mode, g.raw, 0, 0)
+	err := driver.CuStreamBeginRecaptureToGraph(c.origin.raw, c.mode.raw(), g.raw, 0, 0)
 	if err == nil {
 		c.before, g.kept = g.kept, g.kept.renew()
 		for _, p := range g.parts {
@@ -293,7 +296,7 @@ func (c *Capture) end(op string) (*Graph, error) {
 	if rt.InCallback() {
 		return nil, &Error{Op: op, Err: ErrInCallback}
 	}
-	relaxed := c.c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED
+	relaxed := c.c.mode == CaptureRelaxed
 	if !relaxed && rt.Thread() != c.c.thread {
 		return nil, &Error{Op: op, Err: ErrWrongThread}
 	}
@@ -372,26 +375,4 @@ func (c *capturing) letGo() {
 	}
 	openAll(c.gates)
 	c.joined, c.events, c.gates = nil, nil, nil
-}
-
-// WithCaptureMode calls f with the capture mode of its thread set: it decides
-// which calls of package driver and of other libraries in f destroy captures that
-// are under way elsewhere. Calls of this package never do, in any mode. The
-// goroutine stays on its thread during f, and the mode is put back, also if f
-// panics. Source: cuThreadExchangeStreamCaptureMode.
-func WithCaptureMode(mode driver.CUstreamCaptureMode, f func() error) error {
-	const op = "WithCaptureMode"
-	if rt.InCallback() {
-		return &Error{Op: op, Err: ErrInCallback}
-	}
-	if err := rt.Init(); err != nil {
-		return wrap(op, err)
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := driver.CuThreadExchangeStreamCaptureMode(&mode); err != nil {
-		return wrap(op, err)
-	}
-	defer driver.CuThreadExchangeStreamCaptureMode(&mode)
-	return f()
 }

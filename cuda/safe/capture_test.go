@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync"
@@ -17,7 +18,7 @@ import (
 
 func executable(t *testing.T, g *safe.Graph) *safe.GraphExec {
 	t.Helper()
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	require.NoError(t, err)
 	closing(t, e)
 	return e
@@ -26,7 +27,7 @@ func executable(t *testing.T, g *safe.Graph) *safe.GraphExec {
 // adding is a graph that adds 1 to each value, by way of saxpy.
 func adding(t *testing.T, s *safe.Stream, saxpy *safe.Kernel, ones, y *safe.Buffer[float32]) *safe.Graph {
 	t.Helper()
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		return saxpy.Launch(s, perValue(y.Len()), safe.Val(uint32(y.Len())), safe.Val(float32(1)), ones.Arg(), y.Arg())
 	})
 	require.NoError(t, err)
@@ -47,7 +48,7 @@ func TestCapture(t *testing.T) {
 	for _, m := range factModes {
 		t.Run(m.name, func(t *testing.T) {
 			require.NoError(t, y.Zero())
-			g, err := s.Capture(m.mode, func() error {
+			g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: m.own}, func() error {
 				status, err := s.CaptureStatus()
 				assert.Equal(t, driver.CU_STREAM_CAPTURE_STATUS_ACTIVE, status)
 				return errors.Join(err, y.FillAsync(s, 4),
@@ -77,17 +78,17 @@ func TestCaptureFork(t *testing.T) {
 	s, side, fork, join := stream(t, x), stream(t, x), event(t, x), event(t, x)
 	saxpy, one := kernel(t, x, "saxpy"), ones(t, x, n)
 	a, b := buffer[float32](t, x, n), buffer[float32](t, x, n)
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		require.NoError(t, a.FillAsync(s, 1))
-		require.NoError(t, s.Record(fork, 0))
-		require.NoError(t, side.WaitEvent(fork, 0))
+		require.NoError(t, s.Record(fork))
+		require.NoError(t, side.WaitEvent(fork))
 		_, err := side.Query()
 		assert.ErrorIs(t, err, safe.ErrCapturing)
 		fed := make(chan error)
 		go func() { fed <- b.FillAsync(side, 2) }()
 		require.NoError(t, <-fed)
-		require.NoError(t, side.Record(join, 0))
-		require.NoError(t, s.WaitEvent(join, 0))
+		require.NoError(t, side.Record(join))
+		require.NoError(t, s.WaitEvent(join))
 		return saxpy.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), a.Arg(), b.Arg())
 	})
 	require.NoError(t, err)
@@ -112,7 +113,7 @@ func TestCaptureInfo(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, safe.CaptureInfo{}, info)
 	var first []safe.Node
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		require.NoError(t, y.FillAsync(s, 1))
 		info, err := s.CaptureInfo()
 		require.NoError(t, err)
@@ -136,7 +137,7 @@ func TestCaptureInfo(t *testing.T) {
 	}
 	err = s.UpdateCaptureDependencies(first, nil, 0)
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_ILLEGAL_STATE)
-	other, err := s.Capture(localMode, func() error {
+	other, err := s.Capture(func() error {
 		assert.ErrorIs(t, s.UpdateCaptureDependencies(first, nil, 0), safe.ErrForeignNode)
 		return y.ZeroAsync(s)
 	})
@@ -154,7 +155,7 @@ func TestCaptureAmongOthers(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			s, b := stream(t, x), buffer[float32](t, x, n)
 			var others sync.WaitGroup
-			g, err := s.Capture(m.mode, func() error {
+			g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: m.own}, func() error {
 				for i := range 100 {
 					others.Go(func() {
 						for r := range 5 {

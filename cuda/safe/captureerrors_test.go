@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"testing"
@@ -26,13 +27,13 @@ func TestCaptureErrors(t *testing.T) {
 	}{
 		{"f's error", func(*testing.T) error { return mine }, mine},
 		{"unjoined", func(t *testing.T) error {
-			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork, 0), side.WaitEvent(fork, 0)))
+			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork), side.WaitEvent(fork)))
 			return y.FillAsync(side, 1)
 		}, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED},
 		{"isolation", func(t *testing.T) error {
 			require.NoError(t, y.FillAsync(side, 1))
-			require.NoError(t, side.Record(e, 0))
-			err := s.WaitEvent(e, 0)
+			require.NoError(t, side.Record(e))
+			err := s.WaitEvent(e)
 			assert.NoError(t, y.ZeroAsync(s), "the capture goes on")
 			return err
 		}, safe.ErrCapturing},
@@ -43,13 +44,13 @@ func TestCaptureErrors(t *testing.T) {
 			return nil
 		}, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED},
 		{"captures already", func(t *testing.T) error {
-			_, err := s.Capture(localMode, func() error { return nil })
+			_, err := s.Capture(func() error { return nil })
 			assert.ErrorIs(t, err, safe.ErrCapturing)
 			return err
 		}, safe.ErrCapturing},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g, err := s.Capture(localMode, func() error { return test.f(t) })
+			g, err := s.Capture(func() error { return test.f(t) })
 			assert.ErrorIs(t, err, test.is)
 			assert.Nil(t, g)
 			require.NoError(t, s.Synchronize(), "it captures no more")
@@ -59,7 +60,7 @@ func TestCaptureErrors(t *testing.T) {
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
 	closing(t, legacy)
-	_, err = legacy.Capture(localMode, func() error { return nil })
+	_, err = legacy.Capture(func() error { return nil })
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }
 
@@ -68,11 +69,11 @@ func TestCaptureMix(t *testing.T) {
 	x := open(t, 0)
 	s, side, y, fork := stream(t, x), stream(t, x), buffer[float32](t, x, 10), event(t, x)
 	t.Run("merge", func(t *testing.T) {
-		c, err := side.BeginCapture(localMode)
+		c, err := side.BeginCapture()
 		require.NoError(t, err)
-		require.NoError(t, errors.Join(y.ZeroAsync(side), side.Record(fork, 0)))
-		g, err := s.Capture(localMode, func() error {
-			assert.ErrorIs(t, s.WaitEvent(fork, 0), safe.ErrCapturing, "CUDA would lose both captures")
+		require.NoError(t, errors.Join(y.ZeroAsync(side), side.Record(fork)))
+		g, err := s.Capture(func() error {
+			assert.ErrorIs(t, s.WaitEvent(fork), safe.ErrCapturing, "CUDA would lose both captures")
 			return nil
 		})
 		require.NoError(t, err)
@@ -82,8 +83,8 @@ func TestCaptureMix(t *testing.T) {
 		require.NoError(t, g.Close())
 	})
 	t.Run("unmatched", func(t *testing.T) {
-		_, err := s.Capture(localMode, func() error {
-			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork, 0), side.WaitEvent(fork, 0)))
+		_, err := s.Capture(func() error {
+			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork), side.WaitEvent(fork)))
 			err := x.WithCurrent(func() error {
 				var graph driver.CUgraph
 				return driver.CuStreamEndCapture(side.Raw(), &graph)
@@ -100,7 +101,7 @@ func TestCaptureLossyQuery(t *testing.T) {
 	needs(t, "cuStreamGetCaptureInfo_v3")
 	x := open(t, 0)
 	s, nothing := stream(t, x), kernel(t, x, "nothing")
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		require.NoError(t, nothing.Launch(s, one))
 		info, err := s.CaptureInfo()
 		require.NoError(t, err)
@@ -127,14 +128,14 @@ func TestCaptureLossyQuery(t *testing.T) {
 func TestCaptureEnds(t *testing.T) {
 	s := stream(t, open(t, 0))
 	t.Run("panic", func(t *testing.T) {
-		assert.PanicsWithValue(t, 1, func() { s.Capture(localMode, func() error { panic(1) }) })
+		assert.PanicsWithValue(t, 1, func() { s.Capture(func() error { panic(1) }) })
 		require.NoError(t, s.Synchronize())
 	})
 	t.Run("Goexit", func(t *testing.T) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			s.Capture(localMode, func() error { runtime.Goexit(); return nil })
+			s.Capture(func() error { runtime.Goexit(); return nil })
 		}()
 		<-over
 		require.NoError(t, s.Synchronize())
@@ -148,9 +149,9 @@ func TestCaptureRefuses(t *testing.T) {
 	s, y, captured := stream(t, x), buffer[float32](t, x, 10), event(t, x)
 	g := adding(t, s, kernel(t, x, "saxpy"), ones(t, x, 10), y)
 	e := executable(t, g)
-	made, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_GLOBAL, func() error {
+	made, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
 		require.NoError(t, y.ZeroAsync(s))
-		require.NoError(t, s.Record(captured, 0))
+		require.NoError(t, s.Record(captured))
 		for name, call := range map[string]func() error{
 			"query":       func() error { _, err := s.Query(); return err },
 			"wait":        s.Synchronize,
@@ -187,7 +188,7 @@ func TestCaptureThreads(t *testing.T) {
 		}()
 		<-over
 	}
-	c, err := s.BeginCapture(localMode)
+	c, err := s.BeginCapture()
 	require.NoError(t, err)
 	onOther(func() {
 		_, err := c.End()
@@ -202,7 +203,7 @@ func TestCaptureThreads(t *testing.T) {
 	_, err = (*safe.Capture)(nil).End()
 	assert.ErrorIs(t, err, safe.ErrClosed)
 
-	c, err = s.BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	c, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	onOther(func() {
 		g, err := c.End()
@@ -224,14 +225,14 @@ func TestWithCaptureMode(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	mine := errors.New("mine")
-	assert.Equal(t, mine, safe.WithCaptureMode(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error {
+	assert.Equal(t, mine, safe.WithCaptureMode(safe.CaptureRelaxed, func() error {
 		assert.Equal(t, driver.CU_STREAM_CAPTURE_MODE_RELAXED, mode())
 		require.NoError(t, stream(t, x).Synchronize())
 		assert.Equal(t, driver.CU_STREAM_CAPTURE_MODE_RELAXED, mode())
 		return mine
 	}))
 	assert.Panics(t, func() {
-		safe.WithCaptureMode(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error { panic(1) })
+		safe.WithCaptureMode(safe.CaptureRelaxed, func() error { panic(1) })
 	})
 	assert.Equal(t, driver.CU_STREAM_CAPTURE_MODE_GLOBAL, mode())
 }

@@ -26,7 +26,7 @@ func TestCaptureWaitEnds(t *testing.T) {
 	defer cancel()
 	begun := make(chan error)
 	go func() {
-		_, err := s.CaptureContext(ctx, localMode, func() error { return nil })
+		_, err := s.CaptureContext(ctx, safe.CaptureOptions{}, func() error { return nil })
 		begun <- err
 	}()
 	for ctx.Err() == nil {
@@ -35,7 +35,7 @@ func TestCaptureWaitEnds(t *testing.T) {
 	}
 	assert.ErrorIs(t, <-begun, context.DeadlineExceeded)
 	go func() {
-		c, err := s.BeginCaptureContext(context.Background(), localMode)
+		c, err := s.BeginCaptureContext(context.Background(), safe.CaptureOptions{})
 		if err == nil {
 			var g *safe.Graph
 			g, err = c.End()
@@ -65,7 +65,7 @@ func TestResetPrimary(t *testing.T) {
 		require.NoError(t, err)
 		b, err := safe.NewBuffer[float32](x, 10)
 		require.NoError(t, err)
-		g, err := s.Capture(localMode, func() error {
+		g, err := s.Capture(func() error {
 			assert.ErrorIs(t, x.Device().ResetPrimary(), safe.ErrCapturing)
 			return nil
 		})
@@ -76,11 +76,11 @@ func TestResetPrimary(t *testing.T) {
 		assert.ErrorIs(t, err, safe.ErrReset)
 		_, err = e.Query()
 		assert.ErrorIs(t, err, safe.ErrReset)
-		assert.ErrorIs(t, s.Record(e, 0), safe.ErrReset)
-		assert.ErrorIs(t, s.WaitEvent(e, 0), safe.ErrReset)
+		assert.ErrorIs(t, s.Record(e), safe.ErrReset)
+		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrReset)
 		assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrReset)
 		assert.ErrorIs(t, s.Synchronize(), safe.ErrReset)
-		_, err = s.Capture(localMode, func() error { return nil })
+		_, err = s.Capture(func() error { return nil })
 		assert.ErrorIs(t, err, safe.ErrReset)
 		y, err := safe.Open(0)
 		require.NoError(t, err)

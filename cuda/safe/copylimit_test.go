@@ -97,8 +97,8 @@ func TestCopiesInCallback(t *testing.T) {
 		}
 	}, safe.HostFuncOptions{})
 	require.NoError(t, err)
-	require.NoError(t, first.Record(e, 0))
-	require.NoError(t, s.WaitEvent(e, 0)) // s goes on behind the host function
+	require.NoError(t, first.Record(e))
+	require.NoError(t, s.WaitEvent(e)) // s goes on behind the host function
 	g.open()
 	launched := fillQueue(t, s, k, queued)
 	close(begin)

@@ -6,7 +6,7 @@
 //	x, err := safe.Open(0)
 //	...
 //	s, err := safe.NewStream(x, safe.StreamOptions{})
-//	m, err := safe.LoadFile(x, "kernels.ptx")
+//	m, err := safe.LoadFile(x, "kernels.ptx", safe.LoadOptions{})
 //	k, err := m.Kernel("saxpy")
 //	err = k.Launch(s, safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}},
 //		safe.Val(uint32(n)), safe.Val(float32(2)), in.Arg(), out.Arg())

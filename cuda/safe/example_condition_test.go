@@ -49,7 +49,7 @@ func addTimes(value float32, times uint32) (float32, error) {
 	defer left.Close()
 	var modules [2]*safe.Module
 	for i, file := range []string{"testdata/kernels.ptx", "testdata/condition.ptx"} {
-		if modules[i], err = safe.LoadFile(x, file); err != nil {
+		if modules[i], err = safe.LoadFile(x, file, safe.LoadOptions{}); err != nil {
 			return 0, err
 		}
 		defer modules[i].Close()
@@ -69,7 +69,7 @@ func addTimes(value float32, times uint32) (float32, error) {
 	if err := addLoop(g, more, counting, adding); err != nil {
 		return 0, err
 	}
-	exec, err := g.Instantiate(0)
+	exec, err := g.Instantiate()
 	if err != nil {
 		return 0, err
 	}

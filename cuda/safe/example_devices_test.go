@@ -39,7 +39,7 @@ func sumOn(device int, values []float32) (float32, error) {
 		return 0, err
 	}
 	defer x.Close()
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	if err != nil {
 		return 0, err
 	}

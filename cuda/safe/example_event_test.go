@@ -22,7 +22,7 @@ func fillAndSum(n int, value float32) (float32, error) {
 		return 0, err
 	}
 	defer x.Close()
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	if err != nil {
 		return 0, err
 	}
@@ -57,10 +57,10 @@ func fillAndSum(n int, value float32) (float32, error) {
 	if err := values.FillAsync(streams[0], value); err != nil {
 		return 0, err
 	}
-	if err := streams[0].Record(filled, 0); err != nil {
+	if err := streams[0].Record(filled); err != nil {
 		return 0, err
 	}
-	if err := streams[1].WaitEvent(filled, 0); err != nil {
+	if err := streams[1].WaitEvent(filled); err != nil {
 		return 0, err
 	}
 	one := safe.Dim{X: 1}

@@ -30,7 +30,7 @@ func ExampleGraphExec_Set() {
 		if err != nil {
 			return err
 		}
-		exec, err := l.graph.Instantiate(0)
+		exec, err := l.graph.Instantiate()
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (l *line) scale(factor float32) safe.NodeParams {
 
 // once makes an executable of the graph, and launches that.
 func (l *line) once() error {
-	exec, err := l.graph.Instantiate(0)
+	exec, err := l.graph.Instantiate()
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func withLine(in []float32, f func(*line) error) ([]float32, error) {
 	}
 	defer x.Close()
 	l := &line{x: x}
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func timeKernel(d time.Duration) (time.Duration, error) {
 		return 0, err
 	}
 	defer x.Close()
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	if err != nil {
 		return 0, err
 	}
@@ -44,14 +44,14 @@ func timeKernel(d time.Duration) (time.Duration, error) {
 		defer events[i].Close()
 	}
 
-	if err := s.Record(events[0], 0); err != nil {
+	if err := s.Record(events[0]); err != nil {
 		return 0, err
 	}
 	one := safe.Dim{X: 1}
 	if err := spin.Launch(s, safe.LaunchConfig{Grid: one, Block: one}, safe.Val(uint64(d))); err != nil {
 		return 0, err
 	}
-	if err := s.Record(events[1], 0); err != nil {
+	if err := s.Record(events[1]); err != nil {
 		return 0, err
 	}
 	if err := events[1].Synchronize(); err != nil {

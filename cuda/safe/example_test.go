@@ -25,7 +25,7 @@ func add(a, b []float32) ([]float32, error) {
 		return nil, err
 	}
 	defer x.Close()
-	module, err := safe.Load(x, compiled)
+	module, err := safe.Load(x, compiled, safe.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}

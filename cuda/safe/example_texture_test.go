@@ -23,7 +23,7 @@ func stretch(pixels []float32) ([]float32, error) {
 		return nil, err
 	}
 	defer x.Close()
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}

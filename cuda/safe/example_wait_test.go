@@ -29,7 +29,7 @@ func giveUp() error {
 		return err
 	}
 	defer x.Close()
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	if err != nil {
 		return err
 	}

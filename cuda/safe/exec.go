@@ -39,10 +39,41 @@ type execCore struct {
 // A dropper is a keepsake, or holdings.
 type dropper interface{ drop() }
 
-// Instantiate makes an executable of the graph as it is now. Where CUDA refuses,
-// the error's Detail says why and names the node, if the driver tells (from CUDA
-// 12.0 on). Source: cuGraphInstantiateWithParams, cuGraphInstantiateWithFlags.
-func (g *Graph) Instantiate(flags driver.CUgraphInstantiate_flags) (*GraphExec, error) {
+// InstantiateOptions are the options of [Graph.InstantiateWith].
+type InstantiateOptions struct {
+	// AutoFreeOnLaunch frees memory that the graph allocated and did not free before the
+	// executable is launched again, which CUDA refuses otherwise.
+	AutoFreeOnLaunch bool
+	// DeviceLaunch allows kernels to launch the executable, too. It needs a driver of CUDA
+	// 12.0 and a graph whose nodes are kernels, copies, fills and child graphs.
+	DeviceLaunch bool
+	// UseNodePriority runs each kernel node with the priority set in its attributes,
+	// instead of the priority of the stream that the executable is launched on.
+	UseNodePriority bool
+}
+
+func (o InstantiateOptions) flags() (flags driver.CUgraphInstantiate_flags) {
+	if o.AutoFreeOnLaunch {
+		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+	}
+	if o.DeviceLaunch {
+		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
+	}
+	if o.UseNodePriority {
+		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
+	}
+	return flags
+}
+
+// Instantiate makes an executable of the graph as it is now. If CUDA refuses, the
+// error's Detail says why and, from CUDA 12.0 on, names the node. Source:
+// cuGraphInstantiateWithParams, cuGraphInstantiateWithFlags.
+func (g *Graph) Instantiate() (*GraphExec, error) {
+	return g.InstantiateWith(InstantiateOptions{})
+}
+
+// InstantiateWith is [Graph.Instantiate] with options.
+func (g *Graph) InstantiateWith(o InstantiateOptions) (*GraphExec, error) {
 	const op = "Graph.Instantiate"
 	e := &execCore{}
 	err := g.change(op, func(c *graphCore) error {
@@ -56,7 +87,7 @@ func (g *Graph) Instantiate(flags driver.CUgraphInstantiate_flags) (*GraphExec, 
 		if err := stripe.enter(&executables); err != nil {
 			return err
 		}
-		err := e.instantiate(op, c, flags)
+		err := e.instantiate(op, c, o.flags())
 		stripe.leave()
 		if err != nil {
 			return err

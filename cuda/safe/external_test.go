@@ -5,7 +5,6 @@ package safe_test
 import (
 	"testing"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,11 +15,11 @@ import (
 func TestExternalEvents(t *testing.T) {
 	x := open(t, 0)
 	s, e, b := stream(t, x), event(t, x), buffer[float32](t, x, 10)
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		require.NoError(t, b.FillAsync(s, 1))
-		require.NoError(t, s.Record(e, driver.CU_EVENT_RECORD_EXTERNAL))
-		assert.ErrorIs(t, s.WaitEvent(e, 0), safe.ErrCapturing)
-		return s.WaitEvent(e, driver.CU_EVENT_WAIT_EXTERNAL)
+		require.NoError(t, s.RecordExternal(e))
+		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrCapturing)
+		return s.WaitEventExternal(e)
 	})
 	require.NoError(t, err)
 	closing(t, g)
@@ -37,15 +36,15 @@ func TestExternalEvents(t *testing.T) {
 func TestEventOfEndedCapture(t *testing.T) {
 	x := open(t, 0)
 	s, e, b := stream(t, x), event(t, x), buffer[float32](t, x, 10)
-	g, err := s.Capture(localMode, func() error { return s.Record(e, 0) })
+	g, err := s.Capture(func() error { return s.Record(e) })
 	require.NoError(t, err)
 	closing(t, g)
-	g, err = s.Capture(localMode, func() error {
-		assert.ErrorIs(t, s.WaitEvent(e, 0), safe.ErrCapturing)
+	g, err = s.Capture(func() error {
+		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrCapturing)
 		return b.FillAsync(s, 1)
 	})
 	require.NoError(t, err)
 	closing(t, g)
-	require.NoError(t, s.Record(e, 0))
+	require.NoError(t, s.Record(e))
 	require.NoError(t, e.Synchronize(), "it is an ordinary one again")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +22,12 @@ const (
 var factModes = []struct {
 	name string
 	mode driver.CUstreamCaptureMode
-}{{"global", globalMode}, {"thread local", localMode}, {"relaxed", relaxedMode}}
+	own  safe.CaptureMode // this package's name of it
+}{
+	{"global", globalMode, safe.CaptureGlobal},
+	{"thread local", localMode, safe.CaptureThreadLocal},
+	{"relaxed", relaxedMode, safe.CaptureRelaxed},
+}
 
 // A factCall is made during a capture.
 type factCall struct {

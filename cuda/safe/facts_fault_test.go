@@ -70,7 +70,7 @@ func dies(t *testing.T, front func(*fault) error, notices bool) {
 	var err error
 	w.x, err = safe.Open(0)
 	require.NoError(t, err)
-	m, err := safe.LoadFile(w.x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(w.x, "testdata/kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	w.wait, err = m.Kernel("wait")
 	require.NoError(t, err)

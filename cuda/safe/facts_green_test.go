@@ -84,7 +84,7 @@ func TestFactGreenCapture(t *testing.T) {
 				var graph driver.CUgraph
 				require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
 				require.NoError(t, driver.CuStreamBeginCapture(s, relaxedMode))
-				err := safe.WithCaptureMode(relaxedMode, call)
+				err := safe.WithCaptureMode(safe.CaptureRelaxed, call)
 				assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 				assert.ErrorIs(t, driver.CuStreamEndCapture(s, &graph), driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
 				return driver.CuStreamDestroy(s)

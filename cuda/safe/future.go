@@ -55,10 +55,6 @@ func (s *Stream) Completion() *Future[struct{}] {
 	return f
 }
 
-// Done is closed when the work that is on the stream now is done, or has
-// failed: see [Stream.Completion], which tells.
-func (s *Stream) Done() <-chan struct{} { return s.Completion().Done() }
-
 // Enqueue calls f, which puts work on s, and returns a future of what f returns:
 // it is there when the work is done. If f fails, the future has failed already,
 // with f's error, and what f has put on the stream goes on.

@@ -42,7 +42,7 @@ func TestBinaryImages(t *testing.T) {
 			file := filepath.Join(dir, "kernels."+kind)
 			out, err := exec.Command(nvcc, "-"+kind, fmt.Sprintf("-arch=sm_%d%d", major, minor), "-o", file, source).CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			m, err := safe.LoadFile(x, file)
+			m, err := safe.LoadFile(x, file, safe.LoadOptions{})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, m.Close()) }()
 			fill, err := m.Kernel("fill")
@@ -74,7 +74,7 @@ func TestIPCEvent(t *testing.T) {
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
 	g.shut(t, s)
-	require.NoError(t, s.Record(e, 0))
+	require.NoError(t, s.Record(e))
 
 	self, err := os.Executable()
 	require.NoError(t, err)

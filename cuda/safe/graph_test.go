@@ -27,7 +27,7 @@ func TestCaptureInspect(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, edges)
 	needs(t, "cuStreamBeginCaptureToGraph")
-	require.NoError(t, s.CaptureTo(g, nodes, nil, localMode, func() error { return y.ZeroAsync(s) }))
+	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{Dependencies: nodes}, func() error { return y.ZeroAsync(s) }))
 	edges, err = g.Edges()
 	require.NoError(t, err)
 	require.Len(t, edges, 1)
@@ -42,7 +42,7 @@ func TestCaptureInspect(t *testing.T) {
 	same, err := clone.Nodes()
 	require.NoError(t, err)
 	assert.Len(t, same, 2)
-	err = s.CaptureTo(g, same, nil, localMode, func() error { return nil })
+	err = s.CaptureTo(g, safe.CaptureToOptions{Dependencies: same}, func() error { return nil })
 	assert.ErrorIs(t, err, safe.ErrForeignNode, "nodes of another graph")
 	e := executable(t, clone)
 	require.NoError(t, e.Launch(s))
@@ -64,8 +64,8 @@ func TestGraphLost(t *testing.T) {
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	g, err := safe.NewGraph(x)
 	require.NoError(t, err)
-	require.NoError(t, s.CaptureTo(g, nil, nil, localMode, func() error { return y.ZeroAsync(s) }))
-	err = s.CaptureTo(g, nil, nil, localMode, func() error {
+	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return y.ZeroAsync(s) }))
+	err = s.CaptureTo(g, safe.CaptureToOptions{}, func() error {
 		require.NoError(t, y.ZeroAsync(s))
 		return x.WithCurrent(func() error {
 			driver.CuStreamQuery(s.Raw()) // destroys the capture
@@ -75,9 +75,9 @@ func TestGraphLost(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
 	_, err = g.Nodes()
 	assert.ErrorIs(t, err, safe.ErrGraphLost)
-	_, err = g.Instantiate(0)
+	_, err = g.Instantiate()
 	assert.ErrorIs(t, err, safe.ErrGraphLost)
-	assert.ErrorIs(t, s.CaptureTo(g, nil, nil, localMode, func() error { return nil }), safe.ErrGraphLost)
+	assert.ErrorIs(t, s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return nil }), safe.ErrGraphLost)
 	require.NoError(t, g.Close())
 }
 
@@ -92,11 +92,11 @@ func TestCaptureExecutable(t *testing.T) {
 		runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
 		b, err := safe.NewBuffer[int32](x, 16)
 		require.NoError(t, err)
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 		require.NoError(t, err)
 		k, err := m.Kernel("store")
 		require.NoError(t, err)
-		e, err := s.CaptureExecutable(localMode, 0, func() error {
+		e, err := s.CaptureExecutable(func() error {
 			for i := range ran {
 				f, err := s.LaunchHostFunc(func() { ran[i].Add(1); large[0]++ }, safe.HostFuncOptions{})
 				require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestCaptureExecutable(t *testing.T) {
 func TestCaptureReplayPanics(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), newHook(t)
-	e, err := s.CaptureExecutable(localMode, 0, func() error {
+	e, err := s.CaptureExecutable(func() error {
 		_, err := s.LaunchHostFunc(func() { panic("mine") }, safe.HostFuncOptions{})
 		return err
 	})
@@ -167,7 +167,7 @@ func TestExecUpdate(t *testing.T) {
 	require.NoError(t, y.CopyToHost(got))
 	assert.EqualValues(t, 11, got[n-1])
 
-	other, err := s.Capture(localMode, func() error { return errors.Join(y.ZeroAsync(s), y.FillAsync(s, 1)) })
+	other, err := s.Capture(func() error { return errors.Join(y.ZeroAsync(s), y.FillAsync(s, 1)) })
 	require.NoError(t, err)
 	closing(t, other)
 	err = e.Update(other)
@@ -189,7 +189,7 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"Graph.Nodes":       func() error { _, err := g.Nodes(); return err },
 		"Graph.Edges":       func() error { _, err := g.Edges(); return err },
 		"Graph.DOT":         func() error { _, err := g.DOT(0); return err },
-		"Graph.Instantiate": func() error { _, err := g.Instantiate(0); return err },
+		"Graph.Instantiate": func() error { _, err := g.Instantiate(); return err },
 		"Graph.Add":         func() error { _, err := g.Add(safe.EmptyNode()); return err },
 		"Graph.AddEdges":    func() error { return g.AddEdges() },
 		"Graph.RemoveEdges": func() error { return g.RemoveEdges() },
@@ -219,7 +219,7 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"Node.LocalID":         func() error { _, err := (safe.Node{}).LocalID(); return err },
 		"Node.ToolsID":         func() error { _, err := (safe.Node{}).ToolsID(); return err },
 		"Node.Set":             func() error { return (safe.Node{}).Set(safe.EmptyNode()) },
-		"Stream.CaptureTo":     func() error { return s.CaptureTo(g, nil, nil, localMode, func() error { return nil }) },
+		"Stream.CaptureTo":     func() error { return s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return nil }) },
 		"GraphExec.Launch":     func() error { return e.Launch(s) },
 		"GraphExec.Upload":     func() error { return e.Upload(s) },
 		"GraphExec.Update":     func() error { return e.Update(g) },
@@ -236,9 +236,9 @@ func TestGraphHandles(t *testing.T) {
 	assert.Zero(t, (&safe.Graph{}).Raw())
 	assert.Zero(t, (&safe.GraphExec{}).Raw())
 
-	g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return y.ZeroAsync(s) })
 	require.NoError(t, err)
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	require.NoError(t, err)
 	nodes, err := g.Nodes()
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestBeginCaptureTo(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, g)
 	for n := range 2 {
-		c, err := s.BeginCaptureTo(g, nil, nil, localMode)
+		c, err := s.BeginCaptureTo(g, safe.CaptureToOptions{})
 		require.NoError(t, err)
 		require.NoError(t, y.ZeroAsync(s))
 		same, err := c.End()
@@ -273,7 +273,7 @@ func TestBeginCaptureTo(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, nodes, n+1)
 	}
-	_, err = s.BeginCaptureTo(g, nil, make([]driver.CUgraphEdgeData, 1), localMode)
+	_, err = s.BeginCaptureTo(g, safe.CaptureToOptions{EdgeData: make([]driver.CUgraphEdgeData, 1)})
 	assert.ErrorIs(t, err, safe.ErrRange)
 	require.NoError(t, s.Synchronize())
 }
@@ -282,11 +282,11 @@ func TestBeginCaptureTo(t *testing.T) {
 func TestRecapture(t *testing.T) {
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
-	g, err := s.Capture(localMode, func() error { return y.FillAsync(s, 1) })
+	g, err := s.Capture(func() error { return y.FillAsync(s, 1) })
 	require.NoError(t, err)
 	closing(t, g)
 	e := executable(t, g)
-	err = s.Recapture(g, localMode, func() error { return y.FillAsync(s, 2) })
+	err = s.Recapture(g, safe.CaptureOptions{}, func() error { return y.FillAsync(s, 2) })
 	if driver.Find("cuStreamBeginRecaptureToGraph") != nil {
 		assert.ErrorIs(t, err, safe.ErrNotSupported)
 		assert.ErrorContains(t, err, "13.3")
@@ -300,7 +300,7 @@ func TestRecapture(t *testing.T) {
 	require.NoError(t, y.CopyToHost(got))
 	assert.EqualValues(t, 2, got[9])
 
-	assert.Error(t, s.Recapture(g, localMode, func() error { return errors.Join(y.FillAsync(s, 1), y.FillAsync(s, 1)) }))
+	assert.Error(t, s.Recapture(g, safe.CaptureOptions{}, func() error { return errors.Join(y.FillAsync(s, 1), y.FillAsync(s, 1)) }))
 	_, err = g.Nodes()
 	assert.ErrorIs(t, err, safe.ErrGraphLost)
 	require.NoError(t, s.Synchronize())

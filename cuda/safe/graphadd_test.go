@@ -314,9 +314,20 @@ func TestKernelNodeAttributes(t *testing.T) {
 	got := make([]float32, 10)
 	require.NoError(t, y.CopyToHost(got))
 	assert.EqualValues(t, 2, got[9])
+	least, greatest, err := x.StreamPriorityRange()
+	require.NoError(t, err)
+	require.NotEqual(t, least, greatest)
+	urgent := perValue(10)
+	urgent.Priority = greatest
+	added := addNode(t, g, safe.KernelNode(saxpy, urgent, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg()), n)
+	require.NoError(t, x.WithCurrent(func() error {
+		return driver.CuGraphKernelNodeGetAttribute(added.Raw(), driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, &v)
+	}))
+	assert.EqualValues(t, greatest, *v.Priority())
+	require.NoError(t, added.Destroy())
 	wrong := driver.CUlaunchAttribute{Id: 9999}
 	cfg.Attributes = []driver.CUlaunchAttribute{wrong}
-	_, err := g.Add(safe.KernelNode(saxpy, cfg, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg()))
+	_, err = g.Add(safe.KernelNode(saxpy, cfg, safe.Val(uint32(10)), safe.Val(float32(2)), ones.Arg(), y.Arg()))
 	assert.Error(t, err)
 	nodes, err := g.Nodes()
 	require.NoError(t, err)
@@ -358,7 +369,7 @@ func TestGraphEdges(t *testing.T) {
 	require.NoError(t, g.RemoveEdges(safe.Edge{From: b, To: c, Data: early}))
 
 	require.NoError(t, g.AddEdges(safe.Edge{From: b, To: a}))
-	_, err = g.Instantiate(0)
+	_, err = g.Instantiate()
 	assert.Error(t, err, "they wait for each other")
 }
 

@@ -48,7 +48,7 @@ func TestChildGraph(t *testing.T) {
 	_, err = part.Add(safe.EmptyNode(), nodes[0])
 	require.NoError(t, err, "it is the same graph")
 	require.NoError(t, part.Close(), "which does nothing")
-	_, err = part.Instantiate(0)
+	_, err = part.Instantiate()
 	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	launch(t, executable(t, g), s)
 	assert.EqualValues(t, 11, read(t, y))
@@ -108,7 +108,7 @@ func TestGraphMemory(t *testing.T) {
 		"clone":       func() error { _, err := g.Clone(); return err },
 		"destroy":     copied.Destroy,
 		"edges":       func() error { return g.RemoveEdges(safe.Edge{From: copied, To: freed}) },
-		"instantiate": func() error { _, err := g.Instantiate(0); return err },
+		"instantiate": func() error { _, err := g.Instantiate(); return err },
 	} {
 		assert.ErrorIs(t, call(), safe.ErrNotSupported, name)
 	}
@@ -142,8 +142,8 @@ func TestGraphMemoryLeft(t *testing.T) {
 		launch(t, exec, s)
 		assert.EqualValues(t, 5, read(t, b))
 		assert.ErrorIs(t, exec.Launch(s), driver.CUDA_ERROR_INVALID_VALUE, "it is still allocated")
-		require.NoError(t, s.Record(e, 0))
-		require.NoError(t, side.WaitEvent(e, 0))
+		require.NoError(t, s.Record(e))
+		require.NoError(t, side.WaitEvent(e))
 		require.NoError(t, b.FreeAsync(side))
 		require.NoError(t, side.Synchronize())
 		launch(t, exec, s)
@@ -156,7 +156,7 @@ func TestGraphMemoryLeft(t *testing.T) {
 	})
 	t.Run("freed by the next launch", func(t *testing.T) {
 		g, b := make1()
-		exec, err := g.Instantiate(driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
+		exec, err := g.InstantiateWith(safe.InstantiateOptions{AutoFreeOnLaunch: true})
 		require.NoError(t, err)
 		closing(t, exec)
 		for range 3 {
@@ -173,10 +173,10 @@ func TestGraphOnRelease(t *testing.T) {
 	x := open(t, 0)
 	gate, s, y := newGate(t, x), stream(t, x), buffer[float32](t, x, 10)
 	released := make(chan struct{})
-	g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return y.ZeroAsync(s) })
 	require.NoError(t, err)
 	require.NoError(t, g.OnRelease(func() { close(released) }))
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	require.NoError(t, err)
 	outer := newGraph(t, x)
 	addNode(t, outer, safe.ChildGraphNode(g))
@@ -310,7 +310,7 @@ func TestGraphCapturedInto(t *testing.T) {
 	g, other := newGraph(t, x), newGraph(t, x)
 	n := addNode(t, g, safe.ZeroNode(y))
 	e := executable(t, g)
-	require.NoError(t, s.CaptureTo(g, []safe.Node{n}, nil, localMode, func() error {
+	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{Dependencies: []safe.Node{n}}, func() error {
 		require.NoError(t, y.FillAsync(s, 1))
 		for name, call := range map[string]func() error{
 			"add":         func() error { _, err := g.Add(safe.EmptyNode()); return err },
@@ -318,13 +318,13 @@ func TestGraphCapturedInto(t *testing.T) {
 			"edges":       func() error { return g.AddEdges() },
 			"destroy":     n.Destroy,
 			"clone":       func() error { _, err := g.Clone(); return err },
-			"instantiate": func() error { _, err := g.Instantiate(0); return err },
+			"instantiate": func() error { _, err := g.Instantiate(); return err },
 			"update":      func() error { return e.Update(g) },
 			"child":       func() error { _, err := other.Add(safe.ChildGraphNode(g)); return err },
 			"memory":      func() error { _, _, err := safe.AddAlloc[int](g, 1); return err },
 			"condition":   func() error { _, err := g.NewCondition(safe.ConditionOptions{}); return err },
 			"capture": func() error {
-				return side.CaptureTo(g, nil, nil, localMode, func() error { return nil })
+				return side.CaptureTo(g, safe.CaptureToOptions{}, func() error { return nil })
 			},
 		} {
 			assert.ErrorIs(t, call(), safe.ErrCapturing, name)

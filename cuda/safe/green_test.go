@@ -93,11 +93,11 @@ func TestGreenStream(t *testing.T) {
 	require.NoError(t, a.CopyFromHostAsync(s, h))
 	require.NoError(t, fill.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), b.Arg()))
 	require.NoError(t, saxpy.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(2)), a.Arg(), b.Arg()))
-	require.NoError(t, s.Record(e, 0))
-	require.NoError(t, plain.WaitEvent(e, 0))
+	require.NoError(t, s.Record(e))
+	require.NoError(t, plain.WaitEvent(e))
 	require.NoError(t, a.CopyFromAsync(plain, b))
-	require.NoError(t, plain.Record(e, 0))
-	require.NoError(t, s.WaitEvent(e, 0))
+	require.NoError(t, plain.Record(e))
+	require.NoError(t, s.WaitEvent(e))
 	require.NoError(t, a.CopyToHostAsync(s, h))
 	f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
 	require.NoError(t, err)
@@ -275,16 +275,16 @@ func TestGreenCapture(t *testing.T) {
 	lent, err := s.Borrow()
 	require.NoError(t, err)
 	capture := func(origin, joined *safe.Stream, v float32) *safe.GraphExec {
-		exec, err := origin.CaptureExecutable(localMode, 0, func() error {
+		exec, err := origin.CaptureExecutable(func() error {
 			return first(
 				func() error {
 					return fill.Launch(origin, perValue(n), safe.Val(uint32(n)), safe.Val(v), a.Arg())
 				},
-				func() error { return origin.Record(e, 0) },
-				func() error { return joined.WaitEvent(e, 0) },
+				func() error { return origin.Record(e) },
+				func() error { return joined.WaitEvent(e) },
 				func() error { return b.CopyFromAsync(joined, a) },
-				func() error { return joined.Record(f, 0) },
-				func() error { return origin.WaitEvent(f, 0) },
+				func() error { return joined.Record(f) },
+				func() error { return origin.WaitEvent(f) },
 				func() error {
 					assert.ErrorIs(t, g.Record(event(t, x)), safe.ErrCapturing)
 					assert.ErrorIs(t, g.WaitEvent(event(t, x)), safe.ErrCapturing)

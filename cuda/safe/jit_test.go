@@ -40,7 +40,7 @@ func linker(t testing.TB, x *safe.Context, o safe.LoadOptions) *safe.Linker {
 	return l
 }
 
-func TestLoadWith(t *testing.T) {
+func TestLoadOptions(t *testing.T) {
 	x := open(t, 0)
 	image, err := os.ReadFile("testdata/kernels.ptx")
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestLoadWith(t *testing.T) {
 		{"more", safe.LoadOptions{More: []safe.JITOption{{Option: driver.CU_JIT_FALLBACK_STRATEGY, Value: uintptr(driver.CU_PREFER_BINARY)}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := safe.LoadWith(x, image, c.o)
+			m, err := safe.Load(x, image, c.o)
 			require.NoError(t, err)
 			closing(t, m)
 			k, err := m.Kernel("fill")
@@ -89,16 +89,16 @@ func TestLoadWith(t *testing.T) {
 		{"both", safe.LoadOptions{ThreadsPerBlock: 32, Target: driver.CU_TARGET_COMPUTE_75}, safe.ErrInvalidArgument},
 	} {
 		t.Run("wrong "+c.name, func(t *testing.T) {
-			_, err := safe.LoadWith(x, image, c.o)
+			_, err := safe.Load(x, image, c.o)
 			assert.ErrorIs(t, err, c.want)
 			_, err = safe.NewLinker(x, c.o)
 			assert.ErrorIs(t, err, c.want)
 		})
 	}
 	var e *safe.Error
-	_, err = safe.LoadWith(x, []byte(head+"nonsense"), safe.LoadOptions{Log: &log})
+	_, err = safe.Load(x, []byte(head+"nonsense"), safe.LoadOptions{Log: &log})
 	require.ErrorAs(t, err, &e)
-	assert.Equal(t, "LoadWith", e.Op)
+	assert.Equal(t, "Load", e.Op)
 	assert.NotEmpty(t, e.Detail)
 }
 
@@ -120,7 +120,7 @@ func TestLink(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.NoError(t, l.Close())
 
-	m, err := safe.Load(x, image)
+	m, err := safe.Load(x, image, safe.LoadOptions{})
 	require.NoError(t, err)
 	closing(t, m)
 	_, err = m.Kernel("nothing")
@@ -188,7 +188,7 @@ func TestLinkerClosed(t *testing.T) {
 	calls := func(x *safe.Context, l *safe.Linker) map[string]func() error {
 		return map[string]func() error{
 			"NewLinker":       func() error { _, err := safe.NewLinker(x, safe.LoadOptions{}); return err },
-			"LoadWith":        func() error { _, err := safe.LoadWith(x, []byte(nothingPTX), safe.LoadOptions{}); return err },
+			"Load":            func() error { _, err := safe.Load(x, []byte(nothingPTX), safe.LoadOptions{}); return err },
 			"Linker.Add":      func() error { return l.Add(driver.CU_JIT_INPUT_PTX, "", []byte(nothingPTX)) },
 			"Linker.Complete": func() error { _, err := l.Complete(); return err },
 		}
@@ -229,7 +229,7 @@ func TestLoading(t *testing.T) {
 
 func TestModuleKernels(t *testing.T) {
 	x := open(t, 0)
-	m, err := safe.Load(x, []byte(storePTX+strings.TrimPrefix(nothingPTX, head)))
+	m, err := safe.Load(x, []byte(storePTX+strings.TrimPrefix(nothingPTX, head)), safe.LoadOptions{})
 	require.NoError(t, err)
 	closing(t, m)
 	kernels, err := m.Kernels()
@@ -263,7 +263,7 @@ func TestModuleClosedInUse(t *testing.T) {
 	g := newGate(t, x)
 	s, b := stream(t, x), buffer[uint64](t, x, 1)
 	load := func() (*safe.Module, *safe.Kernel) {
-		m, err := safe.Load(x, []byte(storePTX))
+		m, err := safe.Load(x, []byte(storePTX), safe.LoadOptions{})
 		require.NoError(t, err)
 		k, err := m.Kernel("store")
 		require.NoError(t, err)
@@ -287,11 +287,11 @@ func TestModuleClosedInUse(t *testing.T) {
 	require.NoError(t, <-closed)
 	assert.EqualValues(t, 2, value())
 
-	graph, err := s.Capture(localMode, func() error { return ck.Launch(s, one, b.Arg(), safe.Val(uint64(3))) })
+	graph, err := s.Capture(func() error { return ck.Launch(s, one, b.Arg(), safe.Val(uint64(3))) })
 	require.NoError(t, err)
 	require.NoError(t, captured.Close())
 	assert.ErrorIs(t, ck.Launch(s, one, b.Arg(), safe.Val(uint64(4))), safe.ErrClosed)
-	exec, err := graph.Instantiate(0)
+	exec, err := graph.Instantiate()
 	require.NoError(t, err)
 	require.NoError(t, graph.Close())
 	g.flag.Data()[0] = 0

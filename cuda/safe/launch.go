@@ -23,22 +23,6 @@ func Blocks(n, threads int) Dim {
 
 func (d Dim) full() [3]uint32 { return [3]uint32{d.X, max(d.Y, 1), max(d.Z, 1)} }
 
-// LaunchConfig says how a kernel is launched. The zero value of all but Grid
-// and Block is CUDA's default.
-type LaunchConfig struct {
-	Grid        Dim    // blocks
-	Block       Dim    // threads of each
-	SharedBytes uint32 // of dynamic shared memory for each block
-	Cluster     Dim    // blocks of a cluster, none if zero; compute capability 9.0
-	Cooperative bool   // all blocks run at once and may wait for each other
-	// Attributes are further ones, such as a priority.
-	Attributes []driver.CUlaunchAttribute
-	// Uses is memory, textures and surfaces that the kernel reaches by addresses inside
-	// its arguments, such as the fields of a struct: buf.Arg() and the like. They are
-	// kept, and their release ordered, as if they were arguments.
-	Uses []Arg
-}
-
 // Launch puts the kernel on a stream. Arguments are compared with the kernel's
 // parameters in number and size, where the driver tells those (from CUDA 12.4
 // on); otherwise wrong ones make the kernel misbehave. Buffers are kept until
@@ -74,8 +58,8 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	l.Config.HStream = sc.raw
 	var code driver.CUresult
 	var bad int
-	if cfg.Cooperative || cfg.Cluster.X > 0 || len(cfg.Attributes) > 0 {
-		var room [4]driver.CUlaunchAttribute
+	if cfg.attributed() {
+		var room [8]driver.CUlaunchAttribute
 		list := cfg.attributes(room[:0])
 		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
 		code, bad = sc.launch(op, &l, m, args, cfg.Uses)
@@ -88,32 +72,6 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return k.refused(failed(op, code), &cfg)
 	}
 	return nil
-}
-
-// raw is cfg for CUDA, but for the stream and attributes.
-func (cfg *LaunchConfig) raw() driver.CUlaunchConfig {
-	grid, block := cfg.Grid.full(), cfg.Block.full()
-	return driver.CUlaunchConfig{
-		GridDimX: grid[0], GridDimY: grid[1], GridDimZ: grid[2],
-		BlockDimX: block[0], BlockDimY: block[1], BlockDimZ: block[2],
-		SharedMemBytes: cfg.SharedBytes,
-	}
-}
-
-// attributes are cfg's, added to list.
-func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CUlaunchAttribute {
-	if cfg.Cooperative {
-		a := driver.CUlaunchAttribute{Id: driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE}
-		*a.Value.Cooperative() = 1
-		list = append(list, a)
-	}
-	if cfg.Cluster.X > 0 {
-		a := driver.CUlaunchAttribute{Id: driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION}
-		c := cfg.Cluster.full()
-		*a.Value.ClusterDim() = driver.CUlaunchAttributeValue_clusterDim{X: c[0], Y: c[1], Z: c[2]}
-		list = append(list, a)
-	}
-	return append(list, cfg.Attributes...)
 }
 
 // launch notes which blocks the kernel uses, and enqueues it. bad is the index of an

@@ -125,7 +125,7 @@ func TestLaunchWithAttributes(t *testing.T) {
 
 func TestModules(t *testing.T) {
 	x := open(t, 0)
-	m, err := safe.LoadFS(x, os.DirFS("testdata"), "kernels.ptx")
+	m, err := safe.LoadFS(x, os.DirFS("testdata"), "kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	_, err = m.Kernel("no such kernel")
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_FOUND)
@@ -148,7 +148,7 @@ func TestModules(t *testing.T) {
 	assert.ErrorIs(t, scale.Launch(s, one), safe.ErrClosed)
 	require.NoError(t, table.Close())
 
-	_, err = safe.Load(x, []byte(".version 7.0\n.target sm_70\n.address_size 64\nnonsense"))
+	_, err = safe.Load(x, []byte(".version 7.0\n.target sm_70\n.address_size 64\nnonsense"), safe.LoadOptions{})
 	require.Error(t, err)
 	var e *safe.Error
 	require.ErrorAs(t, err, &e)
@@ -163,15 +163,15 @@ func TestNoAllocations(t *testing.T) {
 	h, fill, point := host[float32](t, x, 100), kernel(t, x, "fill"), kernel(t, x, "point")
 	pairs := kernel(t, x, "pair")
 	out, p := buffer[float64](t, x, 3), pointStruct{A: 1}
-	g, err := s.Capture(localMode, func() error { return b.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return b.ZeroAsync(s) })
 	require.NoError(t, err)
 	closing(t, g)
 	exec := executable(t, g)
 	cooperative := one
 	cooperative.Cooperative = true
 	for name, call := range map[string]func() error{
-		"record":      func() error { return s.Record(e, 0) },
-		"wait event":  func() error { return other.WaitEvent(e, 0) },
+		"record":      func() error { return s.Record(e) },
+		"wait event":  func() error { return other.WaitEvent(e) },
 		"query":       func() error { _, err := s.Query(); return err },
 		"event query": func() error { _, err := e.Query(); return err },
 		"launch": func() error {

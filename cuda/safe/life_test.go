@@ -20,7 +20,7 @@ func TestClosed(t *testing.T) {
 	x := open(t, 0)
 	s, e, b := stream(t, x), event(t, x), buffer[int32](t, x, 1)
 	h, k := host[int32](t, x, 1), kernel(t, x, "nothing")
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	own, err := m.Kernel("nothing")
 	require.NoError(t, err)
@@ -134,8 +134,8 @@ func oneRound(x *safe.Context, shared *safe.Stream, fill *safe.Kernel, n int, v 
 	}
 	got := make([]float32, n)
 	for _, step := range []func() error{
-		func() error { return s.Record(e, 0) },
-		func() error { return shared.WaitEvent(e, 0) },
+		func() error { return s.Record(e) },
+		func() error { return shared.WaitEvent(e) },
 		func() error {
 			return fill.Launch(shared, perValue(n), safe.Val(uint32(n)), safe.Val(v), b.Arg())
 		},
@@ -202,7 +202,7 @@ func TestForeignCaptures(t *testing.T) {
 				assert.ErrorIs(t, b.Zero(), safe.ErrCapturing, "the buffer is used by what is captured")
 				_, err = safe.NewBufferAsync[float32](s, n)
 				assert.ErrorIs(t, err, safe.ErrCapturing)
-				require.NoError(t, s.Record(e, 0))
+				require.NoError(t, s.Record(e))
 				_, err = e.Query()
 				assert.ErrorIs(t, err, safe.ErrCapturing)
 				assert.NoError(t, side.Synchronize(), "on the capturing thread")
@@ -213,7 +213,7 @@ func TestForeignCaptures(t *testing.T) {
 			require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &graph) }))
 			require.NotZero(t, graph)
 			require.NoError(t, x.WithCurrent(func() error { return driver.CuGraphDestroy(graph) }))
-			require.NoError(t, s.Record(e, 0))
+			require.NoError(t, s.Record(e))
 			require.NoError(t, e.Synchronize())
 		})
 	}
@@ -228,7 +228,7 @@ func TestFault(t *testing.T) {
 		require.NoError(t, err)
 		b, err := safe.NewBuffer[float32](x, 10)
 		require.NoError(t, err)
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 		require.NoError(t, err)
 		k, err := m.Kernel("store")
 		require.NoError(t, err)

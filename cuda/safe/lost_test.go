@@ -32,7 +32,7 @@ func newDoomed(t *testing.T) *doomed {
 	t.Helper()
 	x, err := safe.Open(0)
 	require.NoError(t, err)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	neverDropped = append(neverDropped, x, m)
 	store, err := m.Kernel("store")
@@ -117,7 +117,7 @@ func TestWaitersAfterLoss(t *testing.T) {
 			s, _ := d.stuck(t)
 			streams = append(streams, s)
 		}
-		require.NoError(t, streams[0].Record(e, 0))
+		require.NoError(t, streams[0].Record(e))
 		told := make(chan error, 2000)
 		n := 0
 		for i := range 800 {
@@ -192,7 +192,7 @@ func TestClosedWithHostFunc(t *testing.T) {
 		for range 3 {
 			x, err := safe.Open(0)
 			require.NoError(t, err)
-			m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+			m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 			require.NoError(t, err)
 			spin, err := m.Kernel("spin")
 			require.NoError(t, err)

@@ -147,7 +147,7 @@ func host[T any](t testing.TB, x *safe.Context, n int) *safe.Pinned[T] {
 
 func kernel(t testing.TB, x *safe.Context, name string) *safe.Kernel {
 	t.Helper()
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	closing(t, m)
 	k, err := m.Kernel(name)

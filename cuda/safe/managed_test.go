@@ -88,7 +88,7 @@ func TestAttachAsync(t *testing.T) {
 		})
 	}
 
-	g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+	g, err := s.Capture(func() error {
 		assert.ErrorIs(t, b.AttachAsync(s, driver.CU_MEM_ATTACH_SINGLE), safe.ErrCapturing)
 		return nil
 	})

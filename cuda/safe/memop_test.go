@@ -228,7 +228,7 @@ func TestMemOpsCaptured(t *testing.T) {
 		b, err := safe.NewBuffer[uint32](x, 1)
 		require.NoError(t, err)
 		require.NoError(t, b.Zero())
-		exec, err = s.CaptureExecutable(driver.CU_STREAM_CAPTURE_MODE_GLOBAL, 0, func() error {
+		exec, err = s.CaptureExecutable(func() error {
 			return first(
 				func() error { return safe.WaitValue(s, h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_GEQ) },
 				func() error {

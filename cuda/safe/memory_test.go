@@ -138,16 +138,16 @@ func TestReleaseBehindUse(t *testing.T) {
 	}
 	g.shut(t, gated)
 	closed := event(t, x)
-	require.NoError(t, gated.Record(closed, 0))
+	require.NoError(t, gated.Record(closed))
 	for i := range streams {
 		b, err := safe.NewBufferAsync[float32](gated, n)
 		require.NoError(t, err)
 		require.NoError(t, fill.Launch(gated, perValue(n), safe.Val(uint32(n)), safe.Val(float32(i+1)), b.Arg()))
 		filled := event(t, x)
-		require.NoError(t, gated.Record(filled, 0))
+		require.NoError(t, gated.Record(filled))
 		other, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		require.NoError(t, other.WaitEvent(filled, 0))
+		require.NoError(t, other.WaitEvent(filled))
 		require.NoError(t, copies.Launch(other, perValue(n), out[i].Arg(), b.Arg(), safe.Val(uint32(n))))
 		if i%2 == 0 {
 			require.NoError(t, b.Close())
@@ -185,9 +185,9 @@ func TestPeers(t *testing.T) {
 	assert.Equal(t, count(n), got)
 
 	e, f := event(t, x), event(t, y)
-	assert.ErrorIs(t, s.Record(e, 0), safe.ErrContextMismatch)
-	require.NoError(t, s.Record(f, 0))
-	require.NoError(t, stream(t, x).WaitEvent(f, 0))
+	assert.ErrorIs(t, s.Record(e), safe.ErrContextMismatch)
+	require.NoError(t, s.Record(f))
+	require.NoError(t, stream(t, x).WaitEvent(f))
 	assert.ErrorIs(t, a.FillAsync(s, 1), safe.ErrContextMismatch)
 	fill := kernel(t, y, "fill")
 	args := []safe.Arg{safe.Val(uint32(n)), safe.Val(float32(3)), a.Arg()}

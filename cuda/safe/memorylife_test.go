@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"context"
 	"os"
 	"syscall"
 	"testing"
@@ -146,7 +147,7 @@ func TestScopeCaptured(t *testing.T) {
 	err := s.Scope(func(scope *safe.Scope) error {
 		require.NoError(t, safe.CopyFromSlice(scope, b, []int32{1, 2, 3, 4}))
 		var err error
-		c, err = s.BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+		c, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 		return err
 	})
 	assert.ErrorIs(t, err, safe.ErrCapturing)

@@ -24,16 +24,13 @@ type moduleCore struct {
 	module  driver.CUmodule
 }
 
-// Load loads an image: PTX, which the driver compiles, a cubin or a fatbin.
-// What the compiler said is the Detail of the error. The image is copied.
+// Load loads an image: PTX, which the driver compiles, a cubin or a fatbin. If the
+// compiler refuses it, the error's Detail is the compiler's log. Load copies the image.
 //
 // Source: cuLibraryLoadData and cuLibraryGetModule, before CUDA 12.0
 // cuModuleLoadDataEx.
-func Load(x *Context, image []byte) (*Module, error) { return load("Load", x, image, LoadOptions{}) }
-
-// LoadWith is [Load] with options for the compiler.
-func LoadWith(x *Context, image []byte, o LoadOptions) (*Module, error) {
-	return load("LoadWith", x, image, o)
+func Load(x *Context, image []byte, o LoadOptions) (*Module, error) {
+	return load("Load", x, image, o)
 }
 
 func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
@@ -66,21 +63,21 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 }
 
 // LoadFile is [Load] of a file.
-func LoadFile(x *Context, file string) (*Module, error) {
+func LoadFile(x *Context, file string, o LoadOptions) (*Module, error) {
 	image, err := os.ReadFile(file)
 	if err != nil {
 		return nil, wrap("LoadFile", err)
 	}
-	return load("LoadFile", x, image, LoadOptions{})
+	return load("LoadFile", x, image, o)
 }
 
-// LoadFS is [Load] of a file of a file system, such as an embed.FS.
-func LoadFS(x *Context, files fs.FS, name string) (*Module, error) {
+// LoadFS is [Load] of a file in a file system, such as an embed.FS.
+func LoadFS(x *Context, files fs.FS, name string, o LoadOptions) (*Module, error) {
 	image, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, wrap("LoadFS", err)
 	}
-	return load("LoadFS", x, image, LoadOptions{})
+	return load("LoadFS", x, image, o)
 }
 
 func (m *moduleCore) load(image []byte, j *compiler) error {

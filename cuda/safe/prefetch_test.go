@@ -64,7 +64,7 @@ func TestPrefetch(t *testing.T) {
 	assert.Error(t, b.PrefetchAsync(s, safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1000}))
 	_, err = plain.RangeAttributes()
 	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		assert.ErrorIs(t, b.PrefetchAsync(s, device), safe.ErrCapturing)
 		return nil
 	})

@@ -139,20 +139,20 @@ var workCalls = []streamCall{
 	}, inCapture, false},
 	{"Record", func(a *arena, s *safe.Stream) func() error {
 		e := event(a.t, a.x)
-		return func() error { return s.Record(e, 0) }
+		return func() error { return s.Record(e) }
 	}, inCapture, false},
 	{"WaitEvent, never recorded", func(a *arena, s *safe.Stream) func() error {
 		e := event(a.t, a.x)
-		return func() error { return s.WaitEvent(e, 0) }
+		return func() error { return s.WaitEvent(e) }
 	}, inCapture, false},
 	{"WaitEvent, recorded elsewhere", func(a *arena, s *safe.Stream) func() error {
-		return func() error { return s.WaitEvent(a.recorded, 0) }
+		return func() error { return s.WaitEvent(a.recorded) }
 	}, inCapture, false},
 }
 
 // executable is one that does next to nothing.
 func (a *arena) executable() *safe.GraphExec {
-	g, err := a.other.Capture(localMode, func() error { return a.nothing.Launch(a.other, one) })
+	g, err := a.other.Capture(func() error { return a.nothing.Launch(a.other, one) })
 	require.NoError(a.t, err)
 	closing(a.t, g)
 	return executable(a.t, g)

@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -62,7 +63,7 @@ func newArena(t *testing.T, o arenaOptions) *arena {
 	require.NoError(t, err)
 	closing(t, a.lent)
 	a.y, a.z, a.nothing = buffer[int32](t, x, 64), buffer[int32](t, x, 64), kernel(t, x, "nothing")
-	require.NoError(t, a.other.Record(a.recorded, 0))
+	require.NoError(t, a.other.Record(a.recorded))
 	require.NoError(t, a.nothing.Launch(a.other, one)) // loads it
 	require.NoError(t, a.other.Synchronize())
 	return a
@@ -75,19 +76,19 @@ const nodesOfCapture = 3
 func (a *arena) captured(v int32) error {
 	return first(
 		func() error { return a.y.FillAsync(a.origin, v) },
-		func() error { return a.origin.Record(a.fork, 0) },
-		func() error { return a.side.WaitEvent(a.fork, 0) },
+		func() error { return a.origin.Record(a.fork) },
+		func() error { return a.side.WaitEvent(a.fork) },
 		func() error { return a.z.FillAsync(a.side, v) },
-		func() error { return a.side.Record(a.join, 0) },
-		func() error { return a.origin.WaitEvent(a.join, 0) },
-		func() error { return except(a.origin.Record(a.inside, 0), safe.ErrCapturing) }, // while somebody waits for it
+		func() error { return a.side.Record(a.join) },
+		func() error { return a.origin.WaitEvent(a.join) },
+		func() error { return except(a.origin.Record(a.inside), safe.ErrCapturing) }, // while somebody waits for it
 		func() error { return a.nothing.Launch(a.origin, one) },
 	)
 }
 
 // replays launches the graph of a capture and looks at what it has written.
 func (a *arena) replays(g *safe.Graph, v int32) error {
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	if err != nil {
 		return err
 	}
@@ -108,10 +109,10 @@ func (a *arena) replays(g *safe.Graph, v int32) error {
 }
 
 // capture captures once. extra allows that others' work is in the graph.
-func (a *arena) capture(mode driver.CUstreamCaptureMode, extra bool) error {
+func (a *arena) capture(mode safe.CaptureMode, extra bool) error {
 	a.captures++
 	v := int32(a.captures)
-	g, err := a.origin.Capture(mode, func() error { return a.captured(v) })
+	g, err := a.origin.CaptureContext(context.Background(), safe.CaptureOptions{Mode: mode}, func() error { return a.captured(v) })
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func (a *arena) race(n int, extra bool, ends []error, calls ...func() error) {
 	}
 	lost, badly, longest := 0, error(nil), time.Duration(0)
 	for end := time.Now().Add(stormTime(t)); time.Now().Before(end) && !c.stop.Load(); {
-		mode, begun := factModes[a.captures%len(factModes)].mode, time.Now()
+		mode, begun := factModes[a.captures%len(factModes)].own, time.Now()
 		if err := a.capture(mode, extra); except(err, ends...) != nil {
 			lost++
 			badly = errors.Join(badly, fmt.Errorf("in mode %v: %w", mode, err))

@@ -48,11 +48,11 @@ var wideCalls = []wideCall{
 		return func() error { _, err := a.recorded.Since(a.inside); return err }
 	}, []error{safe.ErrCapturing, driver.CUDA_ERROR_NOT_READY, driver.CUDA_ERROR_INVALID_HANDLE}, nil},
 	{"Record elsewhere", arenaOptions{}, func(a *arena) func() error {
-		return func() error { return a.other.Record(a.inside, 0) }
+		return func() error { return a.other.Record(a.inside) }
 	}, inCapture, nil},
 	{"Record elsewhere, and Query", arenaOptions{}, func(a *arena) func() error {
 		return func() error {
-			err := except(a.other.Record(a.inside, 0), safe.ErrCapturing)
+			err := except(a.other.Record(a.inside), safe.ErrCapturing)
 			_, asked := a.inside.Query()
 			return errors.Join(err, asked)
 		}
@@ -60,7 +60,7 @@ var wideCalls = []wideCall{
 	// Whoever waits for it joins, and comes back only by an event of its own. After the
 	// capture the event is good for nothing.
 	{"WaitEvent elsewhere", arenaOptions{}, func(a *arena) func() error {
-		return func() error { return a.other.WaitEvent(a.inside, 0) }
+		return func() error { return a.other.WaitEvent(a.inside) }
 	}, []error{safe.ErrCapturing, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_CAPTURED_EVENT}, []error{driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED}},
 	{"Event made, recorded and closed", arenaOptions{}, func(a *arena) func() error {
 		return func() error {
@@ -68,7 +68,7 @@ var wideCalls = []wideCall{
 			if err != nil {
 				return err
 			}
-			return errors.Join(except(a.origin.Record(e, 0), safe.ErrCapturing), e.Close())
+			return errors.Join(except(a.origin.Record(e), safe.ErrCapturing), e.Close())
 		}
 	}, nil, nil},
 
@@ -108,7 +108,7 @@ var wideCalls = []wideCall{
 	// A kernel is loaded by its first launch, where modules are loaded lazily.
 	{"Load and Launch", arenaOptions{blocking: true}, func(a *arena) func() error {
 		return func() error {
-			m, err := safe.LoadFile(a.x, "testdata/kernels.ptx")
+			m, err := safe.LoadFile(a.x, "testdata/kernels.ptx", safe.LoadOptions{})
 			if err != nil {
 				return err
 			}
@@ -186,10 +186,10 @@ func TestWaitBesideCapturedRecord(t *testing.T) {
 	})
 	n := 0
 	for end := time.Now().Add(4 * stormTime(t)); time.Now().Before(end); n++ {
-		require.NoError(t, except(busy.Record(e, 0), safe.ErrCapturing)) // pending
-		g, err := s.Capture(localMode, func() error {
+		require.NoError(t, except(busy.Record(e), safe.ErrCapturing)) // pending
+		g, err := s.Capture(func() error {
 			for range 40 {
-				switch err := s.Record(e, 0); {
+				switch err := s.Record(e); {
 				case err == nil:
 					time.Sleep(300 * time.Microsecond)
 					return nil
@@ -218,8 +218,8 @@ func TestEventOfTwoCaptures(t *testing.T) {
 	captures := func() func() error {
 		s, b := stream(t, x), buffer[uint32](t, x, 16)
 		return func() error {
-			g, err := s.Capture(localMode, func() error {
-				return errors.Join(b.ZeroAsync(s), except(s.Record(e, 0), safe.ErrCapturing), b.ZeroAsync(s))
+			g, err := s.Capture(func() error {
+				return errors.Join(b.ZeroAsync(s), except(s.Record(e), safe.ErrCapturing), b.ZeroAsync(s))
 			})
 			if err != nil {
 				return err
@@ -242,12 +242,12 @@ func TestEventMeetsCaptures(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
 	a, b, e := stream(t, x), stream(t, x), event(t, x)
-	first, err := a.BeginCapture(relaxedMode)
+	first, err := a.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
-	require.NoError(t, a.Record(e, 0))
-	second, err := b.BeginCapture(relaxedMode)
+	require.NoError(t, a.Record(e))
+	second, err := b.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
-	assert.ErrorIs(t, b.WaitEvent(e, 0), safe.ErrCapturing)
+	assert.ErrorIs(t, b.WaitEvent(e), safe.ErrCapturing)
 	for _, c := range []*safe.Capture{first, second} {
 		g, err := c.End()
 		if assert.NoError(t, err) {
@@ -269,12 +269,12 @@ func TestEventClosedInCapture(t *testing.T) {
 		join, err := safe.NewEvent(x, safe.EventOptions{})
 		require.NoError(t, err)
 		closed := make(chan error, 2)
-		g, err := s.Capture(localMode, func() error {
-			if err := errors.Join(s.Record(fork, 0), side.WaitEvent(fork, 0)); err != nil {
+		g, err := s.Capture(func() error {
+			if err := errors.Join(s.Record(fork), side.WaitEvent(fork)); err != nil {
 				return err
 			}
 			go func() { closed <- fork.Close() }()
-			err := errors.Join(b.FillAsync(side, 7), side.Record(join, 0), s.WaitEvent(join, 0))
+			err := errors.Join(b.FillAsync(side, 7), side.Record(join), s.WaitEvent(join))
 			go func() { closed <- join.Close() }()
 			return errors.Join(err, b.FillAsync(s, 8))
 		})
@@ -306,25 +306,25 @@ func recordsBesideBegin(t *testing.T) {
 		go func() {
 			var err error
 			for range 10 {
-				err = errors.Join(err, s.Record(e, 0))
+				err = errors.Join(err, s.Record(e))
 			}
 			recorded <- err
 		}()
-		g, err := s.Capture(localMode, func() error {
+		g, err := s.Capture(func() error {
 			if err := <-recorded; err != nil {
 				return err
 			}
-			if err := side.WaitEvent(e, 0); err != nil {
+			if err := side.WaitEvent(e); err != nil {
 				return fmt.Errorf("waiting: %w", err)
 			}
 			if status, _ := side.CaptureStatus(); status == 0 {
 				return nil
 			}
 			joined++
-			return errors.Join(b.ZeroAsync(side), side.Record(join, 0), s.WaitEvent(join, 0))
+			return errors.Join(b.ZeroAsync(side), side.Record(join), s.WaitEvent(join))
 		})
 		require.NoError(t, err, "capture %d", n)
-		ex, err := g.Instantiate(0)
+		ex, err := g.Instantiate()
 		require.NoError(t, err)
 		require.NoError(t, b.Close())
 		require.NoError(t, ex.Launch(s))

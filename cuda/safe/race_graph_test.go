@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -43,7 +43,7 @@ func newGraphs(t *testing.T) *graphs {
 		g.s[i] = stream(t, x)
 	}
 	fills := func() *safe.Graph {
-		made, err := g.s[0].Capture(localMode, func() error { return g.b.FillAsync(g.s[0], 7) })
+		made, err := g.s[0].Capture(func() error { return g.b.FillAsync(g.s[0], 7) })
 		require.NoError(t, err)
 		closing(t, made)
 		return made
@@ -62,7 +62,7 @@ func (g *graphs) stream() *safe.Stream { return g.s[int(g.turn.Add(1))%len(g.s)]
 
 // cycle instantiates, launches and closes.
 func (g *graphs) cycle(from *safe.Graph, waits bool) error {
-	e, err := from.Instantiate(0)
+	e, err := from.Instantiate()
 	if err != nil {
 		return err
 	}
@@ -84,12 +84,12 @@ func (g *graphs) clones() error {
 }
 
 // captures captures once.
-func (g *graphs) captures(mode driver.CUstreamCaptureMode) error {
+func (g *graphs) captures(mode safe.CaptureMode) error {
 	s, err := safe.NewStream(g.x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}
-	made, err := s.Capture(mode, func() error { return g.b.FillAsync(s, 7) })
+	made, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: mode}, func() error { return g.b.FillAsync(s, 7) })
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -100,7 +100,7 @@ func (g *graphs) captures(mode driver.CUstreamCaptureMode) error {
 // nodes out again.
 func (g *graphs) capturesInto(s *safe.Stream) error {
 	var made []safe.Node
-	err := s.CaptureTo(g.graph, nil, nil, localMode, func() error {
+	err := s.CaptureTo(g.graph, safe.CaptureToOptions{}, func() error {
 		err := g.b.FillAsync(s, 7)
 		info, err2 := s.CaptureInfo()
 		made = info.Dependencies
@@ -176,9 +176,9 @@ var graphRaces = map[string]func(g *graphs) []func() error{
 	},
 	"captures in each mode": func(g *graphs) []func() error {
 		return []func() error{
-			func() error { return g.captures(globalMode) },
-			func() error { return g.captures(localMode) },
-			func() error { return g.captures(relaxedMode) },
+			func() error { return g.captures(safe.CaptureGlobal) },
+			func() error { return g.captures(safe.CaptureThreadLocal) },
+			func() error { return g.captures(safe.CaptureRelaxed) },
 			g.launch,
 		}
 	},
@@ -240,7 +240,7 @@ func closesUnderLaunches() error {
 	released := make(chan struct{})
 	var ran, launched, late atomic.Int64
 	var over atomic.Bool
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		_, err := s.LaunchHostFunc(func() {
 			ran.Add(1)
 			if over.Load() {
@@ -255,7 +255,7 @@ func closesUnderLaunches() error {
 	if err := g.OnRelease(func() { over.Store(true); close(released) }); err != nil {
 		return err
 	}
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func TestFirstLaunchBesideGlobalCapture(t *testing.T) {
 	x := open(t, 0)
 	b := buffer[float32](t, x, 16)
 	for range 20 {
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 		require.NoError(t, err)
 		s, c := stream(t, x), stream(t, x)
 		begun, over := make(chan struct{}), make(chan error, 1)
@@ -308,7 +308,7 @@ func TestFirstLaunchBesideGlobalCapture(t *testing.T) {
 			over <- errors.Join(err1, err2, nothing.Launch(s, one),
 				fill.Launch(s, perValue(16), safe.Val(uint32(16)), safe.Val(float32(1)), b.Arg()))
 		}()
-		g, err := c.Capture(globalMode, func() error {
+		g, err := c.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
 			close(begun)
 			return <-over
 		})

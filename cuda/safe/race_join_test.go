@@ -34,11 +34,11 @@ func TestJoinedIsClosed(t *testing.T) {
 				side, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 				require.NoError(t, err)
 				ended := make(chan error, 1)
-				g, err := s.Capture(localMode, func() error {
-					err := errors.Join(s.Record(fork, 0), side.WaitEvent(fork, 0), b.FillAsync(side, 1), side.Record(join, 0))
+				g, err := s.Capture(func() error {
+					err := errors.Join(s.Record(fork), side.WaitEvent(fork), b.FillAsync(side, 1), side.Record(join))
 					go func() { ended <- end(side) }()
 					runtime.Gosched()
-					return errors.Join(err, s.WaitEvent(join, 0), b.FillAsync(s, 2))
+					return errors.Join(err, s.WaitEvent(join), b.FillAsync(s, 2))
 				})
 				require.NoError(t, <-ended)
 				require.NoError(t, err)
@@ -61,14 +61,14 @@ func TestTwoCapturesOneSide(t *testing.T) {
 	one := func() func() error {
 		s, b, fork, join := stream(t, x), buffer[uint32](t, x, 16), event(t, x), event(t, x)
 		return func() error {
-			g, err := s.Capture(localMode, func() error {
-				if err := errors.Join(b.FillAsync(s, 1), s.Record(fork, 0)); err != nil {
+			g, err := s.Capture(func() error {
+				if err := errors.Join(b.FillAsync(s, 1), s.Record(fork)); err != nil {
 					return err
 				}
-				if err := side.WaitEvent(fork, 0); err != nil {
+				if err := side.WaitEvent(fork); err != nil {
 					return except(err, safe.ErrCapturing)
 				}
-				return errors.Join(b.FillAsync(side, 2), side.Record(join, 0), s.WaitEvent(join, 0))
+				return errors.Join(b.FillAsync(side, 2), side.Record(join), s.WaitEvent(join))
 			})
 			if err != nil {
 				return err
@@ -91,12 +91,12 @@ func TestTwoCapturesOneSide(t *testing.T) {
 func TestCaptureIsNotStarved(t *testing.T) {
 	x := open(t, 0)
 	s, other, e := stream(t, x), stream(t, x), event(t, x)
-	require.NoError(t, other.Record(e, 0))
+	require.NoError(t, other.Record(e))
 	for name, c := range map[string]struct {
 		ask, inside func() error
 	}{
 		"begin":  {func() error { _, err := s.Query(); return err }, func() error { return nil }},
-		"record": {func() error { _, err := e.Query(); return err }, func() error { return s.Record(e, 0) }},
+		"record": {func() error { _, err := e.Query(); return err }, func() error { return s.Record(e) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			watch(t)
@@ -105,11 +105,11 @@ func TestCaptureIsNotStarved(t *testing.T) {
 			longest, n, start := time.Duration(0), 0, time.Now()
 			for ; time.Since(start) < 4*stormTime(t) || n < 10; n++ {
 				begun := time.Now()
-				g, err := s.Capture(localMode, c.inside)
+				g, err := s.Capture(c.inside)
 				longest = max(longest, time.Since(begun))
 				require.NoError(t, err)
 				require.NoError(t, g.Close())
-				require.NoError(t, other.Record(e, 0))
+				require.NoError(t, other.Record(e))
 			}
 			require.NoError(t, r.end())
 			t.Logf("%d captures, %v at most, beside %d calls", n, longest, r.calls.Load())
@@ -145,12 +145,12 @@ func lendsWhileCapturing(t *testing.T) {
 			}
 			put <- err
 		}()
-		g, err := s.Capture(localMode, func() error { return <-put })
+		g, err := s.Capture(func() error { return <-put })
 		require.NoError(t, err)
 		nodes, err := g.Nodes()
 		require.NoError(t, err)
 		captured += len(nodes)
-		ex, err := g.Instantiate(0)
+		ex, err := g.Instantiate()
 		require.NoError(t, err)
 		require.NoError(t, b.Close())
 		require.NoError(t, ex.Launch(s))
@@ -192,7 +192,7 @@ func TestDroppedBesideCaptures(t *testing.T) {
 				}
 				runtime.GC()
 				for range 200 {
-					g, err := s.Capture(localMode, func() error { return nil })
+					g, err := s.Capture(func() error { return nil })
 					require.NoError(t, err)
 					require.NoError(t, g.Close())
 				}
@@ -211,7 +211,7 @@ func TestCallThatUsesLast(t *testing.T) {
 	var c racers
 	c.add(1, func() error { runtime.GC(); return nil })
 	for end := time.Now().Add(2 * stormTime(t)); time.Now().Before(end); {
-		g, err := s.Capture(localMode, func() error {
+		g, err := s.Capture(func() error {
 			for range 20 {
 				b, err := safe.NewBuffer[uint32](x, 16)
 				if err != nil {

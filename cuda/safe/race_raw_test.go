@@ -76,8 +76,8 @@ func TestRawCaptureIsJoined(t *testing.T) {
 			watch(t)
 			a := newArena(t, arenaOptions{})
 			rawCapture(t, a.x, a.origin, m.mode, func() {
-				require.NoError(t, a.origin.Record(a.fork, 0))
-				require.NoError(t, a.side.WaitEvent(a.fork, 0))
+				require.NoError(t, a.origin.Record(a.fork))
+				require.NoError(t, a.side.WaitEvent(a.fork))
 				require.NoError(t, a.z.FillAsync(a.side, 1))
 				for _, row := range askingCalls {
 					var c racers
@@ -90,9 +90,9 @@ func TestRawCaptureIsJoined(t *testing.T) {
 				assert.ErrorIs(t, err, safe.ErrCapturing)
 				assert.ErrorIs(t, a.fork.Synchronize(), safe.ErrCapturing)
 				assert.ErrorIs(t, a.x.Synchronize(), safe.ErrCapturing)
-				_, err = a.origin.Capture(localMode, func() error { return nil })
+				_, err = a.origin.Capture(func() error { return nil })
 				assert.ErrorIs(t, err, safe.ErrCapturing)
-				require.NoError(t, errors.Join(a.side.Record(a.join, 0), a.origin.WaitEvent(a.join, 0)))
+				require.NoError(t, errors.Join(a.side.Record(a.join), a.origin.WaitEvent(a.join)))
 			})
 			for _, s := range []*safe.Stream{a.origin, a.side} {
 				assert.NoError(t, s.Synchronize())

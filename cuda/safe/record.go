@@ -7,18 +7,24 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Record makes e stand for the work that is on the stream now. e must be of the
-// same context, else the error is [ErrContextMismatch]. With
-// driver.CU_EVENT_RECORD_EXTERNAL, which only a capturing stream takes, the
-// record becomes a node of the graph. Source: cuEventRecord,
-// cuEventRecordWithFlags.
-func (s *Stream) Record(e *Event, flags driver.CUevent_record_flags) error {
+// Record captures the stream's current work in e: e completes when that work has. It
+// returns [ErrContextMismatch] if e belongs to another context. Source: cuEventRecord.
+func (s *Stream) Record(e *Event) error {
 	const op = "Stream.Record"
-	if flags == 0 {
-		if code := s.recordQuick(e); code != rt.CodeCapturing {
-			return check(op, code)
-		}
+	if code := s.recordQuick(e); code != rt.CodeCapturing {
+		return check(op, code)
 	}
+	return s.recordWith(op, e, 0)
+}
+
+// RecordExternal adds a node to the graph that the stream captures: each launch of the
+// graph records e, for waits outside of the graph. The stream must be capturing.
+// Source: cuEventRecordWithFlags with CU_EVENT_RECORD_EXTERNAL.
+func (s *Stream) RecordExternal(e *Event) error {
+	return s.recordWith("Stream.RecordExternal", e, driver.CU_EVENT_RECORD_EXTERNAL)
+}
+
+func (s *Stream) recordWith(op string, e *Event, flags driver.CUevent_record_flags) error {
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
@@ -111,17 +117,23 @@ func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing)
 	})
 }
 
-// WaitEvent makes what is put on the stream from now on wait for the work that
-// e stands for now: later records of e change nothing. An event that was never
-// recorded is no wait. e may be of another context or device. Source:
-// cuStreamWaitEvent.
+// WaitEvent makes work enqueued on the stream from now on wait for the latest record of
+// e. Later records of e do not change the wait. An event that was never recorded causes
+// no wait. e may belong to another context or device. Source: cuStreamWaitEvent.
 //
-// Where e stands for work that another stream captures, the stream joins that
-// capture until its end. WaitEvent then waits until launches that wait for room in
-// the stream's queue have returned. A stream of one capture cannot join another, and
-// waiting for it returns [ErrCapturing].
-func (s *Stream) WaitEvent(e *Event, flags driver.CUevent_wait_flags) error {
-	const op = "Stream.WaitEvent"
+// If e was recorded in a capture of another stream, this stream joins the capture until
+// it ends. WaitEvent then waits until launches that wait for room in the stream's queue
+// have returned. It returns [ErrCapturing] if the stream belongs to another capture.
+func (s *Stream) WaitEvent(e *Event) error { return s.waitEventWith("Stream.WaitEvent", e, 0) }
+
+// WaitEventExternal adds a node to the graph that the stream captures: each launch of
+// the graph waits there for the latest record of e outside of the graph. The stream must
+// be capturing. Source: cuStreamWaitEvent with CU_EVENT_WAIT_EXTERNAL.
+func (s *Stream) WaitEventExternal(e *Event) error {
+	return s.waitEventWith("Stream.WaitEventExternal", e, driver.CU_EVENT_WAIT_EXTERNAL)
+}
+
+func (s *Stream) waitEventWith(op string, e *Event, flags driver.CUevent_wait_flags) error {
 	c, err := s.acquire(op)
 	if err != nil {
 		return err

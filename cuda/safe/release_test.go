@@ -34,8 +34,8 @@ func TestReleaseBesideStuck(t *testing.T) {
 	used := func(on, by *safe.Stream) *safe.Buffer[byte] {
 		b, err := safe.NewBufferAsync[byte](on, 1<<20)
 		require.NoError(t, err)
-		require.NoError(t, on.Record(e, 0))
-		require.NoError(t, by.WaitEvent(e, 0))
+		require.NoError(t, on.Record(e))
+		require.NoError(t, by.WaitEvent(e))
 		require.NoError(t, b.ZeroAsync(by))
 		return b
 	}
@@ -87,10 +87,10 @@ func TestReapingBesideFullQueue(t *testing.T) {
 	x := open(t, 0)
 	k, g, s := kernel(t, x, "nothing"), newGate(t, x), stream(t, x)
 	capture := func() *safe.GraphExec {
-		graph, err := s.Capture(localMode, func() error { return k.Launch(s, one) })
+		graph, err := s.Capture(func() error { return k.Launch(s, one) })
 		require.NoError(t, err)
 		closing(t, graph)
-		e, err := graph.Instantiate(0)
+		e, err := graph.Instantiate()
 		require.NoError(t, err)
 		return e
 	}

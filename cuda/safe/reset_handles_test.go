@@ -63,11 +63,11 @@ func ofBefore(t *testing.T, x *safe.Context) *old {
 	add(r, err)
 	a, err := safe.NewArray[float32](x, safe.Extent{Width: 16}, safe.ArrayOptions{})
 	add(a, err)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	add(m, err)
 	e, err := safe.NewEvent(x, safe.EventOptions{})
 	add(e, err)
-	require.NoError(t, s.Record(e, 0))
+	require.NoError(t, s.Record(e))
 	require.NoError(t, s.Synchronize())
 	for _, b := range []*safe.Buffer[float32]{o.buffer, o.shared} {
 		require.NoError(t, b.ZeroAsync(s))

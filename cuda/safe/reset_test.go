@@ -47,7 +47,7 @@ func resetting(t *testing.T, f func(t *testing.T, x *safe.Context)) {
 // spinning is a kernel of a module that goes with the reset.
 func spinning(t *testing.T, x *safe.Context) (*safe.Kernel, *safe.Module) {
 	t.Helper()
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	k, err := m.Kernel("spin")
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestResetTellsWaiters(t *testing.T) {
 		e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
 		require.NoError(t, err)
 		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
-		require.NoError(t, s.Record(e, 0))
+		require.NoError(t, s.Record(e))
 		told := make(chan error, 200)
 		for i := range cap(told) {
 			go func() {
@@ -197,11 +197,11 @@ func opensAndCloses() error {
 	if err != nil {
 		return err
 	}
-	g, err := s.Capture(localMode, func() error { return b.FillAsync(s, 5) })
+	g, err := s.Capture(func() error { return b.FillAsync(s, 5) })
 	if err != nil {
 		return err
 	}
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	if err != nil {
 		return err
 	}

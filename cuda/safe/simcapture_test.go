@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -39,7 +40,7 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 		"Launch":              func(*safe.Buffer[float32]) error { return k.Launch(legacy, one) },
 		"ZeroAsync":           func(b *safe.Buffer[float32]) error { return b.ZeroAsync(legacy) },
 		"Synchronize":         func(*safe.Buffer[float32]) error { return legacy.Synchronize() },
-		"Record":              func(*safe.Buffer[float32]) error { return legacy.Record(event(t, x), 0) },
+		"Record":              func(*safe.Buffer[float32]) error { return legacy.Record(event(t, x)) },
 		"HostFunc": func(*safe.Buffer[float32]) error {
 			_, err := legacy.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
 			return err
@@ -51,7 +52,7 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 			require.NoError(t, err)
 			defer b.Close()
 			require.NoError(t, b.ZeroAsync(legacy))
-			g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error {
+			g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
 				require.NoError(t, y.ZeroAsync(s))
 				t.Logf("%s: %v", name, f(b))
 				return nil
@@ -73,7 +74,7 @@ func TestSimLegacyClosed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, y.ZeroAsync(legacy))
 	s := blockingStream(t, x)
-	g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error {
+	g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
 		require.NoError(t, y.FillAsync(s, 1))
 		t.Log(legacy.Close())
 		return nil
@@ -95,7 +96,7 @@ func TestSimLegacyUsed(t *testing.T) {
 	b, err := safe.NewBuffer[float32](x, 10)
 	require.NoError(t, err)
 	require.NoError(t, b.ZeroAsync(legacy))
-	s.Capture(driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() error {
+	s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
 		require.NoError(t, y.ZeroAsync(s))
 		before := simulated.Calls("cuStreamSynchronize")
 		b.Close()
@@ -115,7 +116,7 @@ func TestSimBorrowCaptures(t *testing.T) {
 	closing(t, same)
 	b, err := safe.NewBuffer[float32](x, 10)
 	require.NoError(t, err)
-	g, err := s.Capture(localMode, func() error { return b.ZeroAsync(same) })
+	g, err := s.Capture(func() error { return b.ZeroAsync(same) })
 	require.NoError(t, err)
 	closing(t, g)
 	before := simulated.Live("memory")
@@ -143,8 +144,8 @@ func TestSimFedAtTheEnd(t *testing.T) {
 	simulated.Delay("cuStreamEndCapture", 100*time.Millisecond)
 	defer simulated.Reset()
 	fed := make(chan error, 1)
-	_, err = s.Capture(localMode, func() error {
-		require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork, 0), side.WaitEvent(fork, 0), y.FillAsync(side, 1)))
+	_, err = s.Capture(func() error {
+		require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork), side.WaitEvent(fork), y.FillAsync(side, 1)))
 		go func() { time.Sleep(50 * time.Millisecond); fed <- b.ZeroAsync(side) }()
 		return nil
 	})
@@ -162,14 +163,14 @@ func TestSimModuleClosed(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	k, err := m.Kernel("nothing")
 	require.NoError(t, err)
 	live := simulated.Live("module")
 	defer simulated.Reset()
 	var lerr error
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		var wg sync.WaitGroup
 		simulated.Delay("cuMemsetD8Async", 200*time.Millisecond)
 		wg.Go(func() { assert.NoError(t, y.ZeroAsync(s)) }) // has the lock
@@ -187,7 +188,7 @@ func TestSimModuleClosed(t *testing.T) {
 	if lerr == nil {
 		assert.Equal(t, live, simulated.Live("module"), "the graph needs it")
 	}
-	t.Log(g.Instantiate(0))
+	t.Log(g.Instantiate())
 }
 
 // TestSimContextClosed: what is open can still be captured and instantiated.
@@ -198,16 +199,16 @@ func TestSimContextClosed(t *testing.T) {
 	require.NoError(t, err)
 	s := stream(t, x)
 	y := buffer[float32](t, x, 10)
-	g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return y.ZeroAsync(s) })
 	require.NoError(t, err)
 	closing(t, g)
 	require.NoError(t, x.Close())
 	require.NoError(t, y.FillAsync(s, 1), "it keeps working")
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	if assert.NoError(t, err) {
 		e.Close()
 	}
-	g2, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+	g2, err := s.Capture(func() error { return y.ZeroAsync(s) })
 	if assert.NoError(t, err) {
 		g2.Close()
 	}
@@ -235,7 +236,7 @@ func TestSimQueryAndCapture(t *testing.T) {
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	beside(t, func() { s.Query() })
 	for i := range 500 {
-		g, err := s.Capture(localMode, func() error { return y.ZeroAsync(s) })
+		g, err := s.Capture(func() error { return y.ZeroAsync(s) })
 		require.NoError(t, err, i)
 		g.Close()
 	}
@@ -249,8 +250,8 @@ func TestSimEventAndCapture(t *testing.T) {
 	s, y, e := stream(t, x), buffer[float32](t, x, 10), event(t, x)
 	beside(t, func() { e.Query() })
 	for i := range 500 {
-		require.NoError(t, s.Record(e, 0))
-		g, err := s.Capture(localMode, func() error { return errors.Join(y.ZeroAsync(s), s.Record(e, 0), y.ZeroAsync(s)) })
+		require.NoError(t, s.Record(e))
+		g, err := s.Capture(func() error { return errors.Join(y.ZeroAsync(s), s.Record(e), y.ZeroAsync(s)) })
 		require.NoError(t, err, i)
 		g.Close()
 	}
@@ -262,7 +263,7 @@ func TestSimEndInCallback(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	s, other := stream(t, x), stream(t, x)
-	c, err := other.BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	c, err := other.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	f, err := s.LaunchHostFunc(func() { _, err := c.End(); assert.ErrorIs(t, err, safe.ErrInCallback) }, safe.HostFuncOptions{})
 	require.NoError(t, err)
@@ -287,7 +288,7 @@ func TestSimLostGraphIsSaid(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, g)
 	mine := errors.New("mine")
-	err = s.CaptureTo(g, nil, nil, localMode, func() error {
+	err = s.CaptureTo(g, safe.CaptureToOptions{}, func() error {
 		require.NoError(t, y.ZeroAsync(s))
 		x.WithCurrent(func() error { driver.CuStreamQuery(s.Raw()); return nil })
 		return mine
@@ -307,7 +308,7 @@ func TestSimReleaseInCapture(t *testing.T) {
 	require.NoError(t, err)
 	over := make(chan struct{})
 	go func() {
-		s.Capture(localMode, func() error { s.Release(); return nil })
+		s.Capture(func() error { s.Release(); return nil })
 		close(over)
 	}()
 	select {

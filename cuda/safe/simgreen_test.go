@@ -47,7 +47,7 @@ func TestSimGreenWaitEvent(t *testing.T) {
 	g, h, e := green(t, x, parts[0]), green(t, x, parts[1]), event(t, x)
 	s := greenStream(t, g)
 	gate.shut(t, s)
-	require.NoError(t, s.Record(e, 0))
+	require.NoError(t, s.Record(e))
 	require.NoError(t, h.WaitEvent(e))
 	later := greenStream(t, h)
 	done, err := later.Query()

@@ -78,7 +78,7 @@ func TestSimNodesOfCapture(t *testing.T) {
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	defer simulated.Reset()
-	g, err := s.Capture(localMode, func() error {
+	g, err := s.Capture(func() error {
 		require.NoError(t, y.ZeroAsync(s))
 		info, err := s.CaptureInfo()
 		require.NoError(t, err)
@@ -148,8 +148,8 @@ func TestSimRecapturedPart(t *testing.T) {
 	n := addNode(t, g, safe.ChildGraphNode(newGraph(t, x)))
 	part, err := n.ChildGraph()
 	require.NoError(t, err)
-	require.NoError(t, s.CaptureTo(part, nil, nil, localMode, func() error { return y.ZeroAsync(s) }))
-	assert.ErrorIs(t, s.Recapture(part, localMode, func() error { return nil }), safe.ErrInvalidArgument)
+	require.NoError(t, s.CaptureTo(part, safe.CaptureToOptions{}, func() error { return y.ZeroAsync(s) }))
+	assert.ErrorIs(t, s.Recapture(part, safe.CaptureOptions{}, func() error { return nil }), safe.ErrInvalidArgument)
 	executable(t, g)
 }
 
@@ -237,13 +237,13 @@ func TestSimUpdatedCapture(t *testing.T) {
 	a, b := buffer[int32](t, x, 4), buffer[int32](t, x, 4)
 	require.NoError(t, b.Fill(1))
 	g := newGraph(t, x)
-	require.NoError(t, other.CaptureTo(g, nil, nil, localMode, func() error { return a.FillAsync(other, 5) }))
+	require.NoError(t, other.CaptureTo(g, safe.CaptureToOptions{}, func() error { return a.FillAsync(other, 5) }))
 	e := executable(t, g)
 	launch(t, e, s)
 	nodes, err := g.Nodes()
 	require.NoError(t, err)
 	require.NoError(t, nodes[0].Destroy())
-	require.NoError(t, other.CaptureTo(g, nil, nil, localMode, func() error { return b.FillAsync(other, 5) }))
+	require.NoError(t, other.CaptureTo(g, safe.CaptureToOptions{}, func() error { return b.FillAsync(other, 5) }))
 	require.NoError(t, e.Update(g))
 	gate.shut(t, s)
 	require.NoError(t, e.Launch(s))

@@ -3,6 +3,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -51,7 +52,10 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 		return func() error { return b.CopyToHost(make([]uint32, 64)) }
 	},
 	"BeginCapture": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
-		return func() error { _, err := s.BeginCapture(relaxedMode); return err }
+		return func() error {
+			_, err := s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+			return err
+		}
 	},
 	"Release": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
 		return func() error {
@@ -67,15 +71,15 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 	},
 	"WaitEvent, of a captured event": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 		other, e := stream(t, x), event(t, x)
-		c, err := other.BeginCapture(relaxedMode)
+		c, err := other.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			g, err := c.End()
 			assert.NoError(t, err)
 			assert.NoError(t, g.Close())
 		})
-		require.NoError(t, other.Record(e, 0))
-		return func() error { return s.WaitEvent(e, 0) }
+		require.NoError(t, other.Record(e))
+		return func() error { return s.WaitEvent(e) }
 	},
 	"Launch": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 		k := kernel(t, x, "nothing")
@@ -91,7 +95,7 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 		return func() error { _, err := s.Query(); return err }
 	},
 	"Capture": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
-		return func() error { _, err := s.Capture(localMode, func() error { return nil }); return err }
+		return func() error { _, err := s.Capture(func() error { return nil }); return err }
 	},
 	"Context.Synchronize": func(_ *testing.T, x *safe.Context, _ *safe.Stream) func() error { return x.Synchronize },
 }
@@ -127,7 +131,7 @@ func TestHostFuncMayClose(t *testing.T) {
 		require.NoError(t, err)
 		e, err := safe.NewEvent(x, safe.EventOptions{})
 		require.NoError(t, err)
-		require.NoError(t, s.Record(e, 0))
+		require.NoError(t, s.Record(e))
 		assert.NoError(t, inFullQueue(t, s, k, func() error {
 			return errors.Join(b.Close(), lent.Close(), e.Close(), s.Close())
 		}))

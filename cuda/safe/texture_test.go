@@ -293,7 +293,7 @@ func TestTextureCapture(t *testing.T) {
 	require.NoError(t, a.Pitched().CopyFromHost(fours(3)))
 	u, err := safe.NewTexture(a, safe.TextureOptions{})
 	require.NoError(t, err)
-	g, err := s.Capture(localMode, func() error { return all.launch(s, u.Arg(), 1, 0.5) })
+	g, err := s.Capture(func() error { return all.launch(s, u.Arg(), 1, 0.5) })
 	require.NoError(t, err)
 	e := executable(t, g)
 	require.NoError(t, a.Close())

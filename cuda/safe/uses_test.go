@@ -28,7 +28,7 @@ func TestUsesAreKept(t *testing.T) {
 	store, g, s, home := kernel(t, x, "store"), newGate(t, x), stream(t, x), stream(t, x)
 	exec := func(graph *safe.Graph, err error) func() {
 		require.NoError(t, err)
-		e, err := graph.Instantiate(0)
+		e, err := graph.Instantiate()
 		require.NoError(t, err)
 		require.NoError(t, graph.Close())
 		return func() {
@@ -42,7 +42,7 @@ func TestUsesAreKept(t *testing.T) {
 			return func() {}
 		},
 		"capture": func(b *safe.Buffer[uint64]) func() {
-			return exec(s.Capture(localMode, func() error {
+			return exec(s.Capture(func() error {
 				return store.Launch(s, using(b.Arg()), safe.Val(uint64(b.Raw())), safe.Val(uint64(7)))
 			}))
 		},
@@ -137,9 +137,9 @@ func TestRawOfClosed(t *testing.T) {
 	require.NoError(t, err)
 	graph, err := safe.NewGraph(x)
 	require.NoError(t, err)
-	exec, err := graph.Instantiate(0)
+	exec, err := graph.Instantiate()
 	require.NoError(t, err)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	k, err := m.Kernel("nothing")
 	require.NoError(t, err)

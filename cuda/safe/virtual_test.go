@@ -213,9 +213,9 @@ func TestVirtualUnmap(t *testing.T) {
 	use := func() error { return copies.Launch(s, perValue(n), out.Arg(), b.Arg(), safe.Val(uint32(n))) }
 	got := make([]float32, n)
 
-	graph, err := s.Capture(localMode, use)
+	graph, err := s.Capture(use)
 	require.NoError(t, err)
-	exec, err := graph.Instantiate(0)
+	exec, err := graph.Instantiate()
 	require.NoError(t, err)
 	g.shut(t, s)
 	require.NoError(t, use())

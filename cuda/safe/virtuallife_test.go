@@ -21,7 +21,7 @@ func TestVirtualCapturing(t *testing.T) {
 	mapped(t, x, r, 0, granule)
 	mapped(t, x, r, granule, granule)
 	b := window[float32](t, r, 0, 10)
-	graph, err := s.Capture(localMode, func() error {
+	graph, err := s.Capture(func() error {
 		require.NoError(t, b.ZeroAsync(s))
 		assert.ErrorIs(t, b.Zero(), safe.ErrCapturing)
 		assert.ErrorIs(t, r.SetAccess(granule, granule, 0), safe.ErrCapturing)

@@ -114,8 +114,8 @@ func init() {
 			_, err = c.Complete()
 			return err
 		}},
-		{"LoadWith", func(w *world) error {
-			c, err := safe.LoadWith(w.x, []byte(nothingPTX), safe.LoadOptions{LineInfo: true})
+		{"Load", func(w *world) error {
+			c, err := safe.Load(w.x, []byte(nothingPTX), safe.LoadOptions{LineInfo: true})
 			_, err = also(w, c, err)
 			return err
 		}},

@@ -43,10 +43,9 @@ func TestCompletion(t *testing.T) {
 	<-idle.Done()
 	assert.NoError(t, idle.Err())
 	g.shut(t, s)
-	f, channel := s.Completion(), s.Done()
+	f := s.Completion()
 	time.Sleep(time.Millisecond)
 	assert.False(t, isDone(f.Done()))
-	assert.False(t, isDone(channel))
 	assert.NoError(t, f.Err())
 	ctx, cancel := context.WithCancelCause(context.Background())
 	mine := errors.New("mine")
@@ -57,11 +56,10 @@ func TestCompletion(t *testing.T) {
 	g.open()
 	_, err = f.Wait(context.Background())
 	require.NoError(t, err)
-	<-channel
 
 	closed := stream(t, x)
 	require.NoError(t, closed.Close())
-	<-closed.Done()
+	<-closed.Completion().Done()
 	assert.ErrorIs(t, closed.Completion().Err(), safe.ErrClosed)
 }
 
@@ -117,7 +115,7 @@ func TestManyWaiters(t *testing.T) {
 		}
 	}
 	events := event(t, x)
-	require.NoError(t, streams[0].Record(events, 0))
+	require.NoError(t, streams[0].Record(events))
 	ctx, cancel := context.WithCancel(context.Background())
 	var all, canceled sync.WaitGroup
 	for i := range 2000 {
@@ -184,7 +182,7 @@ func TestScope(t *testing.T) {
 
 	spin, e := kernel(t, x, "spin"), event(t, x)
 	long := func() error {
-		return errors.Join(spin.Launch(s, one, safe.Val(uint64(5_000_000))), s.Record(e, 0))
+		return errors.Join(spin.Launch(s, one, safe.Val(uint64(5_000_000))), s.Record(e))
 	}
 	over := func(t *testing.T) {
 		done, err := e.Query()
@@ -222,7 +220,7 @@ func TestWaitFails(t *testing.T) {
 		require.NoError(t, err)
 		e, err := safe.NewEvent(x, safe.EventOptions{})
 		require.NoError(t, err)
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 		require.NoError(t, err)
 		spin, err := m.Kernel("spin")
 		require.NoError(t, err)
@@ -230,8 +228,8 @@ func TestWaitFails(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
 		require.NoError(t, store.Launch(s, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
-		require.NoError(t, s.Record(e, 0))
-		require.NoError(t, idle.WaitEvent(e, 0))
+		require.NoError(t, s.Record(e))
+		require.NoError(t, idle.WaitEvent(e))
 		var all sync.WaitGroup
 		for i := range 1000 {
 			wait := []func() error{s.Synchronize, e.Synchronize, idle.Synchronize}[i%3]

@@ -95,7 +95,7 @@ func (w *kernelWork) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
 func (w *kernelWork) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error) {
 	n := rt.KernelNode{Graph: g.raw, Call: rt.AddNode}
 	err := w.call(&n, deps)
-	if err == nil && w.attributed() {
+	if err == nil && w.cfg.attributed() {
 		if err = g.ctx.in(func() error { return w.setAttributes(n.Node) }); err != nil && driver.CuGraphDestroyNode(n.Node) == nil {
 			n.Node = 0
 		}
@@ -105,7 +105,7 @@ func (w *kernelWork) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgrap
 
 // set sets the attributes first: once the node has the kernel, nothing may fail.
 func (w *kernelWork) set(n Node) error {
-	if w.attributed() {
+	if w.cfg.attributed() {
 		if err := n.of.ctx.in(func() error { return w.setAttributes(n.raw) }); err != nil {
 			return err
 		}
@@ -114,14 +114,10 @@ func (w *kernelWork) set(n Node) error {
 }
 
 func (w *kernelWork) setExec(e driver.CUgraphExec, n Node) error {
-	if w.attributed() {
+	if w.cfg.attributed() {
 		return refuse("", ErrInvalidArgument, "attributes of a kernel in an executable cannot be changed")
 	}
 	return w.call(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
-}
-
-func (w *kernelWork) attributed() bool {
-	return w.cfg.Cooperative || w.cfg.Cluster.X > 0 || len(w.cfg.Attributes) > 0
 }
 
 func (w *kernelWork) setAttributes(n driver.CUgraphNode) error {

@@ -94,19 +94,19 @@ func newWorld() (*world, error) {
 			return
 		},
 		func() (err error) {
-			w.m, err = safe.LoadFile(w.x, "testdata/kernels.ptx")
+			w.m, err = safe.LoadFile(w.x, "testdata/kernels.ptx", safe.LoadOptions{})
 			_, err = also(w, w.m, err)
 			return
 		},
 		func() (err error) { w.k, err = w.m.Kernel("store"); return },
 		func() (err error) {
-			w.g, err = w.s.Capture(localMode, w.captured)
+			w.g, err = w.s.Capture(w.captured)
 			_, err = also(w, w.g, err)
 			return
 		},
-		func() (err error) { w.exec, err = w.g.Instantiate(0); _, err = also(w, w.exec, err); return },
+		func() (err error) { w.exec, err = w.g.Instantiate(); _, err = also(w, w.exec, err); return },
 		// Buffers used by several streams.
-		func() error { return w.s.Record(w.e, 0) },
+		func() error { return w.s.Record(w.e) },
 		func() error { return w.s.Synchronize() },
 		w.addGreens,
 		func() error { return w.async.ZeroAsync(w.t) },
@@ -206,8 +206,8 @@ var operations = []operation{
 	{"Stream.Wait", func(w *world) error { return w.s.Wait(context.Background()) }},
 	{"Stream.SynchronizeBlocking", func(w *world) error { return w.s.SynchronizeBlocking() }},
 	{"Stream.ID", func(w *world) error { _, err := w.s.ID(); return err }},
-	{"Stream.Record", func(w *world) error { return w.s.Record(w.e, 0) }},
-	{"Stream.WaitEvent", func(w *world) error { return w.t.WaitEvent(w.f, 0) }},
+	{"Stream.Record", func(w *world) error { return w.s.Record(w.e) }},
+	{"Stream.WaitEvent", func(w *world) error { return w.t.WaitEvent(w.f) }},
 	{"NewEvent", func(w *world) error {
 		c, err := safe.NewEvent(w.x, safe.EventOptions{})
 		_, err = also(w, c, err)
@@ -290,12 +290,12 @@ var operations = []operation{
 	}},
 	{"Buffer.AttachAsync", func(w *world) error { return w.managed.AttachAsync(w.s, driver.CU_MEM_ATTACH_SINGLE) }},
 	{"LoadFile", func(w *world) error {
-		c, err := safe.LoadFile(w.x, "testdata/kernels.ptx")
+		c, err := safe.LoadFile(w.x, "testdata/kernels.ptx", safe.LoadOptions{})
 		_, err = also(w, c, err)
 		return err
 	}},
 	{"LoadFS", func(w *world) error {
-		c, err := safe.LoadFS(w.x, os.DirFS("testdata"), "kernels.ptx")
+		c, err := safe.LoadFS(w.x, os.DirFS("testdata"), "kernels.ptx", safe.LoadOptions{})
 		_, err = also(w, c, err)
 		return err
 	}},
@@ -334,25 +334,25 @@ var operations = []operation{
 	}},
 	{"Stream.AddCallback", func(w *world) error { return w.s.AddCallback(func(error) {}) }},
 	{"Stream.Capture", func(w *world) error {
-		c, err := w.s.Capture(localMode, w.captured)
+		c, err := w.s.Capture(w.captured)
 		_, err = also(w, c, err)
 		return err
 	}},
 	{"Stream.CaptureExecutable", func(w *world) error {
-		c, err := w.s.CaptureExecutable(localMode, 0, w.captured)
+		c, err := w.s.CaptureExecutable(w.captured)
 		_, err = also(w, c, err)
 		return err
 	}},
-	{"Stream.CaptureTo", func(w *world) error { return w.s.CaptureTo(w.g, nil, nil, localMode, w.captured) }},
+	{"Stream.CaptureTo", func(w *world) error { return w.s.CaptureTo(w.g, safe.CaptureToOptions{}, w.captured) }},
 	{"Stream.CaptureStatus", func(w *world) error { _, err := w.s.CaptureStatus(); return err }},
 	{"Stream.CaptureInfo", func(w *world) error { _, err := w.s.CaptureInfo(); return err }},
-	{"WithCaptureMode", func(w *world) error { return safe.WithCaptureMode(relaxedMode, func() error { return nil }) }},
+	{"WithCaptureMode", func(w *world) error { return safe.WithCaptureMode(safe.CaptureRelaxed, func() error { return nil }) }},
 	{"NewGraph", func(w *world) error { c, err := safe.NewGraph(w.x); _, err = also(w, c, err); return err }},
 	{"Graph.Clone", func(w *world) error { c, err := w.g.Clone(); _, err = also(w, c, err); return err }},
 	{"Graph.Nodes", func(w *world) error { _, err := w.g.Nodes(); return err }},
 	{"Graph.Edges", func(w *world) error { _, err := w.g.Edges(); return err }},
 	{"Graph.DOT", func(w *world) error { _, err := w.g.DOT(0); return err }},
-	{"Graph.Instantiate", func(w *world) error { c, err := w.g.Instantiate(0); _, err = also(w, c, err); return err }},
+	{"Graph.Instantiate", func(w *world) error { c, err := w.g.Instantiate(); _, err = also(w, c, err); return err }},
 	{"GraphExec.Launch", func(w *world) error { return w.exec.Launch(w.s) }},
 	{"GraphExec.Upload", func(w *world) error { return w.exec.Upload(w.t) }},
 	{"GraphExec.Update", func(w *world) error { return w.exec.Update(w.g) }},

@@ -45,7 +45,7 @@ func asyncAPI(x *safe.Context, m *safe.Module, w io.Writer) error {
 	}
 
 	start := time.Now()
-	if err := s.Record(events[0], 0); err != nil {
+	if err := s.Record(events[0]); err != nil {
 		return err
 	}
 	if err := double(s, add, host, device); err != nil {
@@ -55,7 +55,7 @@ func asyncAPI(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err := spin.Launch(s, one, safe.Val(uint64(20*time.Millisecond))); err != nil {
 		return err
 	}
-	if err := s.Record(events[1], 0); err != nil {
+	if err := s.Record(events[1]); err != nil {
 		return err
 	}
 	calls := time.Since(start)

@@ -55,7 +55,7 @@ func concurrentKernels(x *safe.Context, m *safe.Module, w io.Writer) error {
 		if err := part.FillAsync(s, float32(i+1)); err != nil {
 			return err
 		}
-		if err := s.Record(events[i], 0); err != nil {
+		if err := s.Record(events[i]); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func concurrentKernels(x *safe.Context, m *safe.Module, w io.Writer) error {
 func sumBehind(s *safe.Stream, events []*safe.Event, sum *safe.Kernel, values *safe.Buffer[float32], out *safe.Pinned[float32]) *safe.Future[[]float32] {
 	return safe.Enqueue(s, func(s *safe.Stream) ([]float32, error) {
 		for _, e := range events {
-			if err := s.WaitEvent(e, 0); err != nil {
+			if err := s.WaitEvent(e); err != nil {
 				return nil, err
 			}
 		}

@@ -31,7 +31,7 @@ func graphConditionalNodes(x *safe.Context, m *safe.Module, w io.Writer) error {
 		fmt.Fprintln(w, "graphConditionalNodes: needs a driver of CUDA 12.8")
 		return nil
 	}
-	c, err := safe.Load(x, conditions)
+	c, err := safe.Load(x, conditions, safe.LoadOptions{})
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func decide(x *safe.Context, d *decision, build func(*safe.Graph, *decision) err
 	if err := build(g, d); err != nil {
 		return nil, err
 	}
-	exec, err := g.Instantiate(0)
+	exec, err := g.Instantiate()
 	if err != nil {
 		return nil, err
 	}

@@ -59,10 +59,10 @@ func passOn(one, other *safe.Stream, from, to *safe.Buffer[float32], filled *saf
 	if err := from.FillAsync(one, 1); err != nil {
 		return err
 	}
-	if err := one.Record(filled, 0); err != nil {
+	if err := one.Record(filled); err != nil {
 		return err
 	}
-	if err := other.WaitEvent(filled, 0); err != nil {
+	if err := other.WaitEvent(filled); err != nil {
 		return err
 	}
 	return to.CopyFromAsync(other, from)
@@ -82,7 +82,7 @@ func clearRaw(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
 
 // addTo adds the filling of memory to a graph, by a capture in two steps.
 func addTo(g *safe.Graph, s *safe.Stream, values *safe.Buffer[float32]) error {
-	c, err := s.BeginCaptureTo(g, nil, nil, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+	c, err := s.BeginCaptureTo(g, safe.CaptureToOptions{})
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func TestGuide(t *testing.T) {
 	} else {
 		require.NoError(t, err)
 	}
-	exec, err := graph.Instantiate(0)
+	exec, err := graph.Instantiate()
 	require.NoError(t, err)
 	defer exec.Close()
 	require.NoError(t, exec.Launch(streams[0]))

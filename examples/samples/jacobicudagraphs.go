@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -69,7 +68,7 @@ func byUpdate(_ *safe.Context, q *equations) (*safe.Buffer[float32], int, error)
 		}
 		defer g.Close()
 		if exec == nil {
-			exec, err = g.Instantiate(0)
+			exec, err = g.Instantiate()
 			return exec, err
 		}
 		return exec, exec.Update(g)
@@ -77,7 +76,7 @@ func byUpdate(_ *safe.Context, q *equations) (*safe.Buffer[float32], int, error)
 }
 
 func captureStep(q *equations, from, to *safe.Buffer[float32]) (*safe.Graph, error) {
-	return q.stream.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+	return q.stream.Capture(func() error {
 		n := safe.Val(uint32(q.b.Len()))
 		if err := q.step.Launch(q.stream, perValue(q.b.Len()), to.Arg(), from.Arg(), q.a.Arg(), q.b.Arg(), n); err != nil {
 			return err
@@ -101,7 +100,7 @@ func bySet(x *safe.Context, q *equations) (*safe.Buffer[float32], int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	exec, err := g.Instantiate(0)
+	exec, err := g.Instantiate()
 	if err != nil {
 		return nil, 0, err
 	}

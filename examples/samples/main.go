@@ -84,7 +84,7 @@ func run(w io.Writer, names []string) error {
 		return err
 	}
 	defer x.Close()
-	module, err := safe.Load(x, kernels)
+	module, err := safe.Load(x, kernels, safe.LoadOptions{})
 	if err != nil {
 		return err
 	}

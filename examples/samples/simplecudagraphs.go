@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -43,7 +42,7 @@ func simpleCudaGraphs(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	exec, err := graph.Instantiate(0)
+	exec, err := graph.Instantiate()
 	if err != nil {
 		return err
 	}
@@ -71,24 +70,24 @@ func simpleCudaGraphs(x *safe.Context, m *safe.Module, w io.Writer) error {
 // capture makes a graph of a reduction, with a call of then at its end. Nothing of
 // it runs now. The events become edges of the graph.
 func capture(r *reduction, then func()) (*safe.Graph, error) {
-	return r.stream.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+	return r.stream.Capture(func() error {
 		if err := r.values.CopyFromHostAsync(r.stream, r.in); err != nil {
 			return err
 		}
-		if err := r.stream.Record(r.begun, 0); err != nil {
+		if err := r.stream.Record(r.begun); err != nil {
 			return err
 		}
 		for i, s := range r.streams {
-			if err := s.WaitEvent(r.begun, 0); err != nil { // from here on s captures too
+			if err := s.WaitEvent(r.begun); err != nil { // from here on s captures too
 				return err
 			}
 			if err := sumPart(r, i); err != nil {
 				return err
 			}
-			if err := s.Record(r.ended[i], 0); err != nil {
+			if err := s.Record(r.ended[i]); err != nil {
 				return err
 			}
-			if err := r.stream.WaitEvent(r.ended[i], 0); err != nil {
+			if err := r.stream.WaitEvent(r.ended[i]); err != nil {
 				return err
 			}
 		}

@@ -63,7 +63,7 @@ func simpleIPC(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err := values.FillAsync(s, 3); err != nil {
 		return err
 	}
-	if err := s.Record(filled, 0); err != nil { // behind the allocation of sum, too
+	if err := s.Record(filled); err != nil { // behind the allocation of sum, too
 		return err
 	}
 	h, err := describe(values, filled, sum)
@@ -143,7 +143,7 @@ func runOther(in io.Reader, file *os.File) error {
 		return err
 	}
 	defer x.Close()
-	module, err := safe.Load(x, kernels)
+	module, err := safe.Load(x, kernels, safe.LoadOptions{})
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func runOther(in io.Reader, file *os.File) error {
 		return err
 	}
 	defer filled.Close()
-	if err := s.WaitEvent(filled, 0); err != nil { // of the first process
+	if err := s.WaitEvent(filled); err != nil { // of the first process
 		return err
 	}
 	if err := add.Launch(s, perValue(ipcValues), values.Arg(), values.Arg(), sum.Arg(), safe.Val(uint32(ipcValues))); err != nil {

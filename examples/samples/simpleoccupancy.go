@@ -79,13 +79,13 @@ func addBy(x *safe.Context, add *safe.Kernel, threads int) (time.Duration, error
 
 	cfg := safe.LaunchConfig{Grid: safe.Blocks(n, threads), Block: safe.Dim{X: uint32(threads)}}
 	for range 2 { // the first launch may also load the kernel
-		if err := s.Record(events[0], 0); err != nil {
+		if err := s.Record(events[0]); err != nil {
 			return 0, err
 		}
 		if err := add.Launch(s, cfg, in.Arg(), in.Arg(), out.Arg(), safe.Val(uint32(n))); err != nil {
 			return 0, err
 		}
-		if err := s.Record(events[1], 0); err != nil {
+		if err := s.Record(events[1]); err != nil {
 			return 0, err
 		}
 	}

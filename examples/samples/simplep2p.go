@@ -33,7 +33,7 @@ func simpleP2P(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return err
 	}
 	defer y.Close()
-	there, err := safe.Load(y, kernels)
+	there, err := safe.Load(y, kernels, safe.LoadOptions{})
 	if err != nil {
 		return err
 	}
@@ -128,10 +128,10 @@ func readEachOther(a, b *side, w io.Writer) error {
 	if err := a.add.Launch(a.stream, perValue(n), a.values.Arg(), b.values.Arg(), a.values.Arg(), safe.Val(uint32(n))); err != nil {
 		return err
 	}
-	if err := a.stream.Record(added, 0); err != nil {
+	if err := a.stream.Record(added); err != nil {
 		return err
 	}
-	if err := b.stream.WaitEvent(added, 0); err != nil {
+	if err := b.stream.WaitEvent(added); err != nil {
 		return err
 	}
 	if err := b.add.Launch(b.stream, perValue(n), a.values.Arg(), b.values.Arg(), b.values.Arg(), safe.Val(uint32(n))); err != nil {

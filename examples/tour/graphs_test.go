@@ -28,7 +28,7 @@ func newDoubler(x *safe.Context, s *safe.Stream, add *safe.Kernel, host *safe.Pi
 		return nil, err
 	}
 	defer device.Close()
-	exec, err := s.CaptureExecutable(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 0, func() error {
+	exec, err := s.CaptureExecutable(func() error {
 		if err := device.CopyFromHostAsync(s, host); err != nil {
 			return err
 		}
@@ -54,14 +54,14 @@ func (d *doubler) double() error {
 // fork captures two pieces of work that may run beside each other. The events
 // become edges of the graph.
 func fork(s, side *safe.Stream, begun, ended *safe.Event, first, second func() error) (*safe.Graph, error) {
-	return s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+	return s.Capture(func() error {
 		for _, step := range []func() error{
-			func() error { return s.Record(begun, 0) },
-			func() error { return side.WaitEvent(begun, 0) }, // from here on side captures too
+			func() error { return s.Record(begun) },
+			func() error { return side.WaitEvent(begun) }, // from here on side captures too
 			first,
 			second,
-			func() error { return side.Record(ended, 0) },
-			func() error { return s.WaitEvent(ended, 0) }, // and here it is joined
+			func() error { return side.Record(ended) },
+			func() error { return s.WaitEvent(ended) }, // and here it is joined
 		} {
 			if err := step(); err != nil {
 				return err
@@ -79,7 +79,7 @@ func follow(exec *safe.GraphExec, g *safe.Graph) (*safe.GraphExec, error) {
 	if !errors.As(err, &differ) {
 		return exec, err
 	}
-	fresh, err := g.Instantiate(0)
+	fresh, err := g.Instantiate()
 	if err != nil {
 		return exec, err
 	}
@@ -88,7 +88,7 @@ func follow(exec *safe.GraphExec, g *safe.Graph) (*safe.GraphExec, error) {
 
 // counted captures work, with a Go function at its end that runs at each launch.
 func counted(s *safe.Stream, work func() error, then func()) (*safe.Graph, error) {
-	return s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+	return s.Capture(func() error {
 		if err := work(); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func TestGraphs(t *testing.T) {
 		side, other := newStream(t, x), newBuffer(t, x, n)
 		g, err := fork(s, side, newEvent(t, x), newEvent(t, x), filling(7), func() error { return other.FillAsync(side, 8) })
 		require.NoError(t, err)
-		exec, err := g.Instantiate(0)
+		exec, err := g.Instantiate()
 		require.NoError(t, err)
 		closing(t, exec)
 		edges, err := g.Edges()
@@ -140,12 +140,12 @@ func TestGraphs(t *testing.T) {
 	})
 	t.Run("update", func(t *testing.T) {
 		capture := func(work func() error) *safe.Graph {
-			g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, work)
+			g, err := s.Capture(work)
 			require.NoError(t, err)
 			closing(t, g)
 			return g
 		}
-		first, err := capture(filling(1)).Instantiate(0)
+		first, err := capture(filling(1)).Instantiate()
 		require.NoError(t, err)
 		second, err := follow(first, capture(filling(2)))
 		require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestGraphs(t *testing.T) {
 		all, err := kinds(g)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"CU_GRAPH_NODE_TYPE_MEMSET", "CU_GRAPH_NODE_TYPE_HOST"}, all)
-		exec, err := g.Instantiate(0)
+		exec, err := g.Instantiate()
 		require.NoError(t, err)
 		require.NoError(t, g.Close())
 		for range 3 {
@@ -178,7 +178,7 @@ func TestGraphs(t *testing.T) {
 	})
 	t.Run("what a capture refuses", func(t *testing.T) {
 		side, fork, other := newStream(t, x), newEvent(t, x), newBuffer(t, x, n)
-		g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+		g, err := s.Capture(func() error {
 			assert.ErrorIs(t, s.Synchronize(), safe.ErrCapturing)
 			_, err := s.Query()
 			assert.ErrorIs(t, err, safe.ErrCapturing)
@@ -196,10 +196,10 @@ func TestGraphs(t *testing.T) {
 		})
 		require.NoError(t, err, "the capture goes on")
 		require.NoError(t, g.Close())
-		_, err = s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+		_, err = s.Capture(func() error {
 			require.NoError(t, b.FillAsync(s, 1))
-			require.NoError(t, s.Record(fork, 0))
-			require.NoError(t, side.WaitEvent(fork, 0))
+			require.NoError(t, s.Record(fork))
+			require.NoError(t, side.WaitEvent(fork))
 			return other.ZeroAsync(side) // and never joined
 		})
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED)

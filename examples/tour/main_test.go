@@ -104,7 +104,7 @@ func newHostBuffer(t *testing.T, x *safe.Context, n int) *safe.Pinned[float32] {
 
 func kernel(t *testing.T, x *safe.Context, name string) *safe.Kernel {
 	t.Helper()
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	closing(t, m)
 	k, err := m.Kernel(name)

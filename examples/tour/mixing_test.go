@@ -61,8 +61,8 @@ func clearByRuntime(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) er
 // inCapture lets a library work inside a capture that allocates as it goes: in
 // mode RELAXED that destroys no capture, neither this one nor those of others.
 func inCapture(s *safe.Stream, library func() error) (*safe.Graph, error) {
-	return s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
-		return safe.WithCaptureMode(driver.CU_STREAM_CAPTURE_MODE_RELAXED, library)
+	return s.Capture(func() error {
+		return safe.WithCaptureMode(safe.CaptureRelaxed, library)
 	})
 }
 

@@ -101,7 +101,7 @@ func TestWaiting(t *testing.T) {
 	t.Run("the first result", func(t *testing.T) {
 		ready := newEvent(t, x)
 		require.NoError(t, a.FillAsync(s, 1))
-		require.NoError(t, s.Record(ready, 0))
+		require.NoError(t, s.Record(ready))
 		gates[0].shut(t, s)
 		require.NoError(t, ready.Wait(background), "while the second goes on")
 	})
@@ -138,7 +138,7 @@ func TestWaiting(t *testing.T) {
 		require.NoError(t, s.Synchronize())
 	})
 	t.Run("a capture", func(t *testing.T) {
-		g, err := s.Capture(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, func() error {
+		g, err := s.Capture(func() error {
 			err := s.Wait(background)
 			assert.EqualError(t, err, "cuda: Stream.Wait: the stream captures, which this call would destroy")
 			assert.Equal(t, "the stream captures: nothing runs", outcome(err))

@@ -44,7 +44,7 @@ func add(device int, a, b []float32) ([]float32, error) {
 		return nil, err
 	}
 	defer x.Close()
-	module, err := safe.Load(x, kernels)
+	module, err := safe.Load(x, kernels, safe.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -90,9 +90,8 @@ func TestSafeSentence(t *testing.T) {
 		{"one", "cuStreamWaitEvent", []string{
 			"Safe counterpart: [safe.Stream.WaitEvent].", "",
 			"[safe.Stream.WaitEvent]: " + safeURL + "#Stream.WaitEvent"}},
-		{"a twin", "cudaStreamQuery", []string{
-			"Safe counterpart: [safe.Stream.Query], [safe.Stream.Done].", "",
-			"[safe.Stream.Done]: " + safeURL + "#Stream.Done",
+		{"of the runtime", "cudaStreamQuery", []string{
+			"Safe counterpart: [safe.Stream.Query].", "",
 			"[safe.Stream.Query]: " + safeURL + "#Stream.Query"}},
 		{"three", "cudaMemcpy", []string{
 			"Safe counterpart: [safe.Buffer.CopyFromHost], [safe.Buffer.CopyToHost], [safe.Buffer.CopyFrom].", "",

@@ -105,7 +105,7 @@ func (c *chain) open() (err error) {
 			return err
 		}
 	}
-	if c.exec, err = c.graphs[0].Instantiate(0); err != nil {
+	if c.exec, err = c.graphs[0].Instantiate(); err != nil {
 		return err
 	}
 	if c.nodes, err = c.graphs[0].Nodes(); err != nil {
@@ -170,7 +170,7 @@ func (c *chain) buildRaw() error {
 }
 
 func (c *chain) instantiateSafe() error {
-	x, err := c.graphs[0].Instantiate(0)
+	x, err := c.graphs[0].Instantiate()
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (g *gpu) open(ordinal int) (err error) {
 }
 
 func (g *gpu) load() (err error) {
-	if g.module, err = safe.Load(g.ctx, kernels); err != nil {
+	if g.module, err = safe.Load(g.ctx, kernels, safe.LoadOptions{}); err != nil {
 		return err
 	}
 	for name, kernel := range map[string]**safe.Kernel{

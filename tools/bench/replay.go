@@ -20,7 +20,7 @@ var replays = group{
 func replay(g *gpu, e effort) ([]*line, error) {
 	var lines []*line
 	for _, kernels := range []int{1, 10, 100} {
-		graph, err := g.stream.CaptureExecutable(driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 0, func() error {
+		graph, err := g.stream.CaptureExecutable(func() error {
 			return times(func() error { return g.nothing.Launch(g.stream, one) })(kernels)
 		})
 		if err != nil {

@@ -30,7 +30,7 @@ func calls(g *gpu) []row {
 	e, s := uintptr(g.event.Raw()), uintptr(g.stream.Raw())
 	recordInC := loop(cloop.Record, g.fn("cuEventRecord"), e, s)
 	recordRaw := times(func() error { return driver.CuEventRecord(g.event.Raw(), g.stream.Raw()) })
-	record := times(func() error { return g.stream.Record(g.event, 0) })
+	record := times(func() error { return g.stream.Record(g.event) })
 	eventQuery, streamQuery := g.fn("cuEventQuery"), g.fn("cuStreamQuery")
 	eventInC := loop(cloop.Query, eventQuery, e)
 	eventRaw := times(func() error { return driver.CuEventQuery(g.event.Raw()) })
@@ -70,7 +70,7 @@ func calls(g *gpu) []row {
 			name: "stream wait event", batch: queue, prepare: g.idle, targets: []target{rawCall},
 			c:    loop(cloop.WaitEvent, g.fn("cuStreamWaitEvent"), s, e),
 			raw:  times(func() error { return driver.CuStreamWaitEvent(g.stream.Raw(), g.event.Raw(), 0) }),
-			safe: times(func() error { return g.stream.WaitEvent(g.event, 0) }),
+			safe: times(func() error { return g.stream.WaitEvent(g.event) }),
 		},
 	}
 }

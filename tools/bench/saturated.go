@@ -59,7 +59,7 @@ func (f *feeder) feed() error {
 			return err
 		}
 		f.mu.Lock()
-		err := errors.Join(f.g.spin.Launch(f.g.stream, one, safe.Val(eachTook)), f.g.stream.Record(end, 0))
+		err := errors.Join(f.g.spin.Launch(f.g.stream, one, safe.Val(eachTook)), f.g.stream.Record(end))
 		f.mu.Unlock()
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func latenesses(g *gpu, e effort, mu *sync.Mutex) ([]*line, error) {
 // done, in nanoseconds.
 func lateness(g *gpu, mu *sync.Mutex, begin func() func() error) (int64, error) {
 	mu.Lock()
-	if err := g.stream.Record(g.event, 0); err != nil {
+	if err := g.stream.Record(g.event); err != nil {
 		mu.Unlock()
 		return 0, err
 	}

@@ -140,7 +140,7 @@ func waysToWait(g *gpu, kernel time.Duration) []*sampled {
 		{name: "Stream.Synchronize", do: launched(g.stream.Synchronize)},
 		{name: "Stream.SynchronizeBlocking", do: launched(g.stream.SynchronizeBlocking)},
 		{name: "Event.Synchronize", do: launched(func() error {
-			if err := g.stream.Record(g.event, 0); err != nil {
+			if err := g.stream.Record(g.event); err != nil {
 				return err
 			}
 			return g.event.Synchronize()

@@ -85,11 +85,11 @@ func shut(g *gpu, streams []*safe.Stream) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(g.wait.Launch(g.stream, one, flag.Arg()), g.stream.Record(g.event, 0)); err != nil {
+	if err := errors.Join(g.wait.Launch(g.stream, one, flag.Arg()), g.stream.Record(g.event)); err != nil {
 		return err
 	}
 	for _, s := range streams {
-		if err := s.WaitEvent(g.event, 0); err != nil {
+		if err := s.WaitEvent(g.event); err != nil {
 			return err
 		}
 	}

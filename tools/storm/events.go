@@ -24,14 +24,14 @@ func init() {
 			e, err := safe.NewEvent(t.device().x, safe.EventOptions{DisableTiming: t.yes(50), BlockingSync: t.yes(20)})
 			return put(t, &t.events, e, err)
 		}},
-		{name: "event.record", weight: 10, run: func(t *task) error { return t.stream().Record(t.events.get(t.rng), 0) }, allow: isolated},
+		{name: "event.record", weight: 10, run: func(t *task) error { return t.stream().Record(t.events.get(t.rng)) }, allow: isolated},
 		{name: "event.external", weight: 2, run: func(t *task) error {
-			return t.stream().Record(t.events.get(t.rng), driver.CU_EVENT_RECORD_EXTERNAL)
+			return t.stream().RecordExternal(t.events.get(t.rng))
 		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_INVALID_VALUE}, isolated...)},
 		{name: "event.waitexternal", weight: 2, run: func(t *task) error {
-			return t.stream().WaitEvent(t.events.get(t.rng), driver.CU_EVENT_WAIT_EXTERNAL)
+			return t.stream().WaitEventExternal(t.events.get(t.rng))
 		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_INVALID_VALUE}, isolated...)},
-		{name: "event.streamwait", weight: 10, run: func(t *task) error { return t.stream().WaitEvent(t.events.get(t.rng), 0) }, allow: isolated},
+		{name: "event.streamwait", weight: 10, run: func(t *task) error { return t.stream().WaitEvent(t.events.get(t.rng)) }, allow: isolated},
 		{name: "event.query", weight: 6, run: func(t *task) error { _, err := t.events.get(t.rng).Query(); return err }},
 		{name: "event.wait", weight: 6, run: func(t *task) error {
 			ctx, cancel := t.soon()
@@ -96,19 +96,19 @@ func (t *task) some(s *safe.Stream) error {
 // fork has another of the shared streams work for s.
 func (t *task) fork(s *safe.Stream) error {
 	other, e, f := t.stream(), t.events.get(t.rng), t.events.get(t.rng)
-	if err := s.Record(e, 0); err != nil {
+	if err := s.Record(e); err != nil {
 		return err
 	}
-	if err := other.WaitEvent(e, 0); err != nil {
+	if err := other.WaitEvent(e); err != nil {
 		return err
 	}
 	if err := t.deviceOf(other).nothing.Launch(other, one); err != nil {
 		return err
 	}
-	if err := other.Record(f, 0); err != nil {
+	if err := other.Record(f); err != nil {
 		return err
 	}
-	return s.WaitEvent(f, 0)
+	return s.WaitEvent(f)
 }
 
 // keepGraph makes an executable of a graph and puts both where others find them.
@@ -116,7 +116,7 @@ func (t *task) keepGraph(g *safe.Graph, err error) error {
 	if err != nil || g == nil {
 		return err
 	}
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	if err := put(t, &t.execs, e, err); !explained(err, graphy) {
 		return err
 	}
@@ -143,19 +143,19 @@ func captureShared(t *task) error {
 	s := t.stream()
 	work, ended := t.working(s)
 	if t.yes(30) {
-		e, err := s.CaptureExecutable(modes[t.n(3)], 0, work)
+		e, err := s.CaptureExecutable(work)
 		if err := ended(err); err != nil {
 			return err
 		}
 		return put(t, &t.execs, e, nil)
 	}
-	g, err := s.Capture(modes[t.n(3)], work)
+	g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[t.n(3)]}, work)
 	return t.keepGraph(g, ended(err))
 }
 
 // beginShared begins a capture that another goroutine may end.
 func beginShared(t *task) error {
-	c, err := t.stream().BeginCapture(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+	c, err := t.stream().BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func endShared(t *task) error {
 func captureToShared(t *task) error {
 	s, g := t.stream(), t.graphs.get(t.rng)
 	work, ended := t.working(s)
-	return ended(s.CaptureTo(g, nil, nil, modes[t.n(3)], work))
+	return ended(s.CaptureTo(g, safe.CaptureToOptions{Mode: modes[t.n(3)]}, work))
 }
 
 func dropShared(t *task) error {
@@ -190,7 +190,7 @@ func dropShared(t *task) error {
 	go func() {
 		defer close(done)
 		defer func() { recover() }()
-		_, err = s.Capture(modes[t.n(3)], func() error {
+		_, err = s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[t.n(3)]}, func() error {
 			if err := t.some(s); err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ func init() {
 			return t.buffers.get(t.rng).CopyFromAsync(t.stream(), t.buffers.get(t.rng))
 		}, allow: placed},
 		{name: "device.copynow", weight: 4, run: func(t *task) error { return t.buffers.get(t.rng).CopyFrom(t.buffers.get(t.rng)) }, allow: placed},
-		{name: "device.wait", weight: 6, run: func(t *task) error { return t.stream().WaitEvent(t.events.get(t.rng), 0) }, allow: isolated},
+		{name: "device.wait", weight: 6, run: func(t *task) error { return t.stream().WaitEvent(t.events.get(t.rng)) }, allow: isolated},
 		{name: "device.own", weight: 8, run: func(t *task) error { return t.own.across() }},
 	})
 	add("raw", []kind{
@@ -67,11 +67,11 @@ func (o *own) across() error {
 	defer b.Close()
 	v := o.buffers[o.n(len(o.buffers))]
 	for _, f := range []func() error{
-		func() error { return o.streams[0].Record(o.events[0], 0) },
-		func() error { return s.WaitEvent(o.events[0], 0) },
+		func() error { return o.streams[0].Record(o.events[0]) },
+		func() error { return s.WaitEvent(o.events[0]) },
 		func() error { return b.CopyFromAsync(s, v.buffer) },
-		func() error { return s.Record(e, 0) },
-		func() error { return o.streams[0].WaitEvent(e, 0) },
+		func() error { return s.Record(e) },
+		func() error { return o.streams[0].WaitEvent(e) },
 		func() error { return v.buffer.ZeroAsync(o.streams[0]) },
 		func() error { return v.buffer.CopyFromAsync(o.streams[0], b) },
 	} {
@@ -113,7 +113,7 @@ func rawStream(t *task) error {
 
 // relaxed calls f on a thread that disturbs no capture, as raw calls have to beside GLOBAL ones.
 func relaxed(f func() error) error {
-	return safe.WithCaptureMode(driver.CU_STREAM_CAPTURE_MODE_RELAXED, f)
+	return safe.WithCaptureMode(safe.CaptureRelaxed, f)
 }
 
 // rawCapture begins and ends a capture by raw calls; ours must leave it alone.

@@ -35,7 +35,7 @@ func init() {
 	})
 	add("exec", []kind{
 		{name: "exec.new", weight: 6, run: func(t *task) error {
-			e, err := t.graphs.get(t.rng).Instantiate(instantiate[t.n(len(instantiate))])
+			e, err := t.graphs.get(t.rng).InstantiateWith(instantiate[t.n(len(instantiate))])
 			return put(t, &t.execs, e, err)
 		}, allow: graphy},
 		{name: "exec.launch", weight: 14, run: func(t *task) error { return t.execs.get(t.rng).Launch(t.stream()) }, allow: contexts},
@@ -64,9 +64,7 @@ func init() {
 	})
 }
 
-var instantiate = []driver.CUgraphInstantiate_flags{
-	0, driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
-}
+var instantiate = []safe.InstantiateOptions{{}, {UseNodePriority: true}, {AutoFreeOnLaunch: true}}
 
 func buildShared(t *task) error {
 	g, err := safe.NewGraph(t.device().x)
@@ -252,6 +250,6 @@ func loopShared(t *task) error {
 	if _, err := o.loop(g, []act{{what: "zero", to: to, hi: min(8, to.buffer.Len())}}); err != nil {
 		return errors.Join(err, g.Close())
 	}
-	e, err := g.Instantiate(0)
+	e, err := g.Instantiate()
 	return errors.Join(put(t, &t.loops, e, err), g.Close())
 }

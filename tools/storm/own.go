@@ -152,18 +152,18 @@ func (o *own) one(s *safe.Stream, a act) error {
 	if s == first {
 		return o.strict(a.enqueue(o, s))
 	}
-	err := first.Record(o.events[0], 0)
+	err := first.Record(o.events[0])
 	if err == nil {
-		err = second.WaitEvent(o.events[0], 0)
+		err = second.WaitEvent(o.events[0])
 	}
 	if err == nil {
 		err = a.enqueue(o, second)
 	}
 	if err == nil {
-		err = second.Record(o.events[1], 0)
+		err = second.Record(o.events[1])
 	}
 	if err == nil {
-		err = first.WaitEvent(o.events[1], 0)
+		err = first.WaitEvent(o.events[1])
 	}
 	return o.strict(err)
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,9 +13,7 @@ import (
 )
 
 // modes are those in which a capture can be begun.
-var modes = []driver.CUstreamCaptureMode{
-	driver.CU_STREAM_CAPTURE_MODE_GLOBAL, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, driver.CU_STREAM_CAPTURE_MODE_RELAXED,
-}
+var modes = []safe.CaptureMode{safe.CaptureGlobal, safe.CaptureThreadLocal, safe.CaptureRelaxed}
 
 // An ownCapture is under way on a goroutine's own stream.
 type ownCapture struct {
@@ -74,7 +73,7 @@ func (o *own) beginCapture() error {
 	if o.capture != nil {
 		return nil
 	}
-	c, err := o.streams[0].BeginCapture(modes[o.n(3)])
+	c, err := o.streams[0].BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[o.n(3)]})
 	if err != nil {
 		return o.strict(err)
 	}
@@ -99,7 +98,7 @@ func (o *own) endCapture() error {
 // adopt makes an executable of a graph, and closes or drops one if there are too many.
 func (o *own) adopt(g *ownGraph) (err error) {
 	if g.exec == nil {
-		g.exec, err = g.graph.Instantiate(0)
+		g.exec, err = g.graph.Instantiate()
 	}
 	if err != nil {
 		return o.strict(errors.Join(err, g.graph.Close()))
@@ -145,7 +144,7 @@ func (o *own) captures() error {
 		return nil
 	}
 	g, acts, err := o.inside(func(*ownCapture) (*safe.Graph, error) {
-		return o.streams[0].Capture(modes[o.n(3)], o.captured)
+		return o.streams[0].CaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[o.n(3)]}, o.captured)
 	})
 	if err != nil {
 		return o.strict(err)
@@ -186,7 +185,7 @@ func (o *own) captureExecutable() error {
 	}
 	var e *safe.GraphExec
 	_, acts, err := o.inside(func(*ownCapture) (_ *safe.Graph, err error) {
-		e, err = o.streams[0].CaptureExecutable(modes[o.n(3)], 0, o.captured)
+		e, err = o.streams[0].CaptureExecutable(o.captured)
 		return nil, err
 	})
 	if err != nil {
@@ -206,7 +205,7 @@ func (o *own) captureTo() error {
 	}
 	_, acts, err := o.inside(func(*ownCapture) (*safe.Graph, error) {
 		last := g.nodes[len(g.nodes)-1]
-		return nil, o.streams[0].CaptureTo(g.graph, []safe.Node{last}, nil, modes[o.n(3)], o.captured)
+		return nil, o.streams[0].CaptureTo(g.graph, safe.CaptureToOptions{Mode: modes[o.n(3)], Dependencies: []safe.Node{last}}, o.captured)
 	})
 	if err != nil {
 		return o.strict(errors.Join(err, g.close()))
@@ -230,7 +229,7 @@ func (o *own) dropCapture() error {
 		defer close(done)
 		defer func() { recover() }()
 		g, _, err = o.inside(func(*ownCapture) (*safe.Graph, error) {
-			return o.streams[0].Capture(mode, func() error {
+			return o.streams[0].CaptureContext(context.Background(), safe.CaptureOptions{Mode: mode}, func() error {
 				if err := o.captured(); err != nil {
 					return err
 				}

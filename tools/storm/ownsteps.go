@@ -41,7 +41,7 @@ var waits = map[string]func(o *own) error{
 	"wait":     func(o *own) error { return o.streams[0].Wait(context.Background()) },
 	"blocking": func(o *own) error { return o.streams[0].SynchronizeBlocking() },
 	"done": func(o *own) error {
-		<-o.streams[0].Done()
+		<-o.streams[0].Completion().Done()
 		return nil
 	},
 	"query": func(o *own) error {
@@ -58,7 +58,7 @@ var waits = map[string]func(o *own) error{
 		return errors.Join(err, f.Err())
 	},
 	"event": func(o *own) error {
-		if err := o.streams[0].Record(o.events[0], 0); err != nil {
+		if err := o.streams[0].Record(o.events[0]); err != nil {
 			return err
 		}
 		return o.events[0].Wait(context.Background())
@@ -240,10 +240,10 @@ func (o *own) newStream() error {
 	if err != nil {
 		return o.strict(err)
 	}
-	if err := o.streams[0].Record(o.events[0], 0); err != nil {
+	if err := o.streams[0].Record(o.events[0]); err != nil {
 		return o.strict(err)
 	}
-	if err := s.WaitEvent(o.events[0], 0); err != nil {
+	if err := s.WaitEvent(o.events[0]); err != nil {
 		return o.strict(err)
 	}
 	old := o.streams[0]

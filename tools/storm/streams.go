@@ -184,7 +184,7 @@ func insideHostFunc(t *task) error {
 	f, err := s.LaunchHostFunc(func() {
 		tell(other.Synchronize())
 		tell(b.Fill(1))
-		_, err := other.BeginCapture(modes[1])
+		_, err := other.BeginCapture()
 		tell(err)
 		other.Query()
 		other.LaunchHostFunc(func() {}, safe.HostFuncOptions{})

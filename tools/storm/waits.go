@@ -27,7 +27,7 @@ func init() {
 		}},
 		{name: "wait.done", weight: 3, run: func(t *task) error {
 			select {
-			case <-t.stream().Done():
+			case <-t.stream().Completion().Done():
 			case <-time.After(time.Millisecond):
 			}
 			return nil
@@ -140,7 +140,7 @@ func dropSome(t *task) error {
 
 // closeModule closes a module under its kernel that runs, or is in a graph.
 func closeModule(t *task) error {
-	m, err := safe.Load(t.device().x, kernelsPTX)
+	m, err := safe.Load(t.device().x, kernelsPTX, safe.LoadOptions{})
 	if err != nil {
 		return err
 	}

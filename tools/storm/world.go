@@ -96,7 +96,7 @@ func openDevice(i int) (*device, error) {
 		return nil, err
 	}
 	d := &device{x: x}
-	m, err := safe.Load(x, kernelsPTX)
+	m, err := safe.Load(x, kernelsPTX, safe.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func openDevice(i int) (*device, error) {
 			return nil, err
 		}
 	}
-	if c, err := safe.Load(x, conditionPTX); err == nil {
+	if c, err := safe.Load(x, conditionPTX, safe.LoadOptions{}); err == nil {
 		d.modules = append(d.modules, c)
 		if d.condition, err = c.Kernel("condition"); err != nil {
 			return nil, err

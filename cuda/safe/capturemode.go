@@ -1,0 +1,97 @@
+package safe
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// A CaptureMode says which calls of package driver, and of other libraries, CUDA
+// refuses during a capture because they could depend on captured work: cuMemAlloc and
+// cuEventQuery are examples. Calls of this package are never refused for the mode.
+type CaptureMode int
+
+const (
+	// CaptureThreadLocal refuses them on the thread that captures.
+	CaptureThreadLocal CaptureMode = iota
+	// CaptureGlobal refuses them on every thread of the process.
+	CaptureGlobal
+	// CaptureRelaxed refuses none. Any goroutine may end the capture.
+	CaptureRelaxed
+)
+
+func (m CaptureMode) raw() driver.CUstreamCaptureMode {
+	switch m {
+	case CaptureGlobal:
+		return driver.CU_STREAM_CAPTURE_MODE_GLOBAL
+	case CaptureRelaxed:
+		return driver.CU_STREAM_CAPTURE_MODE_RELAXED
+	}
+	return driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+}
+
+func (m CaptureMode) String() string {
+	switch m {
+	case CaptureThreadLocal:
+		return "thread-local"
+	case CaptureGlobal:
+		return "global"
+	case CaptureRelaxed:
+		return "relaxed"
+	}
+	return fmt.Sprintf("CaptureMode(%d)", int(m))
+}
+
+// check returns an error if there is no such mode.
+func (m CaptureMode) check(op string) error {
+	if m < CaptureThreadLocal || m > CaptureRelaxed {
+		return refuse(op, ErrInvalidArgument, "there is no %v", m)
+	}
+	return nil
+}
+
+// CaptureOptions are the options of [Stream.CaptureContext].
+type CaptureOptions struct {
+	Mode CaptureMode
+}
+
+// CaptureToOptions are the options of [Stream.CaptureTo].
+type CaptureToOptions struct {
+	Mode CaptureMode
+	// Dependencies are nodes of the graph that the first captured work depends on.
+	Dependencies []Node
+	// EdgeData is the data of the edges from Dependencies, one each; nil for plain edges.
+	EdgeData []driver.CUgraphEdgeData
+}
+
+func (o CaptureToOptions) target(g *Graph) *target {
+	return &target{graph: g, deps: o.Dependencies, data: o.EdgeData}
+}
+
+// WithCaptureMode calls f with the capture mode of its thread exchanged: it decides
+// which calls of package driver and of other libraries in f CUDA refuses, or lets
+// invalidate captures elsewhere. Calls of this package never do, in any mode. The
+// goroutine stays on its thread during f. WithCaptureMode restores the mode, also if f
+// panics. Source: cuThreadExchangeStreamCaptureMode.
+func WithCaptureMode(mode CaptureMode, f func() error) error {
+	const op = "WithCaptureMode"
+	if err := mode.check(op); err != nil {
+		return err
+	}
+	if rt.InCallback() {
+		return &Error{Op: op, Err: ErrInCallback}
+	}
+	if err := rt.Init(); err != nil {
+		return wrap(op, err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	raw := mode.raw()
+	if err := driver.CuThreadExchangeStreamCaptureMode(&raw); err != nil {
+		return wrap(op, err)
+	}
+	defer driver.CuThreadExchangeStreamCaptureMode(&raw)
+	return f()
+}

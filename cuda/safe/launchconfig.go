@@ -1,0 +1,73 @@
+package safe
+
+import "github.com/cudabind/cudabind/cuda/generated/driver"
+
+// LaunchConfig configures a launch. The zero value of every field but Grid and Block is
+// CUDA's default.
+type LaunchConfig struct {
+	Grid        Dim    // in blocks
+	Block       Dim    // in threads
+	SharedBytes uint32 // dynamic shared memory of each block, in bytes
+	// Cluster is the size of a thread block cluster in blocks, the zero value for none. It
+	// needs compute capability 9.0.
+	Cluster Dim
+	// Cooperative launches all blocks at once, so that they may synchronize with each other.
+	Cooperative bool
+	// Priority of the kernel: smaller numbers are more urgent, see
+	// [Context.StreamPriorityRange]. 0 is the priority of the stream.
+	Priority int
+	// ProgrammaticSerialization lets the kernel start before the previous kernel of the
+	// stream has completed: as soon as that has called griddepcontrol.launch_dependents in
+	// all blocks. It needs compute capability 9.0.
+	ProgrammaticSerialization bool
+	// MemSyncDomain is the domain of the kernel's memory fences,
+	// driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE for kernels that write to other devices. 0 is
+	// the domain of the stream. It needs compute capability 9.0.
+	MemSyncDomain driver.CUlaunchMemSyncDomain
+	// Attributes are any others, such as an access policy window.
+	Attributes []driver.CUlaunchAttribute
+	// Uses is memory, textures and surfaces that the kernel reaches by addresses inside
+	// its arguments, such as the fields of a struct: buf.Arg() and the like. A launch
+	// retains them, and orders their release, as if they were arguments.
+	Uses []Arg
+}
+
+// raw is cfg for CUDA, but for the stream and attributes.
+func (cfg *LaunchConfig) raw() driver.CUlaunchConfig {
+	grid, block := cfg.Grid.full(), cfg.Block.full()
+	return driver.CUlaunchConfig{
+		GridDimX: grid[0], GridDimY: grid[1], GridDimZ: grid[2],
+		BlockDimX: block[0], BlockDimY: block[1], BlockDimZ: block[2],
+		SharedMemBytes: cfg.SharedBytes,
+	}
+}
+
+func (cfg *LaunchConfig) attributed() bool {
+	return cfg.Cooperative || cfg.Cluster.X > 0 || cfg.Priority != 0 || cfg.ProgrammaticSerialization ||
+		cfg.MemSyncDomain != 0 || len(cfg.Attributes) > 0
+}
+
+// attributes adds cfg's launch attributes to list.
+func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CUlaunchAttribute {
+	add := func(id driver.CUlaunchAttributeID) *driver.CUlaunchAttributeValue {
+		list = append(list, driver.CUlaunchAttribute{Id: id})
+		return &list[len(list)-1].Value
+	}
+	if cfg.Cooperative {
+		*add(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE).Cooperative() = 1
+	}
+	if cfg.Cluster.X > 0 {
+		c := cfg.Cluster.full()
+		*add(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).ClusterDim() = driver.CUlaunchAttributeValue_clusterDim{X: c[0], Y: c[1], Z: c[2]}
+	}
+	if cfg.Priority != 0 {
+		*add(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY).Priority() = int32(cfg.Priority)
+	}
+	if cfg.ProgrammaticSerialization {
+		*add(driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).ProgrammaticStreamSerializationAllowed() = 1
+	}
+	if cfg.MemSyncDomain != 0 {
+		*add(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN).MemSyncDomain() = cfg.MemSyncDomain
+	}
+	return append(list, cfg.Attributes...)
+}
