@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -23,38 +24,40 @@ type capturing struct {
 
 	// With the graph locked:
 	joined []*streamCore
-	events []*eventCore // that stand for its work
-	gates  []*gate      // that it keeps closed
-	before *holdings    // of a graph that is captured again, till the end
+	events []*eventCore   // that stand for its work
+	gates  []*gate        // that it keeps closed
+	before *graphRetained // of a graph that is captured again, till the end
 	over   bool
 }
 
 // join makes s, which waits for captured work, one of the capture's streams. The
 // graph is locked, and s claimed.
 func (c *capturing) join(s *streamCore, gates []*gate) {
-	s.hold() // until the end: destroying it would destroy the capture
+	s.Retain() // until the end: destroying it would destroy the capture
 	c.joined = append(c.joined, s)
 	c.gates = append(c.gates, gates...)
-	c.keepsGreen(s)
+	c.retainsGreen(s)
 }
 
 // holds keeps an event until the end: destroying it would disturb the capture. The
 // graph is locked.
-func (c *capturing) holds(e *eventCore) {
-	e.hold()
+func (c *capturing) retainsEvent(e *eventCore) {
+	e.Retain()
 	c.events = append(c.events, e)
 }
 
 // keepsMarked keeps what the caller has marked.
-func (c *capturing) keepsMarked(h *handle) {
+func (c *capturing) retainsAcquired(h *lifetime.Handle) {
 	if c != nil {
-		c.graph.kept.captured.keep(h, h.keep)
+		c.graph.kept.captured.retain(h, h.TryRetain)
 	}
 }
 
 // keeps keeps what captured work uses, also if it was dropped since the call began;
 // without a capture there is nothing to do.
-func (c *capturing) keeps(h *handle) bool { return c == nil || c.graph.kept.captured.keep(h, h.keep) }
+func (c *capturing) retains(h *lifetime.Handle) bool {
+	return c == nil || c.graph.kept.captured.retain(h, h.TryRetain)
+}
 
 // A Capture is under way: what is put on its stream, and on streams that wait for
 // that by events, becomes a graph. See [Stream.BeginCapture].
@@ -147,7 +150,7 @@ func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 	}
 	e, err := g.Instantiate()
 	if err := g.Close(); err != nil {
-		reportLater(err)
+		lifetime.ReportLater(err)
 	}
 	return e, wrap(op, err)
 }
@@ -191,7 +194,7 @@ func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *t
 	}
 	if err != nil {
 		runtime.UnlockOSThread()
-		sc.unmark()
+		sc.Release()
 		return nil, wrap(op, err)
 	}
 	if mode == CaptureRelaxed {
@@ -218,11 +221,11 @@ func (c *capturing) begin(op string, call func() error) error {
 		return refuse(op, ErrCapturing, "a capture that this package did not begin is under way")
 	}
 	c.graph.mu.Lock()
-	err = s.ctx.in(call)
+	err = s.ctx.withCurrent(call)
 	if err == nil {
 		c.gates = gates
 		c.graph.top().capturing = true
-		c.keepsGreen(s)
+		c.retainsGreen(s)
 	}
 	c.graph.mu.Unlock()
 	if err != nil {
@@ -247,7 +250,7 @@ func (t *target) begin(op string, c *capturing) error {
 		return c.intoGraph(op, t)
 	})
 	if err != nil {
-		g.unmark()
+		g.Release()
 	}
 	return err
 }
@@ -307,14 +310,14 @@ func (c *Capture) end(op string) (*Graph, error) {
 	if !relaxed {
 		runtime.UnlockOSThread()
 	}
-	defer c.c.origin.unmark()
+	defer c.c.origin.Release()
 	g := c.c.graph
 	if c.into != nil {
-		g.unmark()
+		g.Release()
 	}
 	switch {
 	case err != nil && c.into == nil:
-		g.kept.drop()
+		g.kept.release()
 		fallthrough
 	case err != nil:
 		return nil, wrap(op, err)
@@ -344,7 +347,7 @@ func (c *capturing) finish() error {
 		ended = true
 		return driver.CuStreamEndCapture(s.raw, &raw)
 	}
-	err := s.ctx.in(end)
+	err := s.ctx.withCurrent(end)
 	if !ended && err != rt.CodeReset { // it must not go on, whatever keeps the context from us
 		err = end()
 	}
@@ -356,7 +359,7 @@ func (c *capturing) finish() error {
 	}
 	c.letGo()
 	if c.before != nil {
-		c.before.drop()
+		c.before.release()
 	}
 	return err
 }
@@ -368,10 +371,10 @@ func (c *capturing) letGo() {
 	c.origin.capture.Store(nil)
 	for _, s := range c.joined {
 		s.capture.Store(nil)
-		s.unmark()
+		s.Release()
 	}
 	for _, e := range c.events {
-		e.unmark()
+		e.Release()
 	}
 	openAll(c.gates)
 	c.joined, c.events, c.gates = nil, nil, nil

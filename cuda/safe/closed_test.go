@@ -12,7 +12,7 @@ import (
 
 // uses are calls of every type, which must fail in the same way on a nil
 // pointer, a zero value and a closed object.
-func uses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32], h *safe.Pinned[int32], m *safe.Module, k *safe.Kernel) map[string]func() error {
+func streamUses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[int32], h *safe.Pinned[int32], m *safe.Module, k *safe.Kernel) map[string]func() error {
 	values := make([]int32, 1)
 	return map[string]func() error{
 		"Context.WithCurrent":             func() error { return x.WithCurrent(func() error { return nil }) },
@@ -109,7 +109,7 @@ func refusedAll(t *testing.T, calls map[string]func() error) {
 }
 
 func TestNil(t *testing.T) {
-	refusedAll(t, uses(nil, nil, nil, nil, nil, nil, nil))
+	refusedAll(t, streamUses(nil, nil, nil, nil, nil, nil, nil))
 	for _, c := range []interface{ Close() error }{(*safe.Context)(nil), (*safe.Stream)(nil), (*safe.Event)(nil), (*safe.Buffer[int])(nil), (*safe.Pinned[int])(nil), (*safe.Module)(nil)} {
 		assert.NoError(t, c.Close())
 	}
@@ -117,7 +117,7 @@ func TestNil(t *testing.T) {
 
 func TestZeroValues(t *testing.T) {
 	x, s, e, b, h, m, k := &safe.Context{}, &safe.Stream{}, &safe.Event{}, &safe.Buffer[int32]{}, &safe.Pinned[int32]{}, &safe.Module{}, &safe.Kernel{}
-	refusedAll(t, uses(x, s, e, b, h, m, k))
+	refusedAll(t, streamUses(x, s, e, b, h, m, k))
 	for _, c := range []interface{ Close() error }{x, s, e, b, h, m} {
 		assert.NoError(t, c.Close())
 	}

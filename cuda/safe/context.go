@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -21,7 +22,7 @@ type Context struct {
 
 // contextCore is a context while anything needs it.
 type contextCore struct {
-	handle
+	lifetime.Handle
 	raw    driver.CUcontext
 	id     uint64 // 0 where the driver does not tell
 	device Device
@@ -39,10 +40,10 @@ type contextState struct {
 	id       uint64
 	cores    int
 	events   eventPool
-	copies   streamPool // for synchronous copies
-	releases streamPool // for memory that is freed when its uses are over
-	frees    reaping    // of what has the driver wait for the context's work
-	tails    tails
+	copies   streamPool     // for synchronous copies
+	releases streamPool     // for memory that is freed when its uses are over
+	frees    lifetime.Queue // of what has the driver wait for the context's work
+	tails    closedStreams
 
 	device driver.CUdevice
 	own    bool        // the primary context, of Open
@@ -89,7 +90,7 @@ func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 		owner = raw
 	}
 	core := &contextCore{raw: raw, owner: owner}
-	err := core.in(func() error { return driver.CuCtxGetDevice(&core.device.raw) })
+	err := core.withCurrent(func() error { return driver.CuCtxGetDevice(&core.device.raw) })
 	if err != nil {
 		return nil, wrap(op, err)
 	}
@@ -111,11 +112,11 @@ func (c *contextCore) adopt(op string) (*Context, error) {
 		return nil, errors.Join(wrap(op, err), c.letGo())
 	}
 	c.shared = c.shareState()
-	if err := c.open(c, nil); err != nil {
+	if err := c.Open(c, nil); err != nil {
 		return nil, wrap(op, err)
 	}
 	x := &Context{core: c}
-	x.cleanup = cleanup(x, &c.handle)
+	x.cleanup = lifetime.Cleanup(x, &c.Handle)
 	return x, nil
 }
 
@@ -123,25 +124,25 @@ func (c *contextCore) adopt(op string) (*Context, error) {
 // another one with the same handle.
 func (c *contextCore) same(o *contextCore) bool { return c.shared == o.shared }
 
-func (c *contextCore) kind() string { return "Context" }
+func (c *contextCore) Kind() string { return "Context" }
 
-func (c *contextCore) destroy(wait bool) error {
+func (c *contextCore) Destroy(wait bool) error {
 	if !c.left {
 		c.left, c.last = true, c.shared.leave()
 	}
 	// The context may outlive ours, and so the work of streams that are closed.
 	if c.last && !c.shared.tails.over() {
-		return errLater
+		return lifetime.ErrLater
 	}
 	if !wait {
-		return &elsewhere{&c.shared.frees}
+		return &lifetime.Elsewhere{Queue: &c.shared.frees}
 	}
 	if c.last && !c.emptied {
 		c.emptied = true
 		c.err = c.destroying("Context.Close", func() error { return c.shared.empty() })
 	}
 	err := c.releases.try(c.letGo)
-	if err == errLater {
+	if err == lifetime.ErrLater {
 		return err
 	}
 	return errors.Join(c.err, wrap("Context.Close", err))
@@ -205,7 +206,7 @@ func (s *contextState) empty() error {
 
 // acquire marks the context for a call.
 func (x *Context) acquire(op string) (*contextCore, error) {
-	if x == nil || x.core == nil || !x.core.mark() {
+	if x == nil || x.core == nil || !x.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return x.core, nil
@@ -217,8 +218,8 @@ func (x *Context) do(op string, f func() error) error {
 	if err != nil {
 		return err
 	}
-	defer c.unmark()
-	return wrap(op, c.in(f))
+	defer c.Release()
+	return wrap(op, c.withCurrent(f))
 }
 
 // Close gives the context back. Streams, memory and modules that are still open
@@ -229,13 +230,13 @@ func (x *Context) Close() error {
 		return nil
 	}
 	x.cleanup.Stop()
-	return x.core.close()
+	return x.core.Close()
 }
 
 // Raw is the context for calls of package driver and for other libraries. It is 0
 // once the context is closed.
 func (x *Context) Raw() driver.CUcontext {
-	if x == nil || x.core == nil || x.core.closed() {
+	if x == nil || x.core == nil || x.core.Closed() {
 		return 0
 	}
 	return x.core.raw
@@ -261,9 +262,9 @@ func (x *Context) WithCurrent(f func() error) error {
 	if err != nil {
 		return err
 	}
-	defer c.unmark()
+	defer c.Release()
 	var from error // f's own errors are not ours to name
-	err = c.inMode(false, func() error {
+	err = c.withCurrentMode(false, func() error {
 		from = f()
 		return nil
 	})
@@ -271,4 +272,28 @@ func (x *Context) WithCurrent(f func() error) error {
 		return wrap(op, err)
 	}
 	return from
+}
+
+// contextOf returns the context of a stream. A stream of a green context belongs to the
+// primary context, too: contextOf returns c if either is c.
+func (c *contextCore) contextOf(raw driver.CUstream) (driver.CUcontext, error) {
+	var of, primary driver.CUcontext
+	if err := driver.CuStreamGetCtx(raw, &of); err != nil || of == c.raw {
+		return of, err
+	}
+	var green driver.CUgreenCtx
+	err := driver.CuStreamGetCtx_v2(raw, &primary, &green)
+	if errors.Is(err, ErrNotSupported) { // before CUDA 12.5
+		return of, nil
+	}
+	return primary, err
+}
+
+// A greenCore is a green context: a context with a part of the multiprocessors.
+type greenCore struct {
+	lifetime.Handle
+	ctx  *contextCore
+	gate gate       // of calls that see the captures of all its streams
+	mu   sync.Mutex // CUDA wants the handle to be used by one thread at a time
+	raw  driver.CUgreenCtx
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -13,7 +14,7 @@ import (
 // is compared with its own code, such as driver.CUDA_ERROR_OUT_OF_MEMORY.
 var (
 	// ErrClosed: the object is closed, nil, or a zero value.
-	ErrClosed = errors.New("already closed, or never opened")
+	ErrClosed = lifetime.ErrClosed
 	// ErrNotSupported: the driver or the device lacks it.
 	ErrNotSupported = errors.ErrUnsupported
 	// ErrCapturing: the stream captures, and the call would destroy the capture.
@@ -107,10 +108,13 @@ func failed(op string, code driver.CUresult) *Error {
 	}
 	lost := fatal(code)
 	if lost {
-		noticeLoss(code)
+		onLoss(code)
 	}
 	return &Error{Op: op, Code: code, Err: code, Async: lost}
 }
+
+// onLoss is called with a code after which CUDA is lost. The witness sets it.
+var onLoss = func(driver.CUresult) {}
 
 // codeOf is the code of package rt for an error of an admission.
 func codeOf(err error) driver.CUresult {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -19,16 +20,16 @@ type Event struct {
 }
 
 type eventCore struct {
-	handle
-	ctx      *contextCore
-	raw      driver.CUevent
-	set      driver.CUcontext // to make current for a call, 0 for none
-	gate     gate             // closed while the event stands for captured work
-	recorded atomic.Bool      // at least once, by this package, or perhaps by others
-	waiting  atomic.Int32     // waits that the poller asks it for, or will
-	mu       mutex[eventRank] // held while the gate is closed or opened
-	captured bool             // with mu: stands for captured work
-	capture  atomic.Pointer[capturing]
+	lifetime.Handle
+	ctx         *contextCore
+	raw         driver.CUevent
+	callContext driver.CUcontext // to make current for a call, 0 for none
+	gate        gate             // closed while the event stands for captured work
+	recorded    atomic.Bool      // at least once, by this package, or perhaps by others
+	waiting     atomic.Int32     // waits that the poller asks it for, or will
+	mu          mutex[eventRank] // held while the gate is closed or opened
+	captured    bool             // with mu: stands for captured work
+	capture     atomic.Pointer[capturing]
 }
 
 // errForeign says that an event belongs to an open capture, and not the caller's.
@@ -56,7 +57,7 @@ func (e *Event) quick() *eventCore {
 	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() || !e.core.gate.enter() {
 		return nil
 	}
-	if e.core.closed() {
+	if e.core.Closed() {
 		e.core.gate.leave()
 		return nil
 	}
@@ -100,7 +101,7 @@ func (e *eventCore) stands(captured bool, c *capturing) {
 	e.captured = captured
 	e.recorded.Store(true)
 	if c != nil && e.capture.Load() != c {
-		c.holds(e)
+		c.retainsEvent(e)
 	}
 	e.capture.Store(c)
 }
@@ -152,29 +153,29 @@ func makeEvent(op string, x *Context, create func(*driver.CUevent) error) (*Even
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
-	e := &eventCore{ctx: c, set: c.bare()}
-	if err := c.in(func() error { return create(&e.raw) }); err != nil {
+	defer c.Release()
+	e := &eventCore{ctx: c, callContext: c.handleContext()}
+	if err := c.withCurrent(func() error { return create(&e.raw) }); err != nil {
 		return nil, wrap(op, err)
 	}
-	if err := e.open(e, &c.handle); err != nil {
-		return nil, wrap(op, errors.Join(err, c.in(func() error { return driver.CuEventDestroy(e.raw) })))
+	if err := e.Open(e, &c.Handle); err != nil {
+		return nil, wrap(op, errors.Join(err, c.withCurrent(func() error { return driver.CuEventDestroy(e.raw) })))
 	}
 	u := &Event{core: e}
-	u.cleanup = cleanup(u, &e.handle)
+	u.cleanup = lifetime.Cleanup(u, &e.Handle)
 	return u, nil
 }
 
-func (e *eventCore) kind() string { return "Event" }
+func (e *eventCore) Kind() string { return "Event" }
 
-func (e *eventCore) destroy(bool) error {
+func (e *eventCore) Destroy(bool) error {
 	e.gate.close()
 	return e.ctx.destroying("Event.Close", func() error { return driver.CuEventDestroy(e.raw) })
 }
 
 // acquire marks the event for a call.
 func (e *Event) acquire(op string) (*eventCore, error) {
-	if e == nil || e.core == nil || !e.core.mark() {
+	if e == nil || e.core == nil || !e.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return e.core, nil
@@ -187,13 +188,13 @@ func (e *Event) Close() error {
 		return nil
 	}
 	e.cleanup.Stop()
-	return e.core.close()
+	return e.core.Close()
 }
 
 // Raw is the event for calls of package driver, and of the runtime API. It is
 // 0 once the event is closed; keep e reachable meanwhile.
 func (e *Event) Raw() driver.CUevent {
-	if e == nil || e.core == nil || e.core.closed() {
+	if e == nil || e.core == nil || e.core.Closed() {
 		return 0
 	}
 	return e.core.raw
@@ -206,7 +207,7 @@ func (e *Event) Raw() driver.CUevent {
 func (e *Event) Query() (done bool, err error) {
 	const op = "Event.Query"
 	if v := e.quick(); v != nil {
-		code := rt.EventQuery(v.set, v.raw, 0)
+		code := rt.EventQuery(v.callContext, v.raw, 0)
 		v.gate.leave()
 		return answer(op, code)
 	}
@@ -214,7 +215,7 @@ func (e *Event) Query() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer v.unmark()
+	defer v.Release()
 	return answer(op, v.query(0))
 }
 
@@ -227,7 +228,7 @@ func (e *eventCore) query(spin int64) driver.CUresult {
 		return rt.CodeCapturing
 	}
 	defer e.gate.leave()
-	return rt.EventQuery(e.set, e.raw, spin)
+	return rt.EventQuery(e.callContext, e.raw, spin)
 }
 
 // Since is the time on the device between start and e, at a resolution of
@@ -240,12 +241,12 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer end.unmark()
+	defer end.Release()
 	begin, err := start.acquire(op)
 	if err != nil {
 		return 0, err
 	}
-	defer begin.unmark()
+	defer begin.Release()
 	for _, v := range []*eventCore{end, begin} {
 		if !v.enter() {
 			return 0, &Error{Op: op, Err: ErrCapturing}
@@ -253,7 +254,7 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 		defer v.gate.leave()
 	}
 	var ms float32
-	err = end.ctx.in(func() error {
+	err = end.ctx.withCurrent(func() error {
 		err := driver.CuEventElapsedTime(&ms, begin.raw, end.raw)
 		if errors.Is(err, ErrNotSupported) { // before CUDA 12.8
 			err = driver.CuEventElapsedTime_v1(&ms, begin.raw, end.raw)
@@ -272,7 +273,7 @@ func (e *Event) IPCHandle() (driver.CUipcEventHandle, error) {
 	if err != nil {
 		return h, err
 	}
-	defer v.unmark()
-	err = v.ctx.in(func() error { return driver.CuIpcGetEventHandle(&h, v.raw) })
+	defer v.Release()
+	err = v.ctx.withCurrent(func() error { return driver.CuIpcGetEventHandle(&h, v.raw) })
 	return h, wrap(op, err)
 }

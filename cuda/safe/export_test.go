@@ -1,7 +1,9 @@
 package safe
 
+import "github.com/cudabind/cudabind/cuda/internal/lifetime"
+
 // ReaperIdle tells whether nothing is left to be given back.
-func ReaperIdle() bool { return reapings.Load() == 0 }
+func ReaperIdle() bool { return lifetime.Idle() }
 
 // KnownPeers is how many contexts are remembered whose memory x may use.
 func KnownPeers(x *Context) int {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
 // Graph is work to be done again and again: see [Stream.Capture]. It is a
@@ -18,10 +19,10 @@ type Graph struct {
 }
 
 type graphCore struct {
-	handle
+	lifetime.Handle
 	ctx  *contextCore
 	raw  driver.CUgraph
-	kept *holdings
+	kept *graphRetained
 
 	of     *graphCore         // that this one is a part of
 	inside driver.CUgraphNode // the node that has it: a child, or a conditional node
@@ -37,7 +38,7 @@ type graphCore struct {
 }
 
 func newGraphCore(x *contextCore) *graphCore {
-	return &graphCore{ctx: x, kept: newHoldings(), mu: new(mutex[graphRank])}
+	return &graphCore{ctx: x, kept: newGraphRetained(), mu: new(mutex[graphRank])}
 }
 
 // top is the graph that g is a part of, if it is, else g.
@@ -49,17 +50,17 @@ func (g *graphCore) top() *graphCore {
 }
 
 // mark marks the whole graph, with which its parts live.
-func (g *graphCore) mark() bool { return g.top().handle.mark() }
+func (g *graphCore) Acquire() bool { return g.top().Handle.Acquire() }
 
-func (g *graphCore) unmark() { g.top().handle.unmark() }
+func (g *graphCore) Release() { g.top().Handle.Release() }
 
 // adopt makes a Graph of a core.
 func (g *graphCore) adopt(op string) (*Graph, error) {
-	if err := g.open(g, &g.ctx.handle); err != nil {
-		return nil, wrap(op, errors.Join(err, g.destroy(true)))
+	if err := g.Open(g, &g.ctx.Handle); err != nil {
+		return nil, wrap(op, errors.Join(err, g.Destroy(true)))
 	}
 	u := &Graph{core: g}
-	u.cleanup = cleanup(u, &g.handle)
+	u.cleanup = lifetime.Cleanup(u, &g.Handle)
 	return u, nil
 }
 
@@ -70,24 +71,24 @@ func NewGraph(x *Context) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
+	defer c.Release()
 	g := newGraphCore(c)
-	if err := c.in(func() error { return driver.CuGraphCreate(&g.raw, 0) }); err != nil {
+	if err := c.withCurrent(func() error { return driver.CuGraphCreate(&g.raw, 0) }); err != nil {
 		return nil, wrap(op, err)
 	}
 	return g.adopt(op)
 }
 
-func (g *graphCore) kind() string { return "Graph" }
+func (g *graphCore) Kind() string { return "Graph" }
 
-func (g *graphCore) destroy(wait bool) error {
+func (g *graphCore) Destroy(wait bool) error {
 	if wait {
 		g.mu.Lock()
 	} else if !g.mu.TryLock() {
-		return errLater
+		return lifetime.ErrLater
 	}
 	defer g.mu.Unlock()
-	defer g.kept.drop()
+	defer g.kept.release()
 	if g.destroyed {
 		return nil
 	}
@@ -97,7 +98,7 @@ func (g *graphCore) destroy(wait bool) error {
 }
 
 func (g *Graph) acquire(op string) (*graphCore, error) {
-	if g == nil || g.core == nil || !g.core.mark() {
+	if g == nil || g.core == nil || !g.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return g.core, nil
@@ -133,7 +134,7 @@ func (g *Graph) do(op string, f func(*graphCore) error) error {
 	if err != nil {
 		return err
 	}
-	defer c.unmark()
+	defer c.Release()
 	return c.do(op, f)
 }
 
@@ -156,7 +157,7 @@ func (g *graphCore) do(op string, f func(*graphCore) error) error {
 	if err := g.usable(op); err != nil {
 		return err
 	}
-	return wrap(op, g.ctx.in(func() error { return f(g) }))
+	return wrap(op, g.ctx.withCurrent(func() error { return f(g) }))
 }
 
 // Close destroys the graph. Its executables keep what they need. Closing again
@@ -167,13 +168,13 @@ func (g *Graph) Close() error {
 		return nil
 	}
 	g.cleanup.Stop()
-	return g.core.close()
+	return g.core.Close()
 }
 
 // Raw is the graph for calls of package driver. It is 0 once the graph is
 // closed, and to be used by one thread at a time.
 func (g *Graph) Raw() driver.CUgraph {
-	if g == nil || g.core == nil || g.core.top().closed() {
+	if g == nil || g.core == nil || g.core.top().Closed() {
 		return 0
 	}
 	return g.core.raw
@@ -208,7 +209,7 @@ func (g *Graph) Clone() (*Graph, error) {
 	case err == nil:
 		return clone.adopt(op)
 	case clone != nil && clone.raw != 0:
-		err = errors.Join(err, clone.destroy(true))
+		err = errors.Join(err, clone.Destroy(true))
 	}
 	return nil, err
 }

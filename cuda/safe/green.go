@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -21,14 +21,6 @@ import (
 type GreenContext struct {
 	core    *greenCore
 	cleanup runtime.Cleanup
-}
-
-type greenCore struct {
-	handle
-	ctx  *contextCore
-	gate gate       // of calls that see the captures of all its streams
-	mu   sync.Mutex // CUDA wants the handle to be used by one thread at a time
-	raw  driver.CUgreenCtx
 }
 
 // NewGreenContext makes a green context of parts of x's device: several must be of
@@ -45,13 +37,13 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
+	defer c.Release()
 	resources, err := c.device.resources(op, parts)
 	if err != nil {
 		return nil, err
 	}
 	g := &greenCore{ctx: c}
-	err = c.in(func() error {
+	err = c.withCurrent(func() error {
 		if err := c.primary(op); err != nil {
 			return err
 		}
@@ -64,11 +56,11 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	if err != nil {
 		return nil, wrap(op, err)
 	}
-	if err := g.open(g, &c.handle); err != nil {
-		return nil, wrap(op, errors.Join(err, g.destroy(true)))
+	if err := g.Open(g, &c.Handle); err != nil {
+		return nil, wrap(op, errors.Join(err, g.Destroy(true)))
 	}
 	u := &GreenContext{core: g}
-	u.cleanup = cleanup(u, &g.handle)
+	u.cleanup = lifetime.Cleanup(u, &g.Handle)
 	return u, nil
 }
 
@@ -109,23 +101,23 @@ func (c *contextCore) primary(op string) error {
 	return err
 }
 
-func (g *greenCore) kind() string { return "GreenContext" }
+func (g *greenCore) Kind() string { return "GreenContext" }
 
-func (g *greenCore) destroy(bool) error {
+func (g *greenCore) Destroy(bool) error {
 	return g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
 }
 
 // acquire marks the green context for a call.
 func (g *GreenContext) acquire(op string) (*greenCore, error) {
-	if g == nil || g.core == nil || !g.core.mark() {
+	if g == nil || g.core == nil || !g.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return g.core, nil
 }
 
 // in calls f, which uses the handle, with the context current.
-func (g *greenCore) in(f func() error) error {
-	return g.ctx.in(func() error {
+func (g *greenCore) withCurrent(f func() error) error {
+	return g.ctx.withCurrent(func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return f()
@@ -138,8 +130,8 @@ func (g *GreenContext) do(op string, f func(c *greenCore) error) error {
 	if err != nil {
 		return err
 	}
-	defer c.unmark()
-	return wrap(op, c.in(func() error { return f(c) }))
+	defer c.Release()
+	return wrap(op, c.withCurrent(func() error { return f(c) }))
 }
 
 // Close gives the multiprocessors back. Streams that are open keep working, and so
@@ -150,14 +142,14 @@ func (g *GreenContext) Close() error {
 		return nil
 	}
 	g.cleanup.Stop()
-	return g.core.close()
+	return g.core.Close()
 }
 
 // Raw is the green context for calls of package driver, which must not use it on
 // two threads at once. It is 0 once the green context is closed; keep g
 // reachable meanwhile.
 func (g *GreenContext) Raw() driver.CUgreenCtx {
-	if g == nil || g.core == nil || g.core.closed() {
+	if g == nil || g.core == nil || g.core.Closed() {
 		return 0
 	}
 	return g.core.raw
@@ -209,12 +201,12 @@ func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
+	defer c.Release()
 	if !o.NonBlocking {
 		return nil, refuse(op, ErrInvalidArgument, "streams of a green context must be NonBlocking")
 	}
-	s := &streamCore{queue: newQueue(), ctx: c.ctx, green: c, set: c.ctx.bare(), owned: true, nonBlocking: true}
-	err = c.in(func() error {
+	s := &streamCore{queue: newQueue(), ctx: c.ctx, green: c, callContext: c.ctx.handleContext(), owned: true, nonBlocking: true}
+	err = c.withCurrent(func() error {
 		if err := s.choosePriority(op, o); err != nil {
 			return err
 		}
@@ -260,7 +252,7 @@ func (g *GreenContext) Record(e *Event) error {
 	if err != nil {
 		return err
 	}
-	defer v.unmark()
+	defer v.Release()
 	return g.do(op, func(c *greenCore) error {
 		if !v.ctx.same(c.ctx) {
 			return refuse(op, ErrContextMismatch, "the event is of %v, the green context of %v", v.ctx.device, c.ctx.device)
@@ -295,7 +287,7 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 	if err != nil {
 		return err
 	}
-	defer v.unmark()
+	defer v.Release()
 	return g.do(op, func(c *greenCore) error {
 		if !v.enter() {
 			return refuse(op, ErrCapturing, "the event was last recorded in a capture")
@@ -313,9 +305,9 @@ func (g *greenCore) uncaptured(op string, f func() error) error {
 		defer g.gate.leave()
 	}
 	for _, s := range g.ctx.shared.live() { // captures that this package did not begin
-		if s.green == g && !captures && s.mark() {
+		if s.green == g && !captures && s.Acquire() {
 			captures = s.capturing()
-			s.unmark()
+			s.Release()
 		}
 	}
 	if captures {
@@ -334,7 +326,7 @@ func (g *GreenContext) Wait(ctx context.Context) error {
 		return err
 	}
 	w, done, err := c.waiter(op)
-	c.unmark()
+	c.Release()
 	if done {
 		return err
 	}
@@ -353,8 +345,8 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 		return nil, true, wrap(op, err)
 	}
 	from := time.Now()
-	if err = g.in(func() error { return g.record(op, e) }); err == nil {
-		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(x.bare(), e, spin) })
+	if err = g.withCurrent(func() error { return g.record(op, e) }); err == nil {
+		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(x.handleContext(), e, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
 			return &waiter{home: x.home(), event: e, line: g, from: from, to: time.Now(), end: end}, false, nil
 		}
@@ -366,23 +358,8 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 
 // keepsGreen keeps the green context of s, on which what is captured from s will
 // run. The graph is locked, and s marked.
-func (c *capturing) keepsGreen(s *streamCore) {
+func (c *capturing) retainsGreen(s *streamCore) {
 	if g := s.green; g != nil {
-		c.graph.kept.captured.keep(&g.handle, g.keep)
+		c.graph.kept.captured.retain(&g.Handle, g.TryRetain)
 	}
-}
-
-// contextOf is the context that a stream is of. One of a green context is also the
-// primary context's, and c's if either is c.
-func (c *contextCore) contextOf(raw driver.CUstream) (driver.CUcontext, error) {
-	var of, primary driver.CUcontext
-	if err := driver.CuStreamGetCtx(raw, &of); err != nil || of == c.raw {
-		return of, err
-	}
-	var green driver.CUgreenCtx
-	err := driver.CuStreamGetCtx_v2(raw, &primary, &green)
-	if errors.Is(err, ErrNotSupported) { // before CUDA 12.5
-		return of, nil
-	}
-	return primary, err
 }

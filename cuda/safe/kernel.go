@@ -55,7 +55,7 @@ func (k *Kernel) Name() string {
 // Raw is the kernel for calls of package driver. It is 0 once the module is
 // closed; keep k reachable meanwhile.
 func (k *Kernel) Raw() driver.CUfunction {
-	if k == nil || k.module == nil || k.module.core.closed() {
+	if k == nil || k.module == nil || k.module.core.Closed() {
 		return 0
 	}
 	return k.function
@@ -81,8 +81,8 @@ func (k *Kernel) do(op string, f func() error) error {
 	if err != nil {
 		return err
 	}
-	defer c.unmark()
-	return wrap(op, c.ctx.in(f))
+	defer c.Release()
+	return wrap(op, c.ctx.withCurrent(f))
 }
 
 // Attribute is one of the kernel's attributes, such as

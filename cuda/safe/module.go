@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
 // Module is compiled device code in a context: kernels and global variables.
@@ -18,7 +19,7 @@ type Module struct {
 }
 
 type moduleCore struct {
-	handle
+	lifetime.Handle
 	ctx     *contextCore
 	library driver.CUlibrary // from 12.0 on
 	module  driver.CUmodule
@@ -38,7 +39,7 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
+	defer c.Release()
 	image, err = checkImage(image)
 	if err != nil {
 		return nil, wrap(op, err)
@@ -49,16 +50,16 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	}
 	defer compiler.end()
 	m := &moduleCore{ctx: c}
-	err = c.in(func() error { return m.load(image, compiler) })
+	err = c.withCurrent(func() error { return m.load(image, compiler) })
 	compiler.tell()
 	if err != nil {
 		return nil, compiler.explain(wrap(op, err))
 	}
-	if err := m.open(m, &c.handle); err != nil {
-		return nil, wrap(op, errors.Join(err, m.destroy(true)))
+	if err := m.Open(m, &c.Handle); err != nil {
+		return nil, wrap(op, errors.Join(err, m.Destroy(true)))
 	}
 	u := &Module{core: m}
-	u.cleanup = cleanup(u, &m.handle)
+	u.cleanup = lifetime.Cleanup(u, &m.Handle)
 	return u, nil
 }
 
@@ -98,11 +99,11 @@ func (m *moduleCore) load(image []byte, j *compiler) error {
 	return nil
 }
 
-func (m *moduleCore) kind() string { return "Module" }
+func (m *moduleCore) Kind() string { return "Module" }
 
-func (m *moduleCore) destroy(wait bool) error {
+func (m *moduleCore) Destroy(wait bool) error {
 	if !wait {
-		return &elsewhere{&m.ctx.shared.frees}
+		return &lifetime.Elsewhere{Queue: &m.ctx.shared.frees}
 	}
 	return m.ctx.destroying("Module.Close", func() error {
 		if m.library != 0 {
@@ -114,7 +115,7 @@ func (m *moduleCore) destroy(wait bool) error {
 
 // acquire marks the module for a call.
 func (m *Module) acquire(op string) (*moduleCore, error) {
-	if m == nil || m.core == nil || !m.core.mark() {
+	if m == nil || m.core == nil || !m.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return m.core, nil
@@ -128,7 +129,7 @@ func (m *Module) Close() error {
 		return nil
 	}
 	m.cleanup.Stop()
-	return m.core.close()
+	return m.core.Close()
 }
 
 // Kernel finds a kernel by its name, as the compiler has mangled it: for C++
@@ -143,9 +144,9 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
+	defer c.Release()
 	k := &Kernel{module: m, name: name}
-	err = c.ctx.in(func() error {
+	err = c.ctx.withCurrent(func() error {
 		if err := c.find(&k.function, name); err != nil {
 			return err
 		}
@@ -193,9 +194,9 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
+	defer c.Release()
 	b := &block{ctx: c.ctx, owner: m}
-	err = c.ctx.in(func() error {
+	err = c.ctx.withCurrent(func() error {
 		if c.library != 0 {
 			return driver.CuLibraryGetGlobal(&b.address, &b.size, c.library, cName(name))
 		}
@@ -207,7 +208,7 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 	if b.size%one != 0 {
 		return nil, refuse(op, ErrRange, "%s has %d bytes, which is no number of values of %d", name, b.size, one)
 	}
-	if err := b.open(b, &c.handle); err != nil {
+	if err := b.Open(b, &c.Handle); err != nil {
 		return nil, wrap(op, err)
 	}
 	return newBuffer[T](b, int(b.size/one)), nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -20,11 +21,11 @@ type Stream struct {
 }
 
 type streamCore struct {
-	handle
+	lifetime.Handle
 	*queue
 	ctx         *contextCore
 	raw         driver.CUstream
-	set         driver.CUcontext // to make current for a call, 0 for none
+	callContext driver.CUcontext // to make current for a call, 0 for none
 	owned       bool
 	owner       any         // of a borrowed stream: kept alive
 	of          *streamCore // of a stream that is borrowed of one of ours
@@ -64,9 +65,9 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
-	s := &streamCore{queue: newQueue(), ctx: c, set: c.bare(), owned: true, nonBlocking: o.NonBlocking}
-	err = c.in(func() error {
+	defer c.Release()
+	s := &streamCore{queue: newQueue(), ctx: c, callContext: c.handleContext(), owned: true, nonBlocking: o.NonBlocking}
+	err = c.withCurrent(func() error {
 		if err := s.choosePriority(op, o); err != nil {
 			return err
 		}
@@ -97,21 +98,21 @@ func (s *streamCore) choosePriority(op string, o StreamOptions) error {
 
 // keeper is what must stay as long as the stream: the context, or the stream that
 // it is borrowed of or the green context, which have the context.
-func (s *streamCore) keeper() *handle {
+func (s *streamCore) keeper() *lifetime.Handle {
 	switch {
 	case s.of != nil:
-		return &s.of.handle
+		return &s.of.Handle
 	case s.green != nil:
-		return &s.green.handle
+		return &s.green.Handle
 	}
-	return &s.ctx.handle
+	return &s.ctx.Handle
 }
 
 // adopt makes a Stream of a core. c is marked.
 func (s *streamCore) adopt(op string) (*Stream, error) {
-	if err := s.open(s, s.keeper()); err != nil {
+	if err := s.Open(s, s.keeper()); err != nil {
 		if s.owned {
-			err = errors.Join(err, s.ctx.in(func() error { return driver.CuStreamDestroy(s.raw) }))
+			err = errors.Join(err, s.ctx.withCurrent(func() error { return driver.CuStreamDestroy(s.raw) }))
 		}
 		return nil, wrap(op, err)
 	}
@@ -120,7 +121,7 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 	shared.streams[s] = struct{}{}
 	shared.mu.Unlock()
 	u := &Stream{core: s}
-	u.cleanup = cleanup(u, &s.handle)
+	u.cleanup = lifetime.Cleanup(u, &s.Handle)
 	return u, nil
 }
 
@@ -145,11 +146,11 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
+	defer c.Release()
 	if raw <= driver.CU_STREAM_PER_THREAD {
 		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream", uintptr(raw))
 	}
-	s := &streamCore{queue: c.shared.queueOf(raw), ctx: c, raw: raw, set: c.bare(), owned: owned, owner: owner}
+	s := &streamCore{queue: c.shared.queueOf(raw), ctx: c, raw: raw, callContext: c.handleContext(), owned: owned, owner: owner}
 	if err := s.askWhat(op); err != nil {
 		return nil, wrap(op, err)
 	}
@@ -165,7 +166,7 @@ func (s *streamCore) askWhat(op string) error {
 	if s.capturing() {
 		return refuse(op, ErrCapturing, "it could not be asked what it is")
 	}
-	return s.ctx.in(func() error {
+	return s.ctx.withCurrent(func() error {
 		of, err := s.ctx.contextOf(s.raw)
 		if err != nil {
 			return err
@@ -191,15 +192,15 @@ func LegacyStream(x *Context) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
-	return (&streamCore{queue: c.shared.legacyQueue, ctx: c, raw: driver.CU_STREAM_LEGACY, set: c.raw}).adopt(op)
+	defer c.Release()
+	return (&streamCore{queue: c.shared.legacyQueue, ctx: c, raw: driver.CU_STREAM_LEGACY, callContext: c.raw}).adopt(op)
 }
 
-func (s *streamCore) kind() string { return "Stream" }
+func (s *streamCore) Kind() string { return "Stream" }
 
 // destroy gives the stream back when its work is done: the driver may have a stream
 // that is created later wait for one that was destroyed before.
-func (s *streamCore) destroy(wait bool) error {
+func (s *streamCore) Destroy(wait bool) error {
 	shared := s.ctx.shared
 	shared.mu.Lock()
 	delete(shared.streams, s)
@@ -207,7 +208,7 @@ func (s *streamCore) destroy(wait bool) error {
 	if wait {
 		s.mu.Lock()
 	} else if !s.mu.TryLock() {
-		return errLater
+		return lifetime.ErrLater
 	}
 	defer s.mu.Unlock()
 	if !s.over {
@@ -223,7 +224,7 @@ func (s *streamCore) destroy(wait bool) error {
 		return nil
 	}
 	if s.tailDone() == driver.CUDA_ERROR_NOT_READY {
-		return errLater
+		return lifetime.ErrLater
 	}
 	return s.ctx.destroying("Stream.Close", func() error {
 		return executables.destroying(func() error { return driver.CuStreamDestroy(s.raw) })
@@ -232,7 +233,7 @@ func (s *streamCore) destroy(wait bool) error {
 
 // acquire marks the stream for a call.
 func (s *Stream) acquire(op string) (*streamCore, error) {
-	if s == nil || s.core == nil || !s.core.mark() {
+	if s == nil || s.core == nil || !s.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return s.core, nil
@@ -246,7 +247,7 @@ func (s *Stream) Close() error {
 		return nil
 	}
 	s.cleanup.Stop()
-	return s.core.close()
+	return s.core.Close()
 }
 
 // Release gives up the stream without destroying it, and returns it for
@@ -254,7 +255,7 @@ func (s *Stream) Close() error {
 // own, captures, or has a [Stream.Scope] open. Calls in
 // flight are waited for. The context is no longer kept alive by it.
 func (s *Stream) Release() driver.CUstream {
-	if s == nil || s.core == nil || !s.core.mark() {
+	if s == nil || s.core == nil || !s.core.Acquire() {
 		return 0
 	}
 	mine := false
@@ -265,13 +266,13 @@ func (s *Stream) Release() driver.CUstream {
 		}
 		s.core.mu.Unlock()
 	}
-	s.core.unmark()
+	s.core.Release()
 	if !mine {
 		return 0
 	}
 	s.Close()
 	for !s.core.isOver() {
-		time.Sleep(retry)
+		time.Sleep(lifetime.Retry)
 	}
 	return s.core.raw
 }
@@ -290,15 +291,15 @@ func (s *Stream) Borrow() (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.unmark()
-	return (&streamCore{queue: c.queue, ctx: c.ctx, raw: c.raw, set: c.set, of: c, owner: s, green: c.green, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
+	defer c.Release()
+	return (&streamCore{queue: c.queue, ctx: c.ctx, raw: c.raw, callContext: c.callContext, of: c, owner: s, green: c.green, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
 }
 
 // Raw is the stream for calls of package driver, and of the runtime API, whose
 // handles are the same: cudart13.CudaStream_t(s.Raw()). It is 0 once the
 // stream is closed; keep s reachable meanwhile.
 func (s *Stream) Raw() driver.CUstream {
-	if s == nil || s.core == nil || s.core.closed() {
+	if s == nil || s.core == nil || s.core.Closed() {
 		return 0
 	}
 	return s.core.raw
@@ -334,7 +335,7 @@ func (s *Stream) ID() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer c.unmark()
+	defer c.Release()
 	if err := c.enterAsk(op); err != nil {
 		return 0, err
 	}
@@ -343,20 +344,20 @@ func (s *Stream) ID() (uint64, error) {
 		return 0, &Error{Op: op, Err: ErrCapturing}
 	}
 	var id uint64
-	err = c.ctx.in(func() error { return driver.CuStreamGetId(c.raw, &id) })
+	err = c.ctx.withCurrent(func() error { return driver.CuStreamGetId(c.raw, &id) })
 	return id, wrap(op, err)
 }
 
 // capturing tells whether work put on the stream now is captured, also by a capture
 // that this package did not begin.
-func (s *streamCore) capturing() bool { return rt.Capturing(s.set, s.raw) }
+func (s *streamCore) capturing() bool { return rt.Capturing(s.callContext, s.raw) }
 
 // Query tells whether everything on the stream is done, without waiting. Errors
 // of earlier work arrive here. Source: cuStreamQuery.
 func (s *Stream) Query() (done bool, err error) {
 	const op = "Stream.Query"
 	if c := s.quick(); c != nil {
-		code := rt.Query(c.set, c.raw)
+		code := rt.Query(c.callContext, c.raw)
 		c.mu.Unlock()
 		return answer(op, code)
 	}
@@ -365,7 +366,7 @@ func (s *Stream) Query() (done bool, err error) {
 		return false, err
 	}
 	done, err = c.query(op)
-	c.unmark()
+	c.Release()
 	return done, err
 }
 
@@ -384,7 +385,7 @@ func (s *streamCore) query(op string) (done bool, err error) {
 	if err := s.enteredAsk(op); err != nil {
 		return false, err
 	}
-	code := rt.Query(s.set, s.raw)
+	code := rt.Query(s.callContext, s.raw)
 	s.leave(nil)
 	return answer(op, code)
 }

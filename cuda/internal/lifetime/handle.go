@@ -1,0 +1,195 @@
+// Package lifetime decides when objects of CUDA are destroyed: never while a call uses
+// them, always once they are closed or dropped and unused.
+package lifetime
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// A Handle is the lifetime of one object of CUDA. Users hold a value such as a Stream,
+// which points to a core that embeds the Handle. Every call acquires the Handle while it
+// uses the object. Close refuses further calls; the object is destroyed by Close or, if
+// calls are in flight, after the last of them. A child retains its parent as long as it
+// lives, so that closing a context before its streams destroys it after the last stream.
+//
+// Users may drop their value without Close: a cleanup then closes the core, which is why
+// the core never points back to the value.
+type Handle struct {
+	state  atomic.Int64 // references, and the sign bit once closed
+	gone   atomic.Bool  // destroyed, or being destroyed
+	parent *Handle
+	object Object
+	origin []byte // the stack of Open, if leaks are tracked
+}
+
+// An Object can be destroyed.
+type Object interface {
+	// Destroy destroys the object. It is called again if it returns ErrLater or Elsewhere.
+	// Unless wait is set, it must not wait for the GPU.
+	Destroy(wait bool) error
+	Kind() string
+}
+
+var (
+	// ErrClosed is returned for an object that was closed, or never opened.
+	ErrClosed = errors.New("already closed, or never opened")
+	// ErrLater is returned by an Object that cannot be destroyed yet.
+	ErrLater = errors.New("later")
+)
+
+// Elsewhere is returned by an Object that can be destroyed only by a call that may wait
+// for unrelated work. The Queue then makes that call.
+type Elsewhere struct{ Queue *Queue }
+
+func (*Elsewhere) Error() string { return "elsewhere" }
+
+// postponed tells whether err postpones the destruction.
+func postponed(err error) bool {
+	_, elsewhere := err.(*Elsewhere)
+	return elsewhere || err == ErrLater
+}
+
+const closedBit = math.MinInt64
+
+// Open makes the Handle live. It returns ErrClosed if parent is closed and unused.
+func (h *Handle) Open(object Object, parent *Handle) error {
+	if parent != nil && !parent.TryRetain() {
+		return ErrClosed
+	}
+	h.object, h.parent = object, parent
+	if trackLeaks.Load() {
+		h.origin = debug.Stack()
+	}
+	return nil
+}
+
+// Acquire adds a reference, until Release. It fails if the object is closed.
+func (h *Handle) Acquire() bool {
+	if h.state.Add(1) >= 0 {
+		return true
+	}
+	h.Release()
+	return false
+}
+
+// TryRetain is Acquire that also succeeds on a closed object that is still in use.
+func (h *Handle) TryRetain() bool {
+	for {
+		s := h.state.Load()
+		if s == closedBit {
+			return false
+		}
+		if h.state.CompareAndSwap(s, s+1) {
+			return true
+		}
+	}
+}
+
+// Retain is TryRetain for a caller that has a reference to the object or to a child.
+func (h *Handle) Retain() { h.state.Add(1) }
+
+// Release drops a reference. If it was the last one of a closed object, the Reaper
+// destroys the object: the caller could neither wait nor return an error.
+func (h *Handle) Release() {
+	if h.state.Add(-1) == closedBit && !h.gone.Load() {
+		Reaper.Add(h.reap)
+	}
+}
+
+// Object is the object of Open.
+func (h *Handle) Object() Object { return h.object }
+
+// Untracked keeps a leak of the object from being reported.
+func (h *Handle) Untracked() { h.origin = nil }
+
+// InUse tells whether the object is open and has a reference.
+func (h *Handle) InUse() bool { return h.state.Load() > 0 }
+
+// Closed tells whether the object was closed.
+func (h *Handle) Closed() bool { return h.state.Load() < 0 }
+
+// Close refuses further calls, and destroys the object if it is unused.
+func (h *Handle) Close() error {
+	if h.state.Or(closedBit) != 0 {
+		return nil
+	}
+	if rt.InCallback() {
+		Reaper.Add(h.reap) // nothing is destroyed on the driver's thread
+		return nil
+	}
+	err := h.finish(true)
+	if err == ErrLater {
+		Reaper.Add(h.reap)
+		return nil
+	}
+	return err
+}
+
+// finish destroys the object, and then its parent if that was closed and is unused.
+func (h *Handle) finish(wait bool) error {
+	if !h.gone.CompareAndSwap(false, true) {
+		return nil
+	}
+	err := h.object.Destroy(wait)
+	if postponed(err) {
+		h.gone.Store(false)
+		return err
+	}
+	if p := h.parent; p != nil && p.state.Add(-1) == closedBit {
+		if up := p.finish(wait); postponed(up) {
+			Reaper.Add(p.reap) // h itself is destroyed
+		} else {
+			err = errors.Join(err, up)
+		}
+	}
+	return err
+}
+
+// reap is finish on the Reaper.
+func (h *Handle) reap() (again bool) {
+	err := h.finish(false)
+	if by, ok := err.(*Elsewhere); ok {
+		by.Queue.Add(func() bool {
+			if err := h.finish(true); err == ErrLater {
+				Reaper.Add(h.reap)
+			} else if err != nil {
+				ReportLater(err)
+			}
+			return false
+		})
+		return false
+	}
+	if err == ErrLater {
+		return true
+	}
+	if err != nil {
+		Report(err)
+	}
+	return false
+}
+
+// Cleanup closes the Handle when the garbage collector finds owner, which users hold,
+// dropped without Close.
+func Cleanup[T any](owner *T, h *Handle) runtime.Cleanup {
+	return runtime.AddCleanup(owner, (*Handle).dropped, h)
+}
+
+// dropped runs on the garbage collector's goroutine and must not wait.
+func (h *Handle) dropped() {
+	old := h.state.Or(closedBit)
+	if old < 0 {
+		return
+	}
+	if h.origin != nil {
+		ReportLater(&Leak{Kind: h.object.Kind(), Stack: string(h.origin)})
+	}
+	if old == 0 {
+		Reaper.Add(h.reap)
+	}
+}

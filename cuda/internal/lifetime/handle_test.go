@@ -1,0 +1,152 @@
+package lifetime
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// object stands for one of CUDA's in the tests of handles.
+type object struct {
+	Handle
+	destroyed atomic.Int32
+	later     atomic.Int32 // how often destroy puts it off
+	err       error
+}
+
+func (o *object) Kind() string { return "object" }
+
+func (o *object) Destroy(bool) error {
+	if o.later.Add(-1) >= 0 {
+		return ErrLater
+	}
+	o.destroyed.Add(1)
+	return o.err
+}
+
+func live(t *testing.T, parent *Handle) *object {
+	t.Helper()
+	o := &object{}
+	require.NoError(t, o.Open(o, parent))
+	return o
+}
+
+func (o *object) gone() bool { return o.destroyed.Load() == 1 }
+
+func TestHandleCloseTwice(t *testing.T) {
+	o := live(t, nil)
+	o.err = errors.New("refused")
+	assert.Equal(t, o.err, o.Close(), "the error of the destruction")
+	assert.NoError(t, o.Close())
+	assert.False(t, o.Acquire())
+	assert.EqualValues(t, 1, o.destroyed.Load())
+}
+
+func TestHandleCloseDuringUse(t *testing.T) {
+	o := live(t, nil)
+	require.True(t, o.Acquire())
+	require.NoError(t, o.Close())
+	assert.False(t, o.Acquire())
+	assert.Zero(t, o.destroyed.Load(), "in use")
+	o.Release()
+	assert.Eventually(t, o.gone, 5*time.Second, time.Millisecond)
+}
+
+func TestHandleParentFirst(t *testing.T) {
+	parent := live(t, nil)
+	child := live(t, &parent.Handle)
+	require.NoError(t, parent.Close())
+	assert.Zero(t, parent.destroyed.Load())
+	late := live(t, &parent.Handle) // as a child keeps the parent
+	require.NoError(t, late.Close())
+	parent.err = errors.New("refused")
+	assert.ErrorIs(t, child.Close(), parent.err, "whoever closes last gets the error")
+	assert.True(t, child.gone())
+	assert.True(t, parent.gone())
+	assert.ErrorIs(t, late.Open(late, &parent.Handle), ErrClosed)
+}
+
+func TestHandleLater(t *testing.T) {
+	parent := live(t, nil)
+	o := live(t, &parent.Handle)
+	o.later.Store(3)
+	require.NoError(t, parent.Close())
+	require.NoError(t, o.Close())
+	assert.Eventually(t, func() bool { return o.gone() && parent.gone() }, 5*time.Second, time.Millisecond)
+}
+
+// TestHandleParentLater: what a parent puts off is not the child's error.
+func TestHandleParentLater(t *testing.T) {
+	parent := live(t, nil)
+	child := live(t, &parent.Handle)
+	grandchild := live(t, &child.Handle)
+	parent.later.Store(3)
+	for _, o := range []*object{parent, child, grandchild} {
+		require.NoError(t, o.Close())
+	}
+	assert.True(t, child.gone())
+	assert.Eventually(t, parent.gone, 5*time.Second, time.Millisecond)
+}
+
+// owner is what a user would hold.
+type owner struct{ o *object }
+
+func TestHandleDropped(t *testing.T) {
+	reports := make(chan error, 10)
+	OnError(func(err error) { reports <- err })
+	defer OnError(nil)
+	TrackLeaks(true)
+	defer TrackLeaks(false)
+	o := live(t, nil)
+	o.err = errors.New("refused")
+	func() {
+		u := &owner{o}
+		Cleanup(u, &o.Handle)
+	}()
+	runtime.GC()
+	require.Eventually(t, o.gone, 5*time.Second, time.Millisecond)
+	var leak *Leak
+	assert.ErrorAs(t, <-reports, &leak)
+	assert.Contains(t, leak.Error(), "object")
+	assert.Contains(t, leak.Stack, "TestHandleDropped")
+	assert.Equal(t, o.err, <-reports)
+}
+
+// TestHandleRace: many goroutines use and close an object; it is destroyed
+// once, when nobody uses it.
+func TestHandleRace(t *testing.T) {
+	for range 200 {
+		o := live(t, nil)
+		var using atomic.Int32
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for range 20 {
+					if !o.Acquire() {
+						return
+					}
+					using.Add(1)
+					assert.Zero(t, o.destroyed.Load())
+					using.Add(-1)
+					o.Release()
+				}
+				if i%3 == 0 {
+					o.Close()
+				}
+			})
+		}
+		all.Wait()
+		o.Close()
+		require.Eventually(t, o.gone, 5*time.Second, 100*time.Microsecond)
+		assert.Zero(t, using.Load())
+	}
+	assert.Eventually(t, func() bool {
+		return Idle()
+	}, 5*time.Second, time.Millisecond, "the reaper rests")
+}

@@ -1,0 +1,45 @@
+package lifetime
+
+import "sync/atomic"
+
+var (
+	handler    atomic.Pointer[func(error)]
+	trackLeaks atomic.Bool
+)
+
+// A Leak is an object that was dropped without Close.
+type Leak struct {
+	Kind  string // of the object, such as "Stream"
+	Stack string // of the call that made it
+}
+
+func (l *Leak) Error() string {
+	return "cuda: a " + l.Kind + " was dropped without Close; it was made here:\n" + l.Stack
+}
+
+// OnError sets the function that receives errors which no call can return.
+func OnError(f func(error)) {
+	if f == nil {
+		handler.Store(nil)
+		return
+	}
+	handler.Store(&f)
+}
+
+// TrackLeaks has Open record the stack for objects made from now on.
+func TrackLeaks(on bool) { trackLeaks.Store(on) }
+
+// Report passes err to the function of OnError. Only the Reaper may call it.
+func Report(err error) {
+	if f := handler.Load(); f != nil {
+		(*f)(err)
+	}
+}
+
+// ReportLater reports from the Reaper.
+func ReportLater(err error) {
+	Reaper.Add(func() bool {
+		Report(err)
+		return false
+	})
+}

@@ -1,0 +1,366 @@
+package safe
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// The driver crashes, rather than returning an error, where a call meets a capture
+// that another thread begins, extends or ends at the same moment. So every call
+// that can see a capture is admitted here, and the check whether it may be made is
+// one step with the call:
+//
+//   - A call on a stream holds the stream's lock. Begin and join hold it too.
+//   - A call that captures something also holds the lock of the capture's graph,
+//     as does whatever else touches the capture: its end, above all.
+//   - A call that can see the captures of several streams enters a gate: that of
+//     the context for Context.Synchronize, that of the context's legacy stream, that
+//     of a green context. A capture closes the gates of its streams until it has ended.
+//   - A call on an event enters the event's gate, which is closed while the event
+//     stands for captured work.
+//   - Calls with executables enter a gate of the process, against their destruction.
+//
+// Nothing is locked during a call that may block without end: work waits for room in
+// a stream's queue before it is enqueued. Context.Synchronize blocks in its gate, and
+// so does work where others have filled a queue that it shares: a capture waits for
+// that with nothing locked.
+
+// A queue is a stream of the driver. A Stream, those borrowed from it, and all
+// Streams of a context's legacy stream share it.
+type queue struct {
+	mu      mutex[streamRank]
+	capture atomic.Pointer[capturing] // that this package began; changed with mu held, or by its end
+	works   atomic.Uint32             // odd while a call is in flight that adds work
+	waiting lockWaiters
+	stripe  uint32 // of the gate of executables
+	backlog
+}
+
+func newQueue() *queue { return &queue{stripe: queues.Add(1)} }
+
+var queues atomic.Uint32
+
+// A gate admits calls while no capture is open that they would see.
+type gate struct {
+	captures atomic.Int32 // open ones, and those that are about to begin
+	calls    atomic.Int32 // in flight, which end soon
+	long     atomic.Int32 // in flight, which may last as long as the GPU works
+	wanted   atomic.Int32 // captures that wait for the long ones
+}
+
+// enter admits a short call until leave.
+func (g *gate) enter() bool {
+	g.calls.Add(1)
+	if g.captures.Load() == 0 {
+		return true
+	}
+	g.calls.Add(-1)
+	return false
+}
+
+func (g *gate) leave() { g.calls.Add(-1) }
+
+// enterLong admits a call that may block to all of the gates, until leaveLong of each.
+// Captures that wait to begin come first, or calls that follow each other would never
+// let them.
+func enterLong(gates ...*gate) error {
+	for nap := shortNap; ; nap = nap.take() {
+		var captures, wanted int32
+		for _, g := range gates {
+			g.long.Add(1)
+			captures += g.captures.Load()
+			wanted += g.wanted.Load()
+		}
+		if captures+wanted == 0 {
+			return nil
+		}
+		for _, g := range gates {
+			g.leaveLong()
+		}
+		switch {
+		case captures > 0:
+			return rt.CodeCapturing
+		case rt.InCallback():
+			return rt.CodeCallback
+		}
+	}
+}
+
+func (g *gate) leaveLong() { g.long.Add(-1) }
+
+// close keeps new calls out, and waits for the short ones in flight.
+func (g *gate) close() {
+	g.captures.Add(1)
+	for g.calls.Load() > 0 {
+		runtime.Gosched()
+	}
+}
+
+func (g *gate) open() { g.captures.Add(-1) }
+
+// A nap is how long to wait before something is tried again.
+type nap time.Duration
+
+const (
+	shortNap = nap(20 * time.Microsecond)
+	longNap  = nap(time.Millisecond)
+)
+
+func (n nap) take() nap {
+	time.Sleep(time.Duration(n))
+	return min(2*n, longNap)
+}
+
+func (s *streamCore) legacy() bool { return s.raw <= driver.CU_STREAM_LEGACY }
+
+// enter admits a short call on the stream until leave. capture is the stream's,
+// locked, or nil.
+func (s *streamCore) enter(op string) (capture *capturing, err error) {
+	if err := lock(op, &s.mu); err != nil {
+		return nil, err
+	}
+	return s.entered(op)
+}
+
+// entered is enter with the stream locked.
+func (s *streamCore) entered(op string) (capture *capturing, err error) {
+	if s.ctx.shared.reset.Load() {
+		s.mu.Unlock()
+		return nil, &Error{Op: op, Err: ErrReset}
+	}
+	if s.legacy() && !s.ctx.shared.legacy.enter() {
+		s.mu.Unlock()
+		return nil, refuse(op, ErrCapturing, "a blocking stream of the context captures")
+	}
+	if capture, err = s.lockCapture(op); err != nil {
+		s.leave(nil)
+	}
+	return capture, err
+}
+
+// enterAsk is enter for a call that a capture of the stream does not survive.
+func (s *streamCore) enterAsk(op string) error {
+	if err := lock(op, &s.mu); err != nil {
+		return err
+	}
+	return s.enteredAsk(op)
+}
+
+// enteredAsk is enterAsk with the stream locked.
+func (s *streamCore) enteredAsk(op string) error {
+	if s.capture.Load() != nil {
+		s.mu.Unlock()
+		return &Error{Op: op, Err: ErrCapturing}
+	}
+	_, err := s.entered(op)
+	return err
+}
+
+// quick is the stream, locked, for a short call where nothing is in the way: else it is
+// nil. The call needs no mark, as destroying the stream takes the lock.
+func (s *Stream) quick() *streamCore {
+	if s == nil || s.core == nil {
+		return nil
+	}
+	c := s.core
+	if c.legacy() || c.ctx.shared.reset.Load() || !c.mu.TryLock() {
+		return nil
+	}
+	if c.Closed() || c.capture.Load() != nil {
+		c.mu.Unlock()
+		return nil
+	}
+	return c
+}
+
+func (s *streamCore) leave(capture *capturing) {
+	capture.unlock()
+	if s.legacy() {
+		s.ctx.shared.legacy.leave()
+	}
+	s.mu.Unlock()
+}
+
+// enterWork is enter for a call that adds so much work to the stream's queue. It waits
+// for room there.
+func (s *streamCore) enterWork(op string, work int) (capture *capturing, err error) {
+	if err := lock(op, &s.mu); err != nil {
+		return nil, err
+	}
+	capture, room, err := s.enteredWork(op, work)
+	if room || err != nil {
+		return capture, err
+	}
+	return s.awaitRoom(op, work)
+}
+
+// enteredWork is enterWork with the stream locked. Without room, or with an error, it
+// unlocks that.
+func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
+	if s.ctx.shared.reset.Load() {
+		s.mu.Unlock()
+		return nil, false, &Error{Op: op, Err: ErrReset}
+	}
+	if s.legacy() {
+		if err := enterLong(&s.ctx.shared.legacy); err != nil {
+			s.mu.Unlock()
+			return nil, false, wrap(op, err)
+		}
+	}
+	s.works.Add(1)
+	if s.capture.Load() == nil && !s.hasRoom(work) {
+		s.leaveWork(nil)
+		return nil, false, nil
+	}
+	if capture, err = s.lockCapture(op); err != nil {
+		s.leaveWork(nil)
+	}
+	return capture, true, err
+}
+
+func (s *streamCore) leaveWork(capture *capturing) {
+	capture.unlock()
+	s.works.Add(1)
+	if s.legacy() {
+		s.ctx.shared.legacy.leaveLong()
+	}
+	s.mu.Unlock()
+}
+
+// lockCapture locks the graph of the stream's capture, if it has one. The stream is
+// locked, so that none begins.
+func (s *streamCore) lockCapture(op string) (*capturing, error) {
+	c := s.capture.Load()
+	if c == nil {
+		return nil, nil
+	}
+	if err := lock(op, c.graph.mu); err != nil {
+		return nil, err
+	}
+	if c.over {
+		c.graph.mu.Unlock()
+		return nil, nil
+	}
+	return c, nil
+}
+
+// unlock is for what lockCapture returned.
+func (c *capturing) unlock() {
+	if c != nil {
+		c.graph.mu.Unlock()
+	}
+}
+
+// gates are those of calls that would see a capture of the stream.
+func (s *streamCore) gates(mode CaptureMode) []*gate {
+	gates := []*gate{&s.ctx.shared.whole}
+	if !s.nonBlocking {
+		gates = append(gates, &s.ctx.shared.legacy)
+	}
+	if s.green != nil {
+		gates = append(gates, &s.green.gate)
+	}
+	if mode == CaptureGlobal {
+		gates = append(gates, &synchronizing)
+	}
+	return gates
+}
+
+// synchronizing admits Context.Synchronize of any context while no capture of the
+// mode GLOBAL is open.
+var synchronizing gate
+
+// claim makes the stream one of c's: it locks the stream and closes its gates, with
+// no other call in flight that would see that. It waits for long calls with nothing
+// locked, until the capture's context ends.
+func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
+	gates = s.gates(c.mode)
+	for locked := false; !locked; {
+		if err := s.lockContext(c.ctx, op); err != nil {
+			return nil, err
+		}
+		if want(gates) {
+			break
+		}
+		s.mu.Unlock()
+		if err := settle(c.ctx, op, gates); err != nil {
+			return nil, err
+		}
+		if locked = s.mu.TryLock(); !locked {
+			unwant(gates)
+		}
+	}
+	switch {
+	case s.ctx.shared.reset.Load():
+		err = &Error{Op: op, Err: ErrReset}
+	case s.capture.Load() != nil:
+		err = refuse(op, ErrCapturing, "the stream captures already")
+	}
+	if err != nil {
+		unwant(gates)
+		s.mu.Unlock()
+		return nil, err
+	}
+	for _, g := range gates {
+		g.close()
+	}
+	unwant(gates)
+	s.capture.Store(c)
+	return gates, nil
+}
+
+// disclaim undoes claim.
+func (s *streamCore) disclaim(gates []*gate) {
+	s.capture.Store(nil)
+	openAll(gates)
+	s.mu.Unlock()
+}
+
+func openAll(gates []*gate) {
+	for _, g := range gates {
+		g.open()
+	}
+}
+
+// want keeps new long calls out of the gates, unless some are in flight.
+func want(gates []*gate) bool {
+	for i, g := range gates {
+		g.wanted.Add(1)
+		if g.long.Load() > 0 {
+			unwant(gates[:i+1])
+			return false
+		}
+	}
+	return true
+}
+
+func unwant(gates []*gate) {
+	for _, g := range gates {
+		g.wanted.Add(-1)
+	}
+}
+
+// settle keeps new long calls out of the gates, and waits for those in flight.
+func settle(ctx context.Context, op string, gates []*gate) error {
+	for _, g := range gates {
+		g.wanted.Add(1)
+	}
+	for nap := shortNap; ; nap = nap.take() {
+		var long int32
+		for _, g := range gates {
+			long += g.long.Load()
+		}
+		if long == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			unwant(gates)
+			return &Error{Op: op, Err: context.Cause(ctx)}
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package safe
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestBound(t *testing.T) {
+	b := limiter{patience: patience}
+	var inside, most atomic.Int32
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			for range 100 {
+				b.enter()
+				n := inside.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				inside.Add(-1)
+				b.leave()
+			}
+		})
+	}
+	all.Wait()
+	assert.Zero(t, b.inside.Load())
+	assert.Zero(t, b.waiting.Load())
+	assert.Empty(t, b.queue)
+	assert.Positive(t, most.Load())
+}
+
+// TestBoundPatience: nobody waits for ever, also if none of those inside leaves.
+func TestBoundPatience(t *testing.T) {
+	b := limiter{patience: patience}
+	n := 5 * int(b.limit())
+	var all sync.WaitGroup
+	for range n {
+		all.Go(b.enter)
+	}
+	all.Wait()
+	assert.EqualValues(t, n, b.inside.Load())
+	for range n {
+		b.leave()
+	}
+	assert.Zero(t, b.inside.Load())
+	assert.Zero(t, b.extra.Load())
+}

@@ -1,0 +1,34 @@
+package safe
+
+import "github.com/cudabind/cudabind/cuda/internal/lifetime"
+
+// LeakError reports an object that was dropped without Close. The garbage collector has
+// found it, and it was closed then.
+type LeakError struct {
+	Kind  string // of the object, such as "Stream"
+	Stack string // of the call that made it
+}
+
+func (e *LeakError) Error() string { return (*lifetime.Leak)(e).Error() }
+
+// OnError sets a function that receives errors which no call can return: errors of
+// destroying objects that were dropped without Close or closed during a call, panics of
+// host functions, and leaks (see [TrackLeaks]). Only one goroutine at a time calls f,
+// which must not block. nil, the default, discards the errors.
+func OnError(f func(error)) {
+	if f == nil {
+		lifetime.OnError(nil)
+		return
+	}
+	lifetime.OnError(func(err error) {
+		if leak, ok := err.(*lifetime.Leak); ok {
+			err = (*LeakError)(leak)
+		}
+		f(err)
+	})
+}
+
+// TrackLeaks records, for every object made from now on, the stack of the call that made
+// it. If the object is dropped without Close, the function of [OnError] receives a
+// [*LeakError] with the stack. It costs some microseconds per object.
+func TrackLeaks(on bool) { lifetime.TrackLeaks(on) }

@@ -1,0 +1,125 @@
+package safe
+
+import (
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// node calls f for a node of the graph that e was made of, with both locked.
+func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
+	c, err := e.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if n.of == nil || n.of.top() != c.source {
+		return refuse(op, ErrForeignNode, "the executable was not made of the node's")
+	}
+	if !n.of.Acquire() {
+		return refuse(op, ErrClosed, "the node's graph")
+	}
+	defer n.of.Release()
+	if err := lock(op, n.of.mu); err != nil {
+		return err
+	}
+	defer n.of.mu.Unlock()
+	if err := n.of.usable(op); err != nil {
+		return err
+	}
+	if n.isGone() {
+		return refuse(op, ErrClosed, "the node is destroyed")
+	}
+	if err := c.enter(op, &executables.stripes[0]); err != nil {
+		return err
+	}
+	defer c.leave(&executables.stripes[0])
+	return wrap(op, f(c))
+}
+
+// Set changes what the executable does for n, a node of the graph that it was made
+// of, which must be open: the later launches, not those under way. What the node
+// used before is kept until those are over. w must be of the node's type; types that
+// CUDA cannot change in an executable are [ErrInvalidArgument].
+func (e *GraphExec) Set(n Node, w NodeParams) error {
+	const op = "GraphExec.Set"
+	if n.of == nil {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	k, err := taken(op, w, n.of)
+	if err != nil {
+		return err
+	}
+	defer w.release()
+	err = e.node(op, n, func(c *execCore) error {
+		if err := n.fits(op, w); err != nil {
+			return err
+		}
+		if err := w.setExec(c.raw, n); err != nil {
+			return err
+		}
+		switch before := c.kept.set(n.raw, k); {
+		case before == nil:
+			c.forgetUsers()
+		case k.sameObjects(before):
+			before.release()
+		default:
+			c.changed(before)
+		}
+		return nil
+	})
+	if err != nil {
+		k.release()
+	}
+	return err
+}
+
+// SetEnabled has later launches do the node's work, or nothing in its place. n is a
+// node of the graph that the executable was made of, which must be open: a kernel,
+// a memset or a copy. Source: cuGraphNodeSetEnabled.
+func (e *GraphExec) SetEnabled(n Node, on bool) error {
+	return e.node("GraphExec.SetEnabled", n, func(c *execCore) error {
+		var enabled uint32
+		if on {
+			enabled = 1
+		}
+		return c.ctx.withCurrent(func() error { return driver.CuGraphNodeSetEnabled(c.raw, n.raw, enabled) })
+	})
+}
+
+// Enabled tells whether launches do the node's work.
+// Source: cuGraphNodeGetEnabled.
+func (e *GraphExec) Enabled(n Node) (bool, error) {
+	var enabled uint32
+	err := e.node("GraphExec.Enabled", n, func(c *execCore) error {
+		return c.ctx.withCurrent(func() error { return driver.CuGraphNodeGetEnabled(c.raw, n.raw, &enabled) })
+	})
+	return enabled != 0, err
+}
+
+// Flags are those that the executable was made with, as far as CUDA keeps them. It
+// needs a driver of CUDA 12.0. Source: cuGraphExecGetFlags.
+func (e *GraphExec) Flags() (driver.CUgraphInstantiate_flags, error) {
+	var flags uint64
+	err := e.do("GraphExec.Flags", func(c *execCore) error { return driver.CuGraphExecGetFlags(c.raw, &flags) })
+	return driver.CUgraphInstantiate_flags(flags), err
+}
+
+// ID is a number that no other graph or executable of the process has. It needs a
+// driver of CUDA 13.1. Source: cuGraphExecGetId.
+func (e *GraphExec) ID() (id uint32, err error) {
+	err = e.do("GraphExec.ID", func(c *execCore) error { return driver.CuGraphExecGetId(c.raw, &id) })
+	return id, err
+}
+
+// do calls f with the executable locked and the context current.
+func (e *GraphExec) do(op string, f func(*execCore) error) error {
+	c, err := e.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if err := c.enter(op, &executables.stripes[0]); err != nil {
+		return err
+	}
+	defer c.leave(&executables.stripes[0])
+	return wrap(op, c.ctx.withCurrent(func() error { return f(c) }))
+}

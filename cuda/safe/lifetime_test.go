@@ -1,0 +1,253 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package safe_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestClosed(t *testing.T) {
+	x := open(t, 0)
+	s, e, b := stream(t, x), event(t, x), buffer[int32](t, x, 1)
+	h, k := host[int32](t, x, 1), kernel(t, x, "nothing")
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	require.NoError(t, err)
+	own, err := m.Kernel("nothing")
+	require.NoError(t, err)
+	_ = k
+	for range 2 {
+		for _, c := range []closer{x, m, h, b, e, s} { // the context first
+			require.NoError(t, c.Close())
+		}
+	}
+	refusedAll(t, streamUses(x, s, e, b, h, m, own))
+}
+
+// TestParentFirst: a context that is closed goes with its last object.
+func TestParentFirst(t *testing.T) {
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	b, err := safe.NewBufferAsync[float32](s, 100)
+	require.NoError(t, err)
+	require.NoError(t, x.Close())
+	_, err = safe.NewStream(x, safe.StreamOptions{})
+	require.ErrorIs(t, err, safe.ErrClosed)
+	require.NoError(t, b.FillAsync(s, 2))
+	require.NoError(t, s.Close())
+	got := make([]float32, 100)
+	require.NoError(t, b.CopyToHost(got), "behind the work of the closed stream")
+	assert.EqualValues(t, 2, got[99])
+	_, active, err := x.Device().PrimaryState()
+	require.NoError(t, err)
+	assert.True(t, active)
+	require.NoError(t, b.Close())
+	assert.Eventually(t, func() bool {
+		_, active, err := x.Device().PrimaryState()
+		return err == nil && !active
+	}, hang, time.Millisecond, "the last object is closed")
+}
+
+// TestDropped: what is dropped without Close is given back.
+func TestDropped(t *testing.T) {
+	x := open(t, 0)
+	const size = 256 << 20
+	free := func() uint64 {
+		n, _, err := x.MemoryInfo()
+		require.NoError(t, err)
+		return n
+	}
+	before := free()
+	func() {
+		b, err := safe.NewBuffer[byte](x, size)
+		require.NoError(t, err)
+		s, err := safe.NewStream(x, safe.StreamOptions{})
+		require.NoError(t, err)
+		require.NoError(t, b.FillAsync(s, 1))
+		_, err = safe.NewEvent(x, safe.EventOptions{})
+		require.NoError(t, err)
+		_, err = safe.NewPinned[byte](x, 10, safe.PinnedOptions{})
+		require.NoError(t, err)
+		assert.LessOrEqual(t, free(), before-size)
+	}()
+	assert.Eventually(t, func() bool {
+		drop()
+		return free() > before-size/2
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// TestManyGoroutines uses objects of its own and shared ones from many
+// goroutines, in any order.
+func TestManyGoroutines(t *testing.T) {
+	const n, goroutines, rounds = 256, 64, 20
+	contexts := []*safe.Context{open(t, 0)}
+	if devices, _ := safe.Devices(); len(devices) > 1 {
+		contexts = append(contexts, open(t, 1))
+	}
+	shared := make([]*safe.Stream, len(contexts))
+	fills := make([]*safe.Kernel, len(contexts))
+	for i, x := range contexts {
+		shared[i], fills[i] = stream(t, x), kernel(t, x, "fill")
+	}
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for r := range rounds {
+				i := (g + r) % len(contexts)
+				if !assert.NoError(t, oneRound(contexts[i], shared[i], fills[i], n, float32(g*rounds+r), r%3 == 0)) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// wrongValue says that a buffer held something else than was written.
+type wrongValue struct{ got, want float32 }
+
+func (w wrongValue) Error() string { return fmt.Sprintf("%v, not %v", w.got, w.want) }
+
+func oneRound(x *safe.Context, shared *safe.Stream, fill *safe.Kernel, n int, v float32, drops bool) error {
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	if err != nil {
+		return err
+	}
+	e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+	if err != nil {
+		return err
+	}
+	b, err := safe.NewBufferAsync[float32](s, n)
+	if err != nil {
+		return err
+	}
+	got := make([]float32, n)
+	for _, step := range []func() error{
+		func() error { return s.Record(e) },
+		func() error { return shared.WaitEvent(e) },
+		func() error {
+			return fill.Launch(shared, perValue(n), safe.Val(uint32(n)), safe.Val(v), b.Arg())
+		},
+		func() error { return b.CopyToHost(got) },
+		func() error {
+			if got[n-1] != v {
+				return wrongValue{got[n-1], v}
+			}
+			return nil
+		},
+		func() error { _, err := shared.Query(); return err },
+		s.Synchronize,
+		e.Synchronize,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if drops {
+		return nil
+	}
+	for _, c := range []closer{s, e, b} {
+		if err := c.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestForeignCaptures: while a thread captures by package driver, others use
+// the layer, and the collector drops things; the capture survives.
+func TestForeignCaptures(t *testing.T) {
+	x := open(t, 0)
+	const n = 256
+	fill, side := kernel(t, x, "fill"), stream(t, x)
+	for name, mode := range map[string]driver.CUstreamCaptureMode{
+		"global":       driver.CU_STREAM_CAPTURE_MODE_GLOBAL,
+		"thread local": driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+		"relaxed":      driver.CU_STREAM_CAPTURE_MODE_RELAXED,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, e := stream(t, x), event(t, x)
+			b := buffer[float32](t, x, n)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamBeginCapture(s.Raw(), mode) }))
+			var others sync.WaitGroup
+			for g := range 8 {
+				others.Go(func() {
+					for r := range 10 {
+						assert.NoError(t, oneRound(x, side, fill, n, float32(g+r), r%2 == 0))
+					}
+				})
+			}
+			require.NoError(t, fill.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(5)), b.Arg()))
+			for range 5 {
+				_, err := s.Query()
+				assert.ErrorIs(t, err, safe.ErrCapturing)
+				assert.ErrorIs(t, s.Synchronize(), safe.ErrCapturing)
+				assert.ErrorIs(t, s.SynchronizeBlocking(), safe.ErrCapturing)
+				_, err = s.ID()
+				assert.ErrorIs(t, err, safe.ErrCapturing)
+				assert.ErrorIs(t, x.Synchronize(), safe.ErrCapturing)
+				assert.ErrorIs(t, b.Zero(), safe.ErrCapturing, "the buffer is used by what is captured")
+				_, err = safe.NewBufferAsync[float32](s, n)
+				assert.ErrorIs(t, err, safe.ErrCapturing)
+				require.NoError(t, s.Record(e))
+				_, err = e.Query()
+				assert.ErrorIs(t, err, safe.ErrCapturing)
+				assert.NoError(t, side.Synchronize(), "on the capturing thread")
+				drop()
+			}
+			others.Wait()
+			var graph driver.CUgraph
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &graph) }))
+			require.NotZero(t, graph)
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuGraphDestroy(graph) }))
+			require.NoError(t, s.Record(e))
+			require.NoError(t, e.Synchronize())
+		})
+	}
+}
+
+// TestFault kills the process's CUDA by a store to nowhere, in a process of its own.
+func TestFault(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		b, err := safe.NewBuffer[float32](x, 10)
+		require.NoError(t, err)
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+		require.NoError(t, err)
+		k, err := m.Kernel("store")
+		require.NoError(t, err)
+		require.NoError(t, b.FillAsync(s, 1))
+		require.NoError(t, k.Launch(s, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
+		err = s.Synchronize()
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_ILLEGAL_ADDRESS)
+		assert.True(t, safe.IsFatal(err))
+		assert.ErrorContains(t, err, "caused by earlier work")
+		_, err = s.Query()
+		assert.True(t, safe.IsFatal(err))
+		_, err = safe.NewBuffer[float32](x, 10)
+		assert.True(t, safe.IsFatal(err))
+		assert.True(t, safe.IsFatal(b.CopyFromHost(make([]float32, 10))))
+		for _, c := range []closer{b, s, m, x} {
+			err := c.Close()
+			assert.True(t, err == nil || safe.IsFatal(err), "%v", err)
+			assert.NoError(t, c.Close())
+		}
+		assert.ErrorIs(t, b.Zero(), safe.ErrClosed)
+	})
+}

@@ -1,0 +1,171 @@
+package safe
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// PrefetchAsync has managed memory moved to a location, behind the work that is on
+// the stream, so that nobody waits for pages there. It works on whole pages. The stream's
+// device, and a device that is the location, must be able to use managed memory at
+// the same time as the host (driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
+// else the error is [ErrNotSupported]. Other memory, and no location, are
+// [ErrInvalidArgument]; a stream that captures is [ErrCapturing]. A location that is a NUMA node
+// needs a driver of CUDA 12.2. Source: cuMemPrefetchAsync.
+func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
+	const op = "Buffer.PrefetchAsync"
+	m, err := b.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if err := m.movable(op); err != nil {
+		return err
+	}
+	if err := to.check(op); err != nil {
+		return err
+	}
+	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
+		return err
+	}
+	return c.enqueue(op, []*block{m}, false, func() error {
+		err := driver.CuMemPrefetchAsync_v2(b.address, b.Size(), to.raw(), 0, c.raw)
+		if d, ok := to.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
+			err = driver.CuMemPrefetchAsync_v1(b.address, b.Size(), d, c.raw)
+		}
+		return err
+	})
+}
+
+// movable refuses a block that is not managed memory.
+func (b *block) movable(op string) error {
+	if !b.managed() {
+		return refuse(op, ErrInvalidArgument, "the buffer is not managed memory")
+	}
+	return nil
+}
+
+// Advise says how managed memory will be used: that it is mostly read
+// (driver.CU_MEM_ADVISE_SET_READ_MOSTLY), where it had better be
+// (CU_MEM_ADVISE_SET_PREFERRED_LOCATION), who will use it
+// (CU_MEM_ADVISE_SET_ACCESSED_BY), or no longer so. It works on whole pages, at once,
+// and moves nothing. at does not matter to READ_MOSTLY and
+// CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, and may be the zero value there. Only the host
+// and devices are said to use memory. A location that is a NUMA node needs a driver of
+// CUDA 12.2. Source: cuMemAdvise.
+func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
+	const op = "Buffer.Advise"
+	m, err := b.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	if err := m.movable(op); err != nil {
+		return err
+	}
+	switch advice {
+	case driver.CU_MEM_ADVISE_SET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+		at = HostLocation // one that there is, for drivers that look
+	}
+	if err := at.check(op); err != nil {
+		return err
+	}
+	return wrap(op, m.ctx.withCurrent(func() error {
+		err := driver.CuMemAdvise_v2(b.address, b.Size(), advice, at.raw())
+		if d, ok := at.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
+			err = driver.CuMemAdvise_v1(b.address, b.Size(), advice, d)
+		}
+		return err
+	}))
+}
+
+// RangeAttributes are what was said about managed memory. What does not hold for all
+// of it is false, or no location.
+type RangeAttributes struct {
+	ReadMostly        bool
+	PreferredLocation Location
+	AccessedBy        []Location // devices and the host
+	// LastPrefetch is where the memory was to be moved last. It need not be there yet.
+	LastPrefetch Location
+}
+
+// RangeAttributes asks what was said about the memory by [Buffer.Advise] and
+// [Buffer.PrefetchAsync]. Source: cuMemRangeGetAttribute.
+func (b *Buffer[T]) RangeAttributes() (RangeAttributes, error) {
+	const op = "Buffer.RangeAttributes"
+	var a RangeAttributes
+	m, err := b.acquire(op)
+	if err != nil {
+		return a, err
+	}
+	defer m.Release()
+	if err := m.movable(op); err != nil {
+		return a, err
+	}
+	devices, err := Devices()
+	if err != nil {
+		return a, wrap(op, err)
+	}
+	r := memRange{b.address, b.Size()}
+	err = m.ctx.withCurrent(func() error {
+		var readMostly [1]int32
+		by := make([]int32, len(devices)+1) // the host is one, too
+		err := r.ask(driver.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, readMostly[:])
+		if err == nil {
+			err = r.ask(driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, by)
+		}
+		if err == nil {
+			a.PreferredLocation, err = r.location(driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+				driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID)
+		}
+		if err == nil {
+			a.LastPrefetch, err = r.location(driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+				driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
+		}
+		a.ReadMostly = readMostly[0] != 0
+		for _, d := range by {
+			if l := locationOf(driver.CUdevice(d)); err == nil && l != (Location{}) {
+				a.AccessedBy = append(a.AccessedBy, l)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return RangeAttributes{}, wrap(op, err)
+	}
+	return a, nil
+}
+
+// memRange is a range of managed memory.
+type memRange struct {
+	address driver.CUdeviceptr
+	size    uint64
+}
+
+func (r memRange) ask(a driver.CUmem_range_attribute, values []int32) error {
+	return driver.CuMemRangeGetAttribute(unsafe.Pointer(&values[0]), uint64(4*len(values)), a, r.address, r.size)
+}
+
+// location is an attribute that is a location, which drivers before CUDA 12.2 tell as
+// a device.
+func (r memRange) location(device, kind, id driver.CUmem_range_attribute) (Location, error) {
+	var v [2]int32
+	if rt.Version < 12020 {
+		err := r.ask(device, v[:1])
+		return locationOf(driver.CUdevice(v[0])), err
+	}
+	err := errors.Join(r.ask(kind, v[:1]), r.ask(id, v[1:]))
+	l := Location{Type: driver.CUmemLocationType(v[0]), ID: int(v[1])}
+	if l.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE && l.Type != driver.CU_MEM_LOCATION_TYPE_HOST_NUMA {
+		l.ID = 0
+	}
+	return l, err
+}

@@ -1,0 +1,189 @@
+package safe
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// CopyOp is a copy for [Stream.BatchCopies]: see [CopyOp].
+type CopyOp struct {
+	dst, src       *memory
+	onHost, ofHost bool
+	dstAt, srcAt   driver.CUdeviceptr
+	size           uint64
+	err            error
+}
+
+// CopyOp is a copy of the whole of src to the beginning of dst, which must have room
+// for it. One of the two must be memory of a device. What is wrong with it is
+// reported by [Stream.BatchCopies].
+func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
+	const op = "CopyOp"
+	if dst == nil || src == nil {
+		return CopyOp{err: &Error{Op: op, Err: ErrClosed}}
+	}
+	d, s := dst.span(), src.span()
+	if d.memory == nil || s.memory == nil {
+		return CopyOp{err: &Error{Op: op, Err: ErrClosed}}
+	}
+	c := CopyOp{
+		dst: d.memory, onHost: d.host != nil, dstAt: d.at(),
+		src: s.memory, ofHost: s.host != nil, srcAt: s.at(), size: s.size(),
+	}
+	switch {
+	case s.n > d.n:
+		c.err = refuse(op, ErrRange, "%d values do not fit into %d", s.n, d.n)
+	case c.onHost && c.ofHost:
+		c.err = refuse(op, ErrInvalidArgument, "neither end is of a device")
+	}
+	return c
+}
+
+// BatchCopyOptions are the choices at [Stream.BatchCopies]. The zero value is how single
+// copies behave.
+type BatchCopyOptions struct {
+	// ReadEarly: the sources may be read before the work that is on the stream is
+	// done, as nothing that is pending anywhere writes to them.
+	ReadEarly bool
+	// PreferOverlap asks for a way of copying that leaves the multiprocessors to
+	// kernels. It is a hint.
+	PreferOverlap bool
+}
+
+// BatchCopies puts many copies on a stream by one call. They run behind the work that
+// is on the stream, in any order among themselves: if a destination has bytes in
+// common with another one, or with a source, the error is [ErrOverlap]. All memory of
+// devices must be of the stream's context, else it is [ErrContextMismatch]. If there is
+// anything wrong with one copy, none is done, and the error's Detail says which it is,
+// as far as the driver tells.
+//
+// The legacy default stream takes no batch, which is [ErrInvalidArgument], and a stream that
+// captures is [ErrCapturing]. Drivers before CUDA 12.8 get the copies one by one, and
+// know no options.
+//
+// Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
+func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
+	const op = "Stream.BatchCopies"
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if c.raw <= driver.CU_STREAM_LEGACY {
+		return refuse(op, ErrInvalidArgument, "the legacy default stream takes no batch")
+	}
+	if len(copies) == 0 {
+		return nil
+	}
+	b := &batch{}
+	defer b.release()
+	for i := range copies {
+		if err := b.add(op, c, &copies[i]); err != nil {
+			return numberedAs("copy", err, i)
+		}
+	}
+	if i := b.overlap(); i >= 0 {
+		return refuse(op, ErrOverlap, "copy %d: its destination is used by another one", i)
+	}
+	failed := uint64(math.MaxUint64)
+	err = c.enqueue(op, b.blocks, false, func() (err error) {
+		failed, err = b.enqueue(c.raw, o)
+		return err
+	})
+	if err != nil && failed < uint64(len(copies)) {
+		return numberedAs("copy", err, int(failed))
+	}
+	return err
+}
+
+// A batch is copies as CUDA takes them. Its blocks are marked.
+type batch struct {
+	dsts, srcs []driver.CUdeviceptr
+	sizes      []uint64
+	blocks     []*block
+}
+
+func (b *batch) add(op string, s *streamCore, c *CopyOp) error {
+	if c.err != nil {
+		return wrap(op, c.err)
+	}
+	for _, end := range []struct {
+		*memory
+		host bool
+	}{{c.dst, c.onHost}, {c.src, c.ofHost}} {
+		m, err := end.acquire(op)
+		if err != nil {
+			return err
+		}
+		b.blocks = append(b.blocks, m)
+		if !end.host && !m.ctx.same(s.ctx) {
+			return refuse(op, ErrContextMismatch, "memory of %v, the stream is of %v", m.ctx.device, s.ctx.device)
+		}
+	}
+	b.dsts, b.srcs, b.sizes = append(b.dsts, c.dstAt), append(b.srcs, c.srcAt), append(b.sizes, c.size)
+	return nil
+}
+
+func (b *batch) release() {
+	for _, m := range b.blocks {
+		m.Release()
+	}
+}
+
+// overlap is the index of a copy whose destination is also another one's, or a
+// source's, -1 for none.
+func (b *batch) overlap() int {
+	order := make([]int, len(b.dsts)) // of the destinations, by address
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, k int) int { return cmp.Compare(b.dsts[i], b.dsts[k]) })
+	for n, i := range order[1:] {
+		if before := order[n]; uint64(b.dsts[i]-b.dsts[before]) < b.sizes[before] {
+			return i
+		}
+	}
+	for i, src := range b.srcs {
+		end := src + driver.CUdeviceptr(b.sizes[i])
+		// The last destination that begins before the source ends.
+		n, _ := slices.BinarySearchFunc(order, end, func(i int, end driver.CUdeviceptr) int { return cmp.Compare(b.dsts[i], end) })
+		if n > 0 {
+			if k := order[n-1]; src < b.dsts[k]+driver.CUdeviceptr(b.sizes[k]) {
+				return k
+			}
+		}
+	}
+	return -1
+}
+
+// enqueue calls CUDA, in the newest way that the driver has. failed is the index of
+// the copy that an error is about, as far as it is known.
+func (b *batch) enqueue(s driver.CUstream, o BatchCopyOptions) (failed uint64, err error) {
+	a := driver.CUmemcpyAttributes{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
+	if o.ReadEarly {
+		a.SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_ANY
+	}
+	if o.PreferOverlap {
+		a.Flags = uint32(driver.CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
+	}
+	failed = math.MaxUint64
+	var first uint64 // the attributes are for all copies from this one on
+	n := uint64(len(b.sizes))
+	err = driver.CuMemcpyBatchAsync_v2(&b.dsts[0], &b.srcs[0], &b.sizes[0], n, &a, &first, 1, s)
+	if errors.Is(err, ErrNotSupported) { // before CUDA 13.0
+		err = driver.CuMemcpyBatchAsync_v1(&b.dsts[0], &b.srcs[0], &b.sizes[0], n, &a, &first, 1, &failed, s)
+	}
+	if !errors.Is(err, ErrNotSupported) {
+		return failed, err
+	}
+	for i := range b.sizes { // before CUDA 12.8
+		if err := driver.CuMemcpyAsync(b.dsts[i], b.srcs[i], b.sizes[i], s); err != nil {
+			return uint64(i), err
+		}
+	}
+	return failed, nil
+}

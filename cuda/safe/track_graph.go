@@ -1,0 +1,180 @@
+package safe
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// holdings are the keepsakes of a graph or of an executable: one of what was
+// captured, one of what the user has added, and one of each node that was added or
+// changed by hand.
+type graphRetained struct {
+	mu       sync.Mutex
+	captured *retained
+	user     *retained
+	nodes    *nodeTable // which others may have as well
+}
+
+// A nodeTable has the keepsakes of nodes. It is changed by its only holder.
+type nodeTable struct {
+	refs atomic.Int32
+	of   map[driver.CUgraphNode]*retained
+	rest []*retained // of nodes whose names are not known here
+
+	mu    sync.Mutex
+	all   *retained        // the objects of all of them, each once; nil before it is asked for
+	inner []*graphRetained // with all: those of graphs that are parts of nodes
+	plain bool             // with all: there is nothing but objects
+}
+
+func newTable() *nodeTable {
+	t := &nodeTable{of: map[driver.CUgraphNode]*retained{}}
+	t.refs.Store(1)
+	return t
+}
+
+func newGraphRetained() *graphRetained {
+	return &graphRetained{captured: newRetained(), user: newRetained(), nodes: newTable()}
+}
+
+// renew makes holdings for what a graph is made into.
+func (h *graphRetained) renew() *graphRetained {
+	return &graphRetained{captured: newRetained(), user: h.user.share(), nodes: newTable()}
+}
+
+// set has a node need k, and returns what it needed so far. k may be nil.
+func (h *graphRetained) set(n driver.CUgraphNode, k *retained) (before *retained) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.nodes
+	if t.refs.Load() > 1 {
+		t = t.copy(func(n driver.CUgraphNode) driver.CUgraphNode { return n })
+		h.nodes.release()
+		h.nodes = t
+	}
+	before = t.of[n]
+	if k == nil {
+		delete(t.of, n)
+	} else {
+		t.of[n] = k
+	}
+	t.all = nil
+	return before
+}
+
+// share makes holdings of the same for another graph or executable.
+func (h *graphRetained) share() *graphRetained {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.nodes.refs.Add(1)
+	return &graphRetained{captured: h.captured.share(), user: h.user.share(), nodes: h.nodes}
+}
+
+// noteAll has the buffers know that work on s, whose mu is held, uses them.
+func (h *graphRetained) noteAll(s *streamCore) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.captured.noteAll(s)
+	h.nodes.objects().noteAll(s)
+	for _, inner := range h.nodes.inner {
+		inner.noteAll(s)
+	}
+}
+
+// same tells whether h and o keep the same objects, and nothing else.
+func (h *graphRetained) same(o *graphRetained) bool {
+	if h.captured != o.captured && !h.captured.sameObjects(o.captured) {
+		return false
+	}
+	if h.user != o.user && !h.user.sameObjects(o.user) {
+		return false
+	}
+	if h.nodes == o.nodes {
+		return true
+	}
+	return h.nodes.objects().sameObjects(o.nodes.objects()) && h.nodes.plain && o.nodes.plain
+}
+
+func (h *graphRetained) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.captured.release()
+	h.user.release()
+	h.nodes.release()
+	h.captured, h.user, h.nodes = nil, nil, nil
+}
+
+// rename gives the nodes their names in another graph. name returns 0 for nodes of
+// parts: what those need is kept as long as the graph.
+func (h *graphRetained) rename(name func(driver.CUgraphNode) (driver.CUgraphNode, error)) error {
+	var failed error
+	t := h.nodes.copy(func(n driver.CUgraphNode) driver.CUgraphNode {
+		own, err := name(n)
+		if err != nil {
+			failed = err
+		}
+		return own
+	})
+	h.nodes.release()
+	h.nodes = t
+	return failed
+}
+
+// copy makes a table of the same keepsakes, with other names for the nodes.
+func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *nodeTable {
+	c := newTable()
+	for n, k := range t.of {
+		if own := name(n); own != 0 {
+			c.of[own] = k.share()
+		} else {
+			c.rest = append(c.rest, k.share())
+		}
+	}
+	for _, k := range t.rest {
+		c.rest = append(c.rest, k.share())
+	}
+	return c
+}
+
+// objects are those of all nodes.
+func (t *nodeTable) objects() *retained {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all != nil {
+		return t.all
+	}
+	t.all, t.inner, t.plain = newRetained(), nil, true
+	for _, k := range t.of {
+		t.list(k)
+	}
+	for _, k := range t.rest {
+		t.list(k)
+	}
+	return t.all
+}
+
+// list adds what k keeps to what all keep. mu is held.
+func (t *nodeTable) list(k *retained) {
+	objects, plain := k.content()
+	for _, h := range objects {
+		t.all.retain(h, func() bool { return true }) // k has marked it
+	}
+	if k.inner != nil {
+		t.inner = append(t.inner, k.inner)
+	}
+	t.plain = t.plain && plain
+}
+
+func (t *nodeTable) release() {
+	if t.refs.Add(-1) > 0 {
+		return
+	}
+	for _, k := range t.of {
+		k.release()
+	}
+	for _, k := range t.rest {
+		k.release()
+	}
+}

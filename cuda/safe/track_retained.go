@@ -1,0 +1,162 @@
+package safe
+
+import (
+	"sync"
+
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+)
+
+// A keepsake is what work of graphs needs: buffers, modules, events and Go
+// functions. It is let go with the last graph or executable that has it.
+type retained struct {
+	mu        sync.Mutex
+	refs      int
+	objects   []*lifetime.Handle
+	room      [4]*lifetime.Handle
+	at        map[*lifetime.Handle]struct{} // the objects, once there are many
+	tokens    []uintptr
+	inner     *graphRetained // of a graph that is part of another
+	onRelease []func()       // of the user's
+	next      *retained      // that this one keeps
+}
+
+// few objects are found without a map.
+const few = 16
+
+// newKeepsake makes one that somebody has.
+func newRetained() *retained {
+	k := &retained{refs: 1}
+	k.objects = k.room[:0]
+	return k
+}
+
+// keep keeps an object, which take marks. It fails if take does.
+func (k *retained) retain(h *lifetime.Handle, take func() bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.has(h) {
+		return true
+	}
+	if !take() {
+		return false
+	}
+	k.objects = append(k.objects, h)
+	switch {
+	case k.at != nil:
+		k.at[h] = struct{}{}
+	case len(k.objects) > few:
+		k.at = map[*lifetime.Handle]struct{}{}
+		for _, h := range k.objects {
+			k.at[h] = struct{}{}
+		}
+	}
+	return true
+}
+
+func (k *retained) has(h *lifetime.Handle) bool {
+	if k.at != nil {
+		_, ok := k.at[h]
+		return ok
+	}
+	for _, o := range k.objects {
+		if o == h {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *retained) token(token uintptr) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tokens = append(k.tokens, token)
+}
+
+// noteAll has the buffers know that work on s, whose mu is held, uses them.
+func (k *retained) noteAll(s *streamCore) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.objects {
+		if b, ok := h.Object().(*block); ok {
+			b.note(s)
+		}
+	}
+	if k.inner != nil {
+		k.inner.noteAll(s)
+	}
+}
+
+func (k *retained) share() *retained {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refs++
+	return k
+}
+
+// drop lets everything go if nobody else needs it.
+func (k *retained) release() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.refs--; k.refs > 0 {
+		return
+	}
+	for _, h := range k.objects {
+		h.Release()
+	}
+	for _, t := range k.tokens {
+		forget(t)
+	}
+	if k.inner != nil {
+		k.inner.release()
+	}
+	if len(k.onRelease) > 0 {
+		go callAll(k.onRelease) // which may take as long as they like
+	}
+	if next := k.next; next != nil {
+		lifetime.Reaper.Add(func() bool { // there may be a long row of them
+			next.release()
+			return false
+		})
+	}
+	k.objects, k.at, k.tokens, k.inner, k.onRelease, k.next = nil, nil, nil, nil, nil, nil
+}
+
+// callAll calls functions of the user's, and reports those that panic.
+func callAll(all []func()) {
+	for _, f := range all {
+		if err := caught(f); err != nil {
+			lifetime.ReportLater(err)
+		}
+	}
+}
+
+// sameObjects tells whether k and o keep the same objects, and nothing else.
+func (k *retained) sameObjects(o *retained) bool {
+	objects, plain := o.content()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !plain || !k.plain() || len(k.objects) != len(objects) {
+		return false
+	}
+	for _, h := range objects {
+		if !k.has(h) {
+			return false
+		}
+	}
+	return true
+}
+
+// content are the objects so far, and whether there is nothing else.
+func (k *retained) content() (objects []*lifetime.Handle, plain bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.objects, k.plain()
+}
+
+// plain tells that k keeps objects, and nothing else. mu is held.
+func (k *retained) plain() bool {
+	return len(k.tokens)+len(k.onRelease) == 0 && k.inner == nil && k.next == nil
+}
