@@ -3,7 +3,6 @@ package main
 import (
 	"debug/elf"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // runtimeLibrary is a real library of the CUDA runtime that make libraries got.
@@ -80,7 +80,7 @@ func main() {
 	goTool(t, dir, nil, "generate", "./...")
 	program := filepath.Join(t.TempDir(), "program")
 	goTool(t, dir, nil, "build", "-o", program, ".")
-	out, err := exec.Command(program, library).CombinedOutput()
+	out, err := command.Built(program, library).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Regexp(t, `^0 <nil> (<nil>|cudaErrorNoDevice: .*|cudaErrorInsufficientDriver: .*)\n$`, string(out))
 }

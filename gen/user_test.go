@@ -13,6 +13,7 @@ import (
 
 	"github.com/cudabind/cudabind/gen/emit"
 	"github.com/cudabind/cudabind/headers"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // repository is the root of this module.
@@ -73,7 +74,7 @@ func main() {
 	program := filepath.Join(t.TempDir(), "program")
 	for _, cgo := range []string{"1", "0"} {
 		goTool(t, dir, []string{"CGO_ENABLED=" + cgo}, "build", "-o", program, ".")
-		cmd := exec.Command(program)
+		cmd := command.Built(program)
 		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+t.TempDir())
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
