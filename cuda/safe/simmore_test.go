@@ -23,6 +23,9 @@ import (
 // that want the context to be current for every call, and on one that has more.
 func TestSimOtherDrivers(t *testing.T) {
 	needsSimulated(t)
+	if testing.Short() {
+		t.Skip("it runs all tests three times")
+	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for _, version := range []string{"11.8", "12.4", sim.Newest} {
