@@ -14,7 +14,7 @@ import (
 var (
 	fence  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 	link   = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)(\S+)(.*)`)
+	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)([^\s@]+)(?:@latest)?(.*)`)
 	aFlag  = regexp.MustCompile(` -([a-z]+)`)
 	target = regexp.MustCompile(`\bmake ([a-z-]+)`)
 )
