@@ -8,8 +8,8 @@ import (
 	"go/token"
 	"go/types"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -23,19 +23,15 @@ type loader struct {
 	packages     map[string]*types.Package
 }
 
-func newLoader(root, module string) *loader {
+func newLoader(root, module string) (*loader, error) {
 	c := build.Default
 	c.GOOS, c.GOARCH, c.CgoEnabled = "linux", "amd64", true
-	c.GOROOT = goroot()
-	return &loader{root, module, c, token.NewFileSet(), map[string]*types.Package{"unsafe": types.Unsafe}}
-}
-
-// goroot is where the standard library's source is.
-func goroot() string {
-	if dir := os.Getenv("GOROOT"); dir != "" { // as go run sets it
-		return dir
+	goroot, err := exec.Command("go", "env", "GOROOT").Output() // a build with -trimpath does not know
+	if err != nil {
+		return nil, fmt.Errorf("go env GOROOT: %w", err)
 	}
-	return runtime.GOROOT()
+	c.GOROOT = strings.TrimSpace(string(goroot))
+	return &loader{root, module, c, token.NewFileSet(), map[string]*types.Package{"unsafe": types.Unsafe}}, nil
 }
 
 // Import implements [types.Importer].

@@ -42,7 +42,10 @@ func main() {
 // run compares the packages of the module in a folder with its api/, or writes it.
 func run(root, module string, packages []string, write bool, w io.Writer) error {
 	texts := map[string]string{} // by package
-	l := newLoader(root, module)
+	l, err := newLoader(root, module)
+	if err != nil {
+		return err
+	}
 	for _, name := range packages {
 		p, err := l.Import(path.Join(module, name))
 		if err != nil {

@@ -30,7 +30,9 @@ func apiOf(t *testing.T, files map[string]string) []string {
 	for name, text := range files {
 		all["p/"+name] = text
 	}
-	p, err := newLoader(folder(t, all), "example.com/a").Import("example.com/a/p")
+	l, err := newLoader(folder(t, all), "example.com/a")
+	require.NoError(t, err)
+	p, err := l.Import("example.com/a/p")
 	require.NoError(t, err)
 	return lines(p)
 }
@@ -67,7 +69,7 @@ func TestAnyMachine(t *testing.T) {
 		"other.go":     "//go:build !cgo\n\npackage p\nfunc Other() {}\n",
 		"a_test.go":    "package p\nfunc Test() {}\n",
 	}
-	for _, env := range [][]string{{"CGO_ENABLED=0"}, {"CGO_ENABLED=1"}, {"GOOS=windows"}, {"GOARCH=arm64", "PATH="}} {
+	for _, env := range [][]string{{"CGO_ENABLED=0"}, {"CGO_ENABLED=1"}, {"GOOS=windows"}, {"GOARCH=arm64"}, {"CC=no-such-compiler"}} {
 		t.Run(strings.Join(env, ","), func(t *testing.T) {
 			for _, e := range env {
 				name, value, _ := strings.Cut(e, "=")
