@@ -183,7 +183,7 @@ func (p *proof) cc(t *testing.T, args ...string) string {
 func (p *proof) goTest(t *testing.T, run string, env ...string) (out string) {
 	rel, err := filepath.Rel(p.module, p.pkg)
 	require.NoError(t, err)
-	cmd := exec.Command("go", command.GoTest("-trimpath", "-vet=all", "-v", "-count=1", "-run="+run, "./"+filepath.ToSlash(rel))...)
+	cmd := command.Go("test", "-trimpath", "-vet=all", "-v", "-count=1", "-run="+run, "./"+filepath.ToSlash(rel))
 	cmd.Dir = p.module
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off"), env...)
 	return p.run(t, cmd)

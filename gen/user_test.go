@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cudabind/cudabind/gen/emit"
 	"github.com/cudabind/cudabind/headers"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // repository is the root of this module.
@@ -42,7 +42,7 @@ func TestDeterminism(t *testing.T) {
 	run := func(env ...string) map[string][]byte {
 		out := filepath.Join(dir, "driver")
 		require.NoError(t, os.RemoveAll(out))
-		cmd := exec.Command(gen, "-cuda", newest, "-api", "driver", "-out", out, "-package", "driver")
+		cmd := command.Built(gen, "-cuda", newest, "-api", "driver", "-out", out, "-package", "driver")
 		cmd.Env = append(os.Environ(), env...)
 		text, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", text)

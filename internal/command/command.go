@@ -29,11 +29,11 @@ func Built(program string, args ...string) *exec.Cmd {
 	return exec.Command(words[0], append(words[1:], args...)...)
 }
 
-// GoTest returns the words of a go test command that runs its tests as [Built]
-// runs programs.
-func GoTest(args ...string) []string {
+// Go returns a go command that runs programs or tests, such as go test, as
+// [Built] does.
+func Go(verb string, args ...string) *exec.Cmd {
 	if w := strings.TrimSpace(os.Getenv(Wrapper)); w != "" {
 		args = append([]string{"-exec", w}, args...)
 	}
-	return append([]string{"test"}, args...)
+	return exec.Command("go", append([]string{verb}, args...)...)
 }
