@@ -110,4 +110,4 @@ api-check: ## fail where the exported API is not what api/ says, or CHANGELOG.md
 
 uptodate: generate ## fail where the raw packages or the README's tables and Go are not what they are made of
 	$(GO) run ./tools/readme
-	@test -z "$$(git status --porcelain -- cuda/generated README.md docs)" || { git status --short -- cuda/generated README.md docs; echo "generated files are not up to date: commit what make uptodate wrote"; exit 1; }
+	@test -z "$$(git status --porcelain -- cuda/generated README.md docs headers)" || { git status --short -- cuda/generated README.md docs headers; echo "generated files are not up to date: commit what make uptodate wrote"; exit 1; }
