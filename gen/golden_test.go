@@ -1,18 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -118,19 +117,13 @@ func TestGoldenBuilds(t *testing.T) {
 	}
 	for _, g := range goldens {
 		t.Run("C side of "+g.name, func(t *testing.T) {
-			cc := exec.Command(cCompiler(t), "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "zcall.c")
+			cc := command.CC("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "zcall.c")
+			if cc.Err != nil {
+				t.Skip("no C compiler: ", cc.Err)
+			}
 			cc.Dir = filepath.Join(module, g.name)
 			out, err := cc.CombinedOutput()
 			assert.NoError(t, err, string(out))
 		})
 	}
-}
-
-func cCompiler(tb testing.TB) string {
-	tb.Helper()
-	path, err := exec.LookPath(cmp.Or(os.Getenv("CC"), "cc"))
-	if err != nil {
-		tb.Skipf("no C compiler: %v", err)
-	}
-	return path
 }

@@ -1,6 +1,7 @@
 // Command gen writes Go bindings for a CUDA API from NVIDIA's headers.
 //
-//	go run github.com/cudabind/cudabind/gen -cuda 13.5 -api driver -out . -package driver
+//	go get -tool github.com/cudabind/cudabind/gen@latest
+//	go tool gen -cuda 13.5 -api driver -out . -package driver
 //
 // The headers of a pinned CUDA version are fetched when they are not there yet;
 // -headers reads an include folder instead, such as that of an installed

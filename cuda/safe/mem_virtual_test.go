@@ -4,12 +4,12 @@ package safe_test
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -296,7 +296,7 @@ func TestVirtualProcesses(t *testing.T) {
 	defer f.Close()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, "-test.run=^TestVirtualProcesses$", "-test.timeout=1m")
+	cmd := command.Built(self, "-test.run=^TestVirtualProcesses$", "-test.timeout=1m")
 	cmd.Env, cmd.ExtraFiles = append(os.Environ(), child+"=1"), []*os.File{f}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

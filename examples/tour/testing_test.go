@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -118,7 +118,7 @@ func TestOlder(t *testing.T) {
 	needsSimulated(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	again := exec.Command(self, "-test.run=^Test(Waiting|Graphs|Memory|Mixing|Upgrading)$")
+	again := command.Built(self, "-test.run=^Test(Waiting|Graphs|Memory|Mixing|Upgrading)$")
 	again.Env = append(os.Environ(), "CUDABIND_SIM_DRIVER=11.8")
 	out, err := again.CombinedOutput()
 	assert.NoError(t, err, "%s", out)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,7 +35,7 @@ func TestVectorAdd(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout, stderr strings.Builder
-			cmd := exec.Command(program)
+			cmd := command.Built(program)
 			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "CUDABIND_SIM_DEVICES="+c.devices)
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			err := cmd.Run()

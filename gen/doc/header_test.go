@@ -25,7 +25,11 @@ var leftover = regexp.MustCompile(`[\\@](?:p|c|e|b|n|ref|param|brief|return|retu
 func TestHeaderDocs(t *testing.T) {
 	notUnderRace(t)
 	used := map[string]bool{}
-	for _, r := range headers.Releases() {
+	releases := headers.Releases()
+	if testing.Short() {
+		releases = releases[len(releases)-1:]
+	}
+	for _, r := range releases {
 		dir, err := r.Find()
 		if err != nil {
 			t.Skipf("needs the headers that make generate fetches: %v", err)
@@ -33,6 +37,9 @@ func TestHeaderDocs(t *testing.T) {
 		for _, api := range parse.APIs {
 			t.Run(r.Version+"/"+api, func(t *testing.T) { headerDocs(t, dir, api, used) })
 		}
+	}
+	if testing.Short() {
+		return // older headers refer to more
 	}
 	for name := range danglingRefs {
 		assert.Truef(t, used[name], "no pinned header refers to %s any more: take it off the list", name)

@@ -1,7 +1,6 @@
 package parse
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -79,14 +78,24 @@ func memberComments(n cc.Node, separator string, members map[string]*string) {
 	}
 }
 
-var commentBlock = regexp.MustCompile(`(?s)/\*[*!].*?\*/`)
-
 // blocks are the documentation comments in the space before a token.
-func blocks(sep string) []string {
-	if !strings.Contains(sep, "/*") {
-		return nil
+func blocks(sep string) (all []string) {
+	for {
+		start := strings.Index(sep, "/*")
+		if start < 0 {
+			return all
+		}
+		sep = sep[start:]
+		end := strings.Index(sep[2:], "*/")
+		if end < 0 {
+			return all
+		}
+		comment := sep[:end+4]
+		if strings.HasPrefix(comment, "/**") && len(comment) > 4 || strings.HasPrefix(comment, "/*!") {
+			all = append(all, comment)
+		}
+		sep = sep[len(comment):]
 	}
-	return commentBlock.FindAllString(sep, -1)
 }
 
 // trailing is the comment that ends the line of the declaration before a token.

@@ -14,7 +14,7 @@ import (
 var (
 	fence  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 	link   = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)(\S+)(.*)`)
+	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)([^\s@]+)(?:@latest)?(.*)`)
 	aFlag  = regexp.MustCompile(` -([a-z]+)`)
 	target = regexp.MustCompile(`\bmake ([a-z-]+)`)
 )
@@ -38,12 +38,12 @@ func TestCommands(t *testing.T) {
 		for _, m := range goRun.FindAllStringSubmatch(text, -1) {
 			n++
 			dir := strings.TrimRight(m[1], "`,.;")
-			main, err := os.ReadFile(filepath.Join(root, dir, "main.go"))
-			require.NoErrorf(t, err, "%s runs %s", file, dir)
+			source := sources(t, dir)
+			require.Containsf(t, source, "\nfunc main()", "%s runs %s", file, dir)
 			flags, _, _ := strings.Cut(m[2], "`")
 			flags, _, _ = strings.Cut(flags, "#")
 			for _, f := range aFlag.FindAllStringSubmatch(flags, -1) {
-				assert.Containsf(t, string(main), `"`+f[1]+`", `, "%s has no flag -%s", dir, f[1])
+				assert.Containsf(t, source, `"`+f[1]+`", `, "%s has no flag -%s", dir, f[1])
 			}
 		}
 		for _, m := range target.FindAllStringSubmatch(commands(text), -1) {
@@ -51,6 +51,20 @@ func TestCommands(t *testing.T) {
 		}
 	})
 	assert.Greater(t, n, 5)
+}
+
+// sources are the Go files of a package.
+func sources(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	require.NoError(t, err)
+	var b strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		b.Write(text)
+	}
+	return b.String()
 }
 
 // commands are what is meant to be typed: lines that are indented, fences and

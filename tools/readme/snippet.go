@@ -20,7 +20,7 @@ func textFiles(root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []string{readme}
+	all := []string{readme, "headers/README.md"}
 	for _, page := range pages {
 		all = append(all, "docs/"+filepath.Base(page))
 	}
