@@ -14,7 +14,7 @@ import (
 var (
 	fence  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 	link   = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)(\S+)(.*)`)
+	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)([^\s@]+)(?:@latest)?(.*)`)
 	aFlag  = regexp.MustCompile(` -([a-z]+)`)
 	target = regexp.MustCompile(`\bmake ([a-z-]+)`)
 )
@@ -71,7 +71,7 @@ func commands(text string) string {
 // TestMessages: what the texts show a program to say is what tests expect.
 func TestMessages(t *testing.T) {
 	tests := ""
-	for _, text := range declarations(t, "examples/tour", "cuda/generated/driver") {
+	for _, text := range declarations(t, "examples/tour", "examples/vectoradd", "cuda/generated/driver") {
 		if !strings.Contains(tests, text) {
 			tests += text
 		}
