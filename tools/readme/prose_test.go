@@ -13,7 +13,7 @@ import (
 
 var (
 	fence  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
-	link   = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+	link   = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
 	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)([^\s@]+)(?:@latest)?(.*)`)
 	aFlag  = regexp.MustCompile(` -([a-z]+)`)
 	target = regexp.MustCompile(`\bmake ([a-z-]+)`)
@@ -93,14 +93,13 @@ func TestMessages(t *testing.T) {
 // TestLinks: files that the texts link to exist, and so do the headings.
 func TestLinks(t *testing.T) {
 	eachText(t, func(t *testing.T, file, text string) {
-		for _, m := range link.FindAllStringSubmatch(fences.ReplaceAllString(text, ""), -1) {
+		prose := fences.ReplaceAllString(text, "")
+		prose = strings.ReplaceAll(prose, "](#", "]("+filepath.Base(file)+"#") // links within the page
+		for _, m := range link.FindAllStringSubmatch(prose, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			to := file
-			if m[1] != "" {
-				to = filepath.Join(filepath.Dir(file), m[1])
-			}
+			to := filepath.Join(filepath.Dir(file), m[1])
 			_, err := os.Stat(filepath.Join(root, to))
 			assert.NoErrorf(t, err, "%s links to it", file)
 			if m[2] == "" || err != nil {
