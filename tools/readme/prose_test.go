@@ -85,7 +85,7 @@ func commands(text string) string {
 // TestMessages: what the texts show a program to say is what tests expect.
 func TestMessages(t *testing.T) {
 	tests := ""
-	for _, text := range declarations(t, "examples/tour", "cuda/generated/driver") {
+	for _, text := range declarations(t, "examples/tour", "examples/vectoradd", "cuda/generated/driver") {
 		if !strings.Contains(tests, text) {
 			tests += text
 		}
@@ -104,14 +104,42 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// TestLinks: what the texts link to is there.
+// TestLinks: files that the texts link to exist, and so do the headings.
 func TestLinks(t *testing.T) {
 	eachText(t, func(t *testing.T, file, text string) {
-		for _, m := range link.FindAllStringSubmatch(fences.ReplaceAllString(text, ""), -1) {
-			if !strings.Contains(m[1], "://") {
-				_, err := os.Stat(filepath.Join(root, filepath.Dir(file), m[1]))
-				assert.NoErrorf(t, err, "%s links to it", file)
+		prose := fences.ReplaceAllString(text, "")
+		prose = strings.ReplaceAll(prose, "](#", "]("+filepath.Base(file)+"#") // links within the page
+		for _, m := range link.FindAllStringSubmatch(prose, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
 			}
+			to := filepath.Join(filepath.Dir(file), m[1])
+			_, err := os.Stat(filepath.Join(root, to))
+			assert.NoErrorf(t, err, "%s links to it", file)
+			if m[2] == "" || err != nil {
+				continue
+			}
+			page, err := os.ReadFile(filepath.Join(root, to))
+			require.NoError(t, err)
+			assert.Containsf(t, anchors(string(page)), m[2], "%s links to a heading of %s", file, to)
 		}
 	})
+}
+
+var (
+	heading   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noAnchors = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors are the headings of a page, as links name them.
+func anchors(page string) []string {
+	var all []string
+	for _, m := range heading.FindAllStringSubmatch(fences.ReplaceAllString(page, ""), -1) {
+		all = append(all, "#"+strings.ReplaceAll(noAnchors.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+func TestAnchors(t *testing.T) {
+	assert.Equal(t, []string{"#how-do-i-", "#2d-and-3d"}, anchors("# How do I ...\n```sh\n# not one\n```\n## `2D` and 3D\n"))
 }

@@ -37,6 +37,7 @@ func TestSnippet(t *testing.T) {
 		{"a variable", []string{"b"}, "// b is\n// one.\nvar b = 1\n"},
 		{"two", []string{"c", "b"}, "func c() {\n\tb++\n}\n\n// b is\n// one.\nvar b = 1\n"},
 		{"an example's body", []string{"Example"}, "if b > 1 {\n\tc()\n}\n"},
+		{"the whole file", nil, "package a\n\n// b is\n// one.\nvar b = 1\n\nfunc c() {\n\tb++\n}\n\n// Not shown.\nfunc Example() {\n\n\tif b > 1 {\n\t\tc()\n\t}\n}\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := snippet(file, c.show)
