@@ -571,15 +571,19 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 	return status(args.ret)
 }
 
-// CudaIpcCloseMemHandle unmaps device memory of another process.
+// CudaIpcCloseMemHandle gives up one reference to device memory of another process, and unmaps it
+// with the last.
 //
 //	cudaError_t cudaIpcCloseMemHandle(void *devPtr)
 //
-// It does not free the memory, which belongs to the process that allocated it; that one should free
-// it only after everybody has closed.
+// Opening the same handle again in a context returns the same address and counts one reference
+// more, so close as often as you open. Closing neither frees the memory nor touches the mappings of
+// other processes. The process that allocated the memory must free it only after all others have
+// closed it: freeing first is undefined. Peer access that opening enabled ends with the last
+// mapping that needs it.
 //
 // Parameters:
-//   - devPtr: the address that opening gave
+//   - devPtr: the address that [CudaIpcOpenMemHandle] returned
 //
 // From Go: synchronize with the work that uses it first. [CudaFree] is the wrong call for such an
 // address.

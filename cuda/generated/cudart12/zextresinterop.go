@@ -158,15 +158,29 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 //
 //	cudaError_t cudaImportExternalSemaphore(cudaExternalSemaphore_t *extSem_out, const struct cudaExternalSemaphoreHandleDesc *semHandleDesc)
 //
+// Which member of the descriptor's handle counts depends on its type:
+//
+//   - Opaque and timeline file descriptors (Linux): fd. Success hands the descriptor to CUDA; do
+//     not use or close it afterwards.
+//   - NT handles of Windows (opaque, timeline, D3D11 and D3D12 fences, keyed mutexes): either
+//     win32.handle or win32.name. The handle stays yours to close.
+//   - KMT handles of Windows: win32.handle, and win32.name must be nil. An opaque one holds no
+//     reference to the object, which must live as long as the import.
+//   - NvSciSync: nvSciSyncObj.
+//
+// Give the import up with [CudaDestroyExternalSemaphore], once every signal and wait on it has
+// completed.
+//
 // Parameters:
 //   - extSem_out: receives the semaphore
 //   - semHandleDesc: type and handle; read during the call, reserved members 0
 //
-// From Go: a file descriptor is CUDA's after success, as with imported memory.
+// From Go: write the handle through the address that the union's method returns. A file descriptor
+// of an os.File must be duplicated first, or the File closes it under CUDA.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: not a handle of this type
-//   - [CudaErrorNotSupported]: not on this platform; timeline semaphores ask
+//   - [CudaErrorNotSupported]: not on this platform; for timeline semaphores, ask for
 //     [CudaDevAttrTimelineSemaphoreInteropSupported]
 //
 // Also [CudaErrorOperatingSystem], or the error of earlier work.

@@ -2118,23 +2118,25 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 //
 //	cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, size_t *numEdges)
 //
-// Edge data matters only for programmatic launches ([CudaGraphEdgeData]); for ordinary edges it is
-// all zero. The form without edge data, in CUDA 12, lists ordinary edges only. Asking for the
-// number always works.
+// Edge data ([CudaGraphEdgeData]) says which output of a node an edge begins at and how the next
+// node depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which
+// waits for the whole node. A call that has no place for edge data fails if any edge carries some;
+// it leaves no edge out. So does the older form of the function without that parameter. Asking for
+// the number always works.
 //
 // Parameters:
 //   - graph: the graph
 //   - from: receives the nodes that come first; nil together with to to ask for the number
 //   - to: receives the nodes that wait
-//   - numEdges: in: places in each array; out: edges written, or their number. Places left over
-//     become 0
+//   - numEdges: in: the length of each array; out: the number of edges written, or of all edges if
+//     from and to are nil. Entries of from and to past the last edge become 0
 //
-// From Go: Go slices of equal length will do. The order of the edges is no promise. Lock the graph
-// across both calls.
+// From Go: pass the first elements of Go slices of equal length. The order of the edges is no
+// promise. Lock the graph across both calls.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: some edge carries data and there is no place for it: pass edgeData
-//   - [CudaErrorInvalidValue]: from without to, or arrays with 0 places
+//   - [CudaErrorLossyQuery]: edgeData is nil and an edge carries data: pass edgeData
+//   - [CudaErrorInvalidValue]: from without to, or a length of 0 with arrays
 //
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphAddDependencies],
 // [CudaGraphRemoveDependencies], [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -3533,8 +3535,8 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: nil, or destroyed before; the handle is checked
-//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see below. The executable then
-//     still exists: destroy it again later
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see Capture. The executable still
+//     exists: destroy it again later
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphLaunch].
 //
@@ -3859,7 +3861,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // Parameters:
 //   - graph: the graph that gives them up
 //   - object: the user object
-//   - count: how many, at least 1, at most what this graph holds
+//   - count: how many, at least 1, at most what this graph holds, and below 2 to the power of 31
 //
 // Ordering: immediate, does not wait for the graph's launches.
 //
@@ -3869,7 +3871,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // (measured): C only, see [CudaUserObjectCreate]. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a count of 0, or a handle that is none
+//   - [CudaErrorInvalidValue]: a count of 0 or above 2147483647, or an invalid handle
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphRetainUserObject], [CudaGraphCreate].

@@ -184,7 +184,7 @@ type Uint3 struct {
 
 // Int4 is four ints, aligned to sixteen bytes: the widest load there was before Blackwell.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewInt4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewInt4].
 type Int4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -204,7 +204,7 @@ func NewInt4() *Int4 {
 // Uint4 is four unsigned ints, aligned to sixteen bytes; often used to copy any data in wide
 // pieces.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUint4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUint4].
 type Uint4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -235,7 +235,7 @@ type Ulong1 struct {
 
 // Long2 is a pair of longs, aligned to its whole length, sixteen bytes on Linux.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLong2].
 type Long2 struct {
 	_ structs.HostLayout
 	X int64
@@ -251,7 +251,7 @@ func NewLong2() *Long2 {
 
 // Ulong2 is a pair of unsigned longs, aligned to its whole length, sixteen bytes on Linux.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUlong2].
 type Ulong2 struct {
 	_ structs.HostLayout
 	X uint64
@@ -284,7 +284,7 @@ type Ulong3 struct {
 // Long4 is four longs, aligned to sixteen bytes. Since 13.0 its name should say the alignment:
 // long4_16a is the same, long4_32a the stricter one.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLong4].
 type Long4 struct {
 	_ structs.HostLayout
 	X int64
@@ -303,7 +303,7 @@ func NewLong4() *Long4 {
 // Ulong4 is four unsigned longs, aligned to sixteen bytes. Since 13.0 the names ulong4_16a and
 // ulong4_32a, which tell the alignment, are to be used in its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUlong4].
 type Ulong4 struct {
 	_ structs.HostLayout
 	X uint64
@@ -345,7 +345,7 @@ type Float3 struct {
 
 // Float4 is four floats, aligned to sixteen bytes, loaded and stored by one instruction.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewFloat4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewFloat4].
 type Float4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -376,7 +376,7 @@ type Ulonglong1 struct {
 
 // Longlong2 is a pair of signed eight-byte integers, aligned to sixteen bytes.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLonglong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLonglong2].
 type Longlong2 struct {
 	_ structs.HostLayout
 	X int64
@@ -392,7 +392,8 @@ func NewLonglong2() *Longlong2 {
 
 // Ulonglong2 is a pair of unsigned eight-byte integers, aligned to sixteen bytes.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlonglong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
+// [NewUlonglong2].
 type Ulonglong2 struct {
 	_ structs.HostLayout
 	X uint64
@@ -425,7 +426,7 @@ type Ulonglong3 struct {
 // Longlong4 is four signed eight-byte integers, aligned to sixteen bytes only; the names
 // longlong4_16a and longlong4_32a have taken its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLonglong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLonglong4].
 type Longlong4 struct {
 	_ structs.HostLayout
 	X int64
@@ -444,7 +445,8 @@ func NewLonglong4() *Longlong4 {
 // Ulonglong4 is four unsigned eight-byte integers, aligned to sixteen bytes only; the names
 // ulonglong4_16a and ulonglong4_32a have taken its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlonglong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
+// [NewUlonglong4].
 type Ulonglong4 struct {
 	_ structs.HostLayout
 	X uint64
@@ -469,7 +471,7 @@ type Double1 struct {
 // Double2 is a pair of doubles, aligned to sixteen bytes: also the layout of a double-precision
 // complex number.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewDouble2].
 type Double2 struct {
 	_ structs.HostLayout
 	X float64
@@ -494,7 +496,7 @@ type Double3 struct {
 // Double4 is four doubles, aligned to sixteen bytes; since 13.0 one says double4_16a for it, or
 // double4_32a for the wider alignment.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewDouble4].
 type Double4 struct {
 	_ structs.HostLayout
 	X float64

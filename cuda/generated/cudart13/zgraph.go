@@ -96,6 +96,9 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaKernelNodeParams) error {
@@ -141,6 +144,9 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
@@ -183,6 +189,9 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
@@ -346,6 +355,9 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pCopyParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -540,6 +552,9 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
@@ -578,6 +593,9 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
 // [safe.CopyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyWork
@@ -751,6 +769,9 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pMemsetParams *CudaMemsetParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -787,6 +808,9 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
@@ -822,6 +846,9 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
 // [safe.FillWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillWork
@@ -875,6 +902,9 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
 func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaHostNodeParams) error {
@@ -913,6 +943,9 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
@@ -949,6 +982,9 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
@@ -999,6 +1035,9 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, childGraph CudaGraph_t) error {
@@ -1041,6 +1080,9 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.ChildGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ChildGraph
 func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) error {
 	args := &struct {
@@ -1082,6 +1124,9 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 //
 // [safe.EmptyWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyWork
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
@@ -1134,6 +1179,9 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
 func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
@@ -1172,6 +1220,9 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
@@ -1209,6 +1260,9 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 // [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
@@ -1256,6 +1310,9 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
@@ -1294,6 +1351,9 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
@@ -1329,6 +1389,9 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 // [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
@@ -1379,6 +1442,9 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1417,6 +1483,9 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
 func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, params_out *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1450,6 +1519,9 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1496,6 +1568,9 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1531,6 +1606,9 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
 func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_out *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1563,6 +1641,9 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1629,6 +1710,9 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.AddAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddAlloc
 func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaMemAllocNodeParams) error {
 	args := &struct {
@@ -1666,6 +1750,9 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
@@ -1719,6 +1806,9 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.FreeWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeWork
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dptr unsafe.Pointer) error {
@@ -1756,6 +1846,9 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
@@ -2299,25 +2392,26 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 //
 //	cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, cudaGraphEdgeData *edgeData, size_t *numEdges)
 //
-// Edge data matters only for programmatic launches ([CudaGraphEdgeData]); for ordinary edges it is
-// all zero. The form without edge data, in CUDA 12, lists ordinary edges only. Asking for the
-// number always works.
+// Edge data ([CudaGraphEdgeData]) says which output of a node an edge begins at and how the next
+// node depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which
+// waits for the whole node. A call that has no place for edge data fails if any edge carries some;
+// it leaves no edge out. So does the older form of the function without that parameter. Asking for
+// the number always works.
 //
 // Parameters:
 //   - graph: the graph
 //   - from: receives the nodes that come first; nil together with to to ask for the number
 //   - to: receives the nodes that wait
-//   - edgeData: receives what each edge carries; nil if all edges are ordinary. Not without from
-//     and to
-//   - numEdges: in: places in each array; out: edges written, or their number. Places left over
-//     become 0
+//   - edgeData: receives the data of each edge; nil if all edges are ordinary. Needs from and to
+//   - numEdges: in: the length of each array; out: the number of edges written, or of all edges if
+//     from and to are nil. Entries of from and to past the last edge become 0
 //
-// From Go: Go slices of equal length will do. The order of the edges is no promise. Lock the graph
-// across both calls.
+// From Go: pass the first elements of Go slices of equal length. The order of the edges is no
+// promise. Lock the graph across both calls.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: some edge carries data and there is no place for it: pass edgeData
-//   - [CudaErrorInvalidValue]: from without to, or arrays with 0 places
+//   - [CudaErrorLossyQuery]: edgeData is nil and an edge carries data: pass edgeData
+//   - [CudaErrorInvalidValue]: from without to, or a length of 0 with arrays
 //
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphAddDependencies],
 // [CudaGraphRemoveDependencies], [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -2811,6 +2905,9 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.KernelWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelWork
 func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
@@ -2861,6 +2958,9 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -3068,6 +3168,9 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -3115,6 +3218,9 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.HostWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostWork
@@ -3167,6 +3273,9 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.ChildWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildWork
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, childGraph CudaGraph_t) error {
@@ -3215,6 +3324,9 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.RecordWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordWork
@@ -3265,6 +3377,9 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.WaitWork]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitWork
 func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
@@ -3313,6 +3428,9 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3358,6 +3476,9 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3608,8 +3729,8 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: nil, or destroyed before; the handle is checked
-//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see below. The executable then
-//     still exists: destroy it again later
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see Capture. The executable still
+//     exists: destroy it again later
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphLaunch].
 //
@@ -3935,7 +4056,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // Parameters:
 //   - graph: the graph that gives them up
 //   - object: the user object
-//   - count: how many, at least 1, at most what this graph holds
+//   - count: how many, at least 1, at most what this graph holds, and below 2 to the power of 31
 //
 // Ordering: immediate, does not wait for the graph's launches.
 //
@@ -3945,7 +4066,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // (measured): C only, see [CudaUserObjectCreate]. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a count of 0, or a handle that is none
+//   - [CudaErrorInvalidValue]: a count of 0 or above 2147483647, or an invalid handle
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphRetainUserObject], [CudaGraphCreate].

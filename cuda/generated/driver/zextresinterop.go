@@ -163,15 +163,29 @@ func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 //
 //	CUresult cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
 //
+// Which member of the descriptor's handle counts depends on its type:
+//
+//   - Opaque and timeline file descriptors (Linux): fd. Success hands the descriptor to CUDA; do
+//     not use or close it afterwards.
+//   - NT handles of Windows (opaque, timeline, D3D11 and D3D12 fences, keyed mutexes): either
+//     win32.handle or win32.name. The handle stays yours to close.
+//   - KMT handles of Windows: win32.handle, and win32.name must be nil. An opaque one holds no
+//     reference to the object, which must live as long as the import.
+//   - NvSciSync: nvSciSyncObj.
+//
+// Give the import up with [CuDestroyExternalSemaphore], once every signal and wait on it has
+// completed.
+//
 // Parameters:
 //   - extSem_out: receives the semaphore
 //   - semHandleDesc: type and handle; read during the call, reserved members 0
 //
-// From Go: a file descriptor is CUDA's after success, as with imported memory.
+// From Go: write the handle through the address that the union's method returns. A file descriptor
+// of an os.File must be duplicated first, or the File closes it under CUDA.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: not a handle of this type
-//   - [CUDA_ERROR_NOT_SUPPORTED]: not on this platform; timeline semaphores ask
+//   - [CUDA_ERROR_NOT_SUPPORTED]: not on this platform; for timeline semaphores, ask for
 //     [CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED]
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OPERATING_SYSTEM], or the error of earlier work.

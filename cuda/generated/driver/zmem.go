@@ -1090,15 +1090,19 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 	return status(args.ret)
 }
 
-// CuIpcCloseMemHandle unmaps device memory of another process.
+// CuIpcCloseMemHandle gives up one reference to device memory of another process, and unmaps it
+// with the last.
 //
 //	CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 //
-// It does not free the memory, which belongs to the process that allocated it; that one should free
-// it only after everybody has closed.
+// Opening the same handle again in a context returns the same address and counts one reference
+// more, so close as often as you open. Closing neither frees the memory nor touches the mappings of
+// other processes. The process that allocated the memory must free it only after all others have
+// closed it: freeing first is undefined. Peer access that opening enabled ends with the last
+// mapping that needs it.
 //
 // Parameters:
-//   - dptr: the address that opening gave
+//   - dptr: the address that [CuIpcOpenMemHandle] returned
 //
 // From Go: synchronize with the work that uses it first. [CuMemFree] is the wrong call for such an
 // address.

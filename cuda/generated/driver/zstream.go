@@ -333,6 +333,9 @@ func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags uint32) erro
 //
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuLaunchHostFunc], which needs CUDA 10.0.
 func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userData uintptr, flags uint32) error {
 	args := &struct {
 		hStream  CUstream
@@ -807,8 +810,10 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 //
 //	CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 //
-// It is the value after clamping, or the one set later as an attribute of the stream: a stream that
-// was made with -100 reports the end of the range, -5 on an H200. The default streams report 0.
+// CUDA clamps a priority to the range of [CuCtxGetStreamPriorityRange] when it is set, and the call
+// returns the clamped value: -5 on an H200 for a stream that was created with -100. A priority that
+// [CuStreamSetAttribute] set later is returned in the same way. The default streams have priority
+// 0.
 //
 // Parameters:
 //   - hStream: any stream, the default streams too
@@ -816,10 +821,10 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 //
 // Ordering: asks the driver only; it neither waits for the stream nor for the device.
 //
-// Capture: harmless, also on the capturing stream (measured), other than [CuStreamGetFlags],
-// [CuStreamGetId] and [CuStreamGetDevice].
+// Capture: allowed, also on the capturing stream (measured). [CuStreamGetFlags], [CuStreamGetId]
+// and [CuStreamGetDevice] are not: there they end the capture.
 //
-// From Go: any goroutine; only for the default streams must the thread have a context.
+// From Go: any goroutine; for a default stream the OS thread needs a current context.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: priority is nil
@@ -922,7 +927,7 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: flags is nil
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures; see below
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures, see Capture
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
@@ -1227,6 +1232,9 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 //
 // Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuLaunchHostFunc], which needs CUDA 10.0.
 //
 // [cudaStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAddCallback
 // [safe.Stream.AddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AddCallback
@@ -2063,15 +2071,17 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 
 // CuStreamSetAttribute changes one attribute of a stream, for the work that comes later.
 //
-//		CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+//	CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 //
-//	  - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
-//	    aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]), else it does nothing; undo what it leaves
-//	    behind by [CuCtxResetPersistingL2Cache].
-//	  - Synchronization policy: how [CuStreamSynchronize] waits for this stream. It does not change
-//	    how threads wait for an event recorded here (measured).
-//	  - Priority: as if the stream had been made with it; values out of range are clamped.
-//	  - Memory synchronization domains: which domain the fences of the stream's kernels count in.
+// Streams have these attributes:
+//
+//   - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
+//     aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]), else it does nothing; undo what it leaves
+//     behind by [CuCtxResetPersistingL2Cache].
+//   - Synchronization policy: how [CuStreamSynchronize] waits for this stream. It does not change
+//     how threads wait for an event recorded here (measured).
+//   - Priority: as if the stream had been made with it; values out of range are clamped.
+//   - Memory synchronization domains: which domain the fences of the stream's kernels count in.
 //
 // A launch that carries the same attribute itself goes by its own.
 //

@@ -1435,7 +1435,7 @@ type CUDA_RESOURCE_VIEW_DESC struct {
 // not check it, measured; the hardware that reads the copy on the device wants 64 bytes.
 //
 // C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with
-// NewCUtensorMap.
+// [NewCUtensorMap].
 type CUtensorMap struct {
 	_ structs.HostLayout
 	// What the hardware reads; not for programs.

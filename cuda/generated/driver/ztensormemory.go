@@ -33,10 +33,9 @@ import "unsafe"
 //   - l2Promotion: how much L2 fetches around what is asked for
 //   - oobFill: what is read beyond the tensor's edges: zeros, or for floating point types NaN
 //
-// From Go: tensorMap is to be aligned to 64 bytes, which Go does not promise for a variable of the
-// type: allocate some bytes more and cut an aligned piece out, or use C memory. One driver took a
-// misaligned one (measured); kernels do need the alignment. globalAddress is a device address made
-// to look like a pointer.
+// From Go: allocate tensorMap with [NewCUtensorMap]: CUDA asks for a multiple of 64 bytes, which Go
+// does not promise for a variable. One driver took a misaligned map (measured), but kernels need
+// the alignment. globalAddress is a device address converted to unsafe.Pointer.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: one of the rules is broken, as the alignment of globalAddress.
@@ -82,7 +81,7 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 // order at [CuTensorMapEncodeTiled] holds here as well.
 //
 // Parameters:
-//   - tensorMap: receives the map; aligned to 64 bytes
+//   - tensorMap: receives the map; allocate it with [NewCUtensorMap]
 //   - tensorDataType: the type of the elements
 //   - tensorRank: 3, 4 or 5
 //   - globalAddress: the tensor's device address, a multiple of 16 bytes
@@ -143,7 +142,7 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 // [CuTensorMapEncodeIm2col].
 //
 // Parameters:
-//   - tensorMap: receives the map; aligned to 64 bytes
+//   - tensorMap: receives the map; allocate it with [NewCUtensorMap]
 //   - tensorDataType: the type of the elements
 //   - tensorRank: 3, 4 or 5
 //   - globalAddress: the tensor's device address, a multiple of 16 bytes
@@ -206,7 +205,7 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 // an argument or in device memory, does not change.
 //
 // Parameters:
-//   - tensorMap: the map; aligned to 64 bytes
+//   - tensorMap: the map, aligned to 64 bytes as [NewCUtensorMap] does
 //   - globalAddress: the device address, aligned as it was for encoding
 //
 // Errors:
