@@ -81,7 +81,8 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a zero or too large grid or block, both or neither form of
-//     arguments for a kernel that has some, or a bad dependency
+//     arguments for a kernel that has some, packed arguments for a cooperative kernel, or a bad
+//     dependency
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the kernel is given as [CUkernel], without a context, and none
 //     is current
 //
@@ -928,7 +929,7 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 //	CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 //
 // Only instantiations and updates from now on see it; for one executable use
-// [CuGraphExecEventRecordNodeSetEvent].
+// [CuGraphExecEventRecordNodeSetEvent]. The node moves to the context of the new event's device.
 //
 // Parameters:
 //   - hNode: the record node
@@ -972,7 +973,8 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 //	CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 //
 // Each launch waits for the record that is the latest when it is made, as [CuStreamWaitEvent] does;
-// an event never recorded does not hold it up. So record first, then launch.
+// an event never recorded does not hold it up. So record first, then launch. The event may belong
+// to another context or device than the launch.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -2690,6 +2692,18 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 // of each other, also at the same time. A graph that has allocation, free, conditional or
 // device-updatable nodes allows one executable at a time.
 //
+// [CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH] makes an executable that kernels can launch too. It
+// needs unified addressing, excludes the auto-free flag, and asks this of the graph:
+//
+//   - All nodes belong to one context, which is current.
+//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
+//     three.
+//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - Copies are between device memory and pinned, mapped host memory, without arrays.
+//
+// Kernels of one graph that launch graphs from the device must share a context, with or without
+// that flag.
+//
 // It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
 // The upload to the device happens at the first launch unless [CuGraphUpload] does it earlier.
 // [CuGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
@@ -2719,8 +2733,8 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
-//     that is not allowed there
+//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
+//     without a node, or a conditional body with a node type that is not allowed there
 //   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable where only one may exist, or a graph owned by
 //     a node
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
@@ -2835,7 +2849,8 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 //   - nodeParams: the complete new description; read during the call
 //
 // Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
-// node loses what the device changed, at the next upload or launch.
+// node loses what the device changed, at the next upload or launch; changing it from the host while
+// the device changes it is undefined.
 //
 // From Go: as for [CuGraphAddKernelNode]: a node given by function crashes the process when no
 // context is current on the thread (measured), so lock the thread and set one. Pin the argument
@@ -3119,14 +3134,15 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the record node, by its handle in the original graph
-//   - event: the event to record; it stays the program's
+//   - event: the event to record, of the same context as before; it stays the program's
 //
 // Ordering: for launches made afterwards only; the old event is recorded by those before.
 //
 // From Go: keep the event until the last launch that records it is done. Lock the executable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not a record node of the original graph
+//   - [CUDA_ERROR_INVALID_VALUE]: no event, another context's, or not a record node of the original
+//     graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddEventRecordNode],
 // [CuGraphEventRecordNodeGetEvent], [CuGraphEventWaitNodeSetEvent], [CuEventRecordWithFlags],
@@ -3311,8 +3327,9 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 //
 // A node that is off does nothing, but keeps its place in the order, as an empty node would; its
 // parameters are kept and may be changed meanwhile. The state outlives [CuGraphExecUpdate] and
-// changes of the parameters (measured). Only kernel, memcpy and memset nodes and batches of copies
-// can be switched.
+// changes of the parameters (measured). Only kernel, memcpy and memset nodes, batches of copies and
+// copies over the fabric can be switched. What the device changed in a device-updatable node is
+// lost at the next upload or launch.
 //
 // Parameters:
 //   - hGraphExec: the executable
@@ -4260,7 +4277,7 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //   - memcpy and memset: as for [CuGraphExecMemcpyNodeSetParams] and
 //     [CuGraphExecMemsetNodeSetParams]
 //   - host function: function and user data, not the context
-//   - event record and wait: the event
+//   - event record and wait: the event; for a record one of the same context
 //   - external semaphores: everything but their number and the context
 //   - child graph: the parameters inside, with the same shape
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait
@@ -4496,8 +4513,10 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 //   - [CUDA_ERROR_INVALID_VALUE]: read the result: [CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE] is a
 //     cycle, [CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED] a node that a device launch or a
 //     conditional body does not allow, [CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED] a handle
-//     that no conditional node uses, [CUDA_GRAPH_INSTANTIATE_ERROR] with no node a bad argument,
-//     such as unknown flags or the two flags that exclude each other
+//     that no conditional node uses, [CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED] a node of
+//     another context than the rest, for a device launch or with kernels that launch graphs,
+//     [CUDA_GRAPH_INSTANTIATE_ERROR] with no node a bad argument, such as unknown flags or the two
+//     flags that exclude each other
 //   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable of a graph that allows one
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no current context; the result tells nothing then
 //

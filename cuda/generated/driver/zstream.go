@@ -1072,7 +1072,8 @@ func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the default streams, when nothing is current to the thread
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream cannot be asked; a destroyed one need not be noticed
+//   - [CUDA_ERROR_INVALID_HANDLE]: the per-thread default stream while a green context is current.
+//     A destroyed stream need not be noticed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //

@@ -87,8 +87,10 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 // memory freed, and holds for whole pages. "Read mostly" makes copies for each reader and gets
 // expensive with every write; a preferred location is where pages go back to and stay if the other
 // side can reach them; "accessed by" keeps a device's mapping up to date so that it does not fault.
-// Memory of malloc or Go may be advised where the devices can use it
-// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]).
+// "Read mostly" overrides the other two, a preferred location overrides "accessed by" for the same
+// processor. A page with a preferred location on a device goes on moving to and fro if both sides
+// use it; without one the driver would pin it to the host. Memory of malloc or Go may be advised
+// where the devices can use it ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]).
 //
 // Parameters:
 //   - devPtr: beginning of the range, rounded down to a page

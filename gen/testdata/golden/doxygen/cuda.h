@@ -49,7 +49,7 @@ int cuPut(CUbox *box);
 /**
  * \brief Takes a box from the heap
  *
- * \warning This function will be deprecated in a future CUDA release. Please migrate to ::cuPut.
+ * \warning Heaps are going: it will be deprecated in a future release. Fill them by ::cuPut.
  */
 int cuTake(CUbox *box);
 

@@ -53,7 +53,7 @@ func CuPut(box *CUbox) (int32, error) {
 //
 //	int cuTake(CUbox *box)
 //
-// Warning: This function will be deprecated in a future CUDA release. Please migrate to [CuPut].
+// Warning: Heaps are going: it will be deprecated in a future release. Fill them by [CuPut].
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__THING.html.
 //
