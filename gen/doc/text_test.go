@@ -171,6 +171,12 @@ func TestTextSaysSomething(t *testing.T) {
 	require.NoError(t, err)
 	for key, e := range all {
 		assert.NotRegexp(t, `(?i)^(wraps|calls|binds) cu`, e.summary, "%s: %s", e.pos, key)
+		for _, i := range e.errors { // they come last in the comment
+			assert.NotRegexp(t, `\b(see|said|told) below\b`, i.text, "%s: what %s says of %s stands above", e.pos, key, i.name)
+		}
+		for _, text := range slices.Concat(e.order, e.capture, e.golang) {
+			assert.NotRegexp(t, `\b(code|error) above\b`, text, "%s: the errors of %s stand below", e.pos, key)
+		}
 		assert.Greater(t, len(strings.Fields(e.summary)), 2, "%s: %s is too short", e.pos, key)
 		assert.Regexp(t, `[.:]$`, e.summary, "%s: the first paragraph of %s ends in a full stop", e.pos, key)
 	}

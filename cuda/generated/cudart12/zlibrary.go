@@ -409,7 +409,8 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 //
 // The one most needed is [CudaFuncAttributeMaxDynamicSharedMemorySize]: a launch with more than 48
 // KiB of dynamic shared memory fails until it is raised. What [CudaFuncSetAttribute] sets on the
-// function of a context outweighs it, whichever came first.
+// function of a context outweighs it, whichever came first, though [cuKernelGetAttribute] goes on
+// returning what was set here.
 //
 // Parameters:
 //   - kernel: the kernel
@@ -434,6 +435,7 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
+// [cuKernelGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelGetAttribute
 // [cuKernelSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelSetAttribute
 func CudaKernelSetAttributeForDevice(kernel CudaKernel_t, attr CudaFuncAttribute, value int32, device int32) error {
 	args := &struct {

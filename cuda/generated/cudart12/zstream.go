@@ -961,8 +961,9 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 //
 // Ordering: no part of any order: it does not even look at the stream's work.
 //
-// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver; with the code
-// above, and [CudaErrorStreamCaptureInvalidated] at its end). Ask before the capture begins.
+// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver): it returns
+// [CudaErrorStreamCaptureUnsupported], and the end of the capture
+// [CudaErrorStreamCaptureInvalidated]. Ask before the capture begins.
 //
 // From Go: drivers before 12.0 lack it; the call then returns an error that matches
 // errors.ErrUnsupported. For handle 2 the answer is the OS thread's, not the goroutine's.
@@ -1523,8 +1524,8 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 //
 // Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
 //
-// Capture: the one question that is always allowed: it breaks nothing, not even with the error
-// above, in which it is unlike a real use of the legacy stream.
+// Capture: the one question that is always allowed: it breaks nothing, not even when it returns
+// [CudaErrorStreamCaptureImplicit], unlike a real use of the legacy stream.
 //
 // From Go: the cheap guard before a query, synchronization or allocation in code that is handed
 // streams by others. Works in host functions too.

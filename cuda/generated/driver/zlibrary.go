@@ -539,7 +539,8 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 //
 // The one most needed is [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]: a launch with more than
 // 48 KiB of dynamic shared memory fails until it is raised. What [CuFuncSetAttribute] sets on the
-// function of a context outweighs it, whichever came first.
+// function of a context outweighs it, whichever came first, though [CuKernelGetAttribute] goes on
+// returning what was set here.
 //
 // Parameters:
 //   - attrib: which property

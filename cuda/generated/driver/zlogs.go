@@ -154,7 +154,7 @@ func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) e
 //     there is nothing new
 //   - flags: must be 0
 //
-// From Go: buffer is the address of the first element of a []byte; for the defect named above a Go
+// From Go: buffer is the address of the first element of a []byte; because of that defect a Go
 // slice that is too short means overwritten memory of others.
 //
 // Errors:

@@ -213,7 +213,8 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 // Parameters:
 //   - hmod: the module
 //
-// Capture: see the error; with the thread's mode at thread-local or relaxed it is harmless.
+// Capture: it breaks captures in global mode of other threads, unless this thread's mode is
+// thread-local or relaxed.
 //
 // From Go: it may hold the OS thread for as long as kernels run. Keep Go's wrappers of its
 // functions from outliving it: a stale handle is not detected.

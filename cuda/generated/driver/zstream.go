@@ -871,8 +871,9 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 //
 // Ordering: no part of any order: it does not even look at the stream's work.
 //
-// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver; with the code
-// above, and [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED] at its end). Ask before the capture begins.
+// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver): it returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the end of the capture
+// [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]. Ask before the capture begins.
 //
 // From Go: drivers before 12.0 lack it; the call then returns an error that matches
 // errors.ErrUnsupported. For handle 2 the answer is the OS thread's, not the goroutine's.
@@ -1764,8 +1765,8 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 //
 // Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
 //
-// Capture: the one question that is always allowed: it breaks nothing, not even with the error
-// above, in which it is unlike a real use of the legacy stream.
+// Capture: the one question that is always allowed: it breaks nothing, not even when it returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT], unlike a real use of the legacy stream.
 //
 // From Go: the cheap guard before a query, synchronization or allocation in code that is handed
 // streams by others. Works in host functions too.
