@@ -2537,8 +2537,7 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 //
 //	cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
 //
-// It is the three-dimensional [CudaMemcpyPeer]. With unique addresses it is needed only for arrays,
-// whose handles do not tell the driver the device in the way an address does.
+// It is the three-dimensional [CudaMemcpyPeer].
 //
 // Parameters:
 //   - p: describes both ends, each with its device

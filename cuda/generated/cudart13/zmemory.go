@@ -2666,8 +2666,7 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 //
 //	cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
 //
-// It is the three-dimensional [CudaMemcpyPeer]. With unique addresses it is needed only for arrays,
-// whose handles do not tell the driver the device in the way an address does.
+// It is the three-dimensional [CudaMemcpyPeer].
 //
 // Parameters:
 //   - p: describes both ends, each with its device
@@ -3675,7 +3674,8 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemL
 //
 // Entry k of prefetchLocs is for the ranges from prefetchLocIdxs k up to the next index. All
 // devices of the system have to support concurrent managed access. The ranges have no order among
-// themselves.
+// themselves. Where all devices have [CudaDevAttrPageableMemoryAccess], they may be ordinary host
+// memory too.
 //
 // Parameters:
 //   - dptrs: beginnings of the ranges
@@ -3726,7 +3726,8 @@ func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint6
 //	cudaError_t cudaMemDiscardBatchAsync(void **dptrs, size_t *sizes, size_t count, unsigned long long flags, cudaStream_t stream)
 //
 // A scratch buffer that was discarded is dropped under pressure instead of being copied to the
-// host. Until it is written or prefetched, reading it gives anything. It stays allocated.
+// host. Until it is written or prefetched, reading it gives anything. It stays allocated. See
+// [CudaMemPrefetchBatchAsync] for the memory that it takes.
 //
 // Parameters:
 //   - dptrs: beginnings of the ranges

@@ -5558,8 +5558,8 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 //
 //	CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 //
-// It is the three-dimensional [CuMemcpyPeer]. With unique addresses it is needed only for arrays,
-// whose handles do not tell the driver the context in the way an address does.
+// It is the three-dimensional [CuMemcpyPeer]. An array belongs to its context, so the context given
+// beside an array is ignored.
 //
 // Parameters:
 //   - pCopy: describes both ends, each with its context

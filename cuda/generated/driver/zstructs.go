@@ -949,7 +949,7 @@ type CUctxCigParam struct {
 // CUctxCreateParams is what the newest variant of [CuCtxCreate] takes beyond flags: either
 // restrictions or a graphics queue.
 //
-// All zero makes an ordinary context. Both at once are refused.
+// All zero makes an ordinary context. Both at once are undefined.
 //
 // From Go: read during the call. The pointers inside need a [runtime.Pinner], or C memory.
 type CUctxCreateParams struct {
@@ -1126,7 +1126,7 @@ type CUDA_MEMCPY3D_PEER struct {
 	SrcDevice CUdeviceptr
 	// The source, an array.
 	SrcArray CUarray
-	// Whose it is; ignored where the kind is to be found out.
+	// Whose it is; ignored for an array, which belongs to a context itself.
 	SrcContext CUcontext
 	// Bytes between rows of the source.
 	SrcPitch uint64

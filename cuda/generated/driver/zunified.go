@@ -607,7 +607,8 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 //
 // Entry k of prefetchLocs is for the ranges from prefetchLocIdxs k up to the next index. All
 // devices of the system have to support concurrent managed access. The ranges have no order among
-// themselves.
+// themselves. Where all devices have [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS], they may be
+// ordinary host memory too.
 //
 // Parameters:
 //   - dptrs: beginnings of the ranges
@@ -657,7 +658,8 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 //	CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 //
 // A scratch buffer that was discarded is dropped under pressure instead of being copied to the
-// host. Until it is written or prefetched, reading it gives anything. It stays allocated.
+// host. Until it is written or prefetched, reading it gives anything. It stays allocated. See
+// [CuMemPrefetchBatchAsync] for the memory that it takes.
 //
 // Parameters:
 //   - dptrs: beginnings of the ranges
