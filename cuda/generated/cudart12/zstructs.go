@@ -855,19 +855,21 @@ type CudaResourceDesc_res_pitch2D struct {
 	// Channels of a pixel and their type.
 	Desc CudaChannelFormatDesc
 	_    [4]byte
-	// Elements in a row.
+	// Elements in a row, at most [CudaDevAttrMaxTexture2DLinearWidth].
 	Width uint64
-	// Rows.
+	// Rows, at most [CudaDevAttrMaxTexture2DLinearHeight].
 	Height uint64
-	// From row to row, a multiple of [CudaDevAttrTexturePitchAlignment].
+	// From row to row, a multiple of [CudaDevAttrTexturePitchAlignment], at most
+	// [CudaDevAttrMaxTexture2DLinearPitch].
 	PitchInBytes uint64
 }
 
 // CudaResourceViewDesc is another reading of an array's elements, or of a part of its levels and
 // layers, for a texture object.
 //
-// It works on arrays only. The new format must have the same bytes per element; a compressed format
-// reads 32-bit elements as its blocks, and then width and height are four times the array's.
+// It works on arrays only, and not on those of a block-compressed format. Most formats leave width,
+// height and depth as the array has them, and must have the same bytes per element; a compressed
+// format reads 32-bit elements as its blocks, and then width and height are four times the array's.
 type CudaResourceViewDesc struct {
 	_ structs.HostLayout
 	// The new reading of an element.
@@ -879,13 +881,13 @@ type CudaResourceViewDesc struct {
 	Height uint64
 	// In elements of the new format.
 	Depth uint64
-	// Level that becomes level 0.
+	// Level that becomes level 0; 0 without levels.
 	FirstMipmapLevel uint32
-	// Last level that is seen.
+	// Last level that is seen; 0 without levels.
 	LastMipmapLevel uint32
-	// Layer that becomes layer 0.
+	// Layer that becomes layer 0; 0 without layers.
 	FirstLayer uint32
-	// Last layer that is seen.
+	// Last layer that is seen; 0 without layers.
 	LastLayer uint32
 }
 
@@ -2522,10 +2524,10 @@ type CudaAsyncNotificationInfo_t_info_overBudget struct {
 // zero of addressMode is wrapping, which acts as clamping unless coordinates are normalized.
 type CudaTextureDesc struct {
 	_ structs.HostLayout
-	// Behaviour outside of the texture, for each dimension.
+	// Behaviour outside of the texture, for each dimension; linear memory has none.
 	AddressMode [3]CudaTextureAddressMode
 	// Nearest element, or a blend of neighbours; a blend needs values that are floating-point or read
-	// as such.
+	// as such, and linear memory has none.
 	FilterMode CudaTextureFilterMode
 	// Whether integers come as they are or as fractions.
 	ReadMode CudaTextureReadMode
@@ -2533,20 +2535,22 @@ type CudaTextureDesc struct {
 	SRGB int32
 	// What lies outside in border mode.
 	BorderColor [4]float32
-	// Not 0: the texture extends from 0 to 1 in each dimension, whatever its size.
+	// Not 0: the texture extends from 0 to 1 in each dimension, whatever its size; a mipmapped array
+	// needs it.
 	NormalizedCoords int32
-	// 1 to 16.
+	// 1 to 16; others are clamped.
 	MaxAnisotropy uint32
 	// Between mipmap levels.
 	MipmapFilterMode CudaTextureFilterMode
 	// Offset to the level.
 	MipmapLevelBias float32
-	// No level below this.
+	// No level below this, where a view's first level is 0.
 	MinMipmapLevelClamp float32
-	// No level above this.
+	// No level above this, counted likewise.
 	MaxMipmapLevelClamp float32
 	// Not 0: always the full computation between levels.
 	DisableTrilinearOptimization int32
-	// Not 0: filtering crosses the edges between the faces of a cube.
+	// Not 0: filtering crosses the edges between the faces of a cube, and addressMode is ignored; for
+	// arrays made as cube maps.
 	SeamlessCubemap int32
 }

@@ -4374,9 +4374,9 @@ func (v CUtensorMapIm2ColWideMode) String() string {
 // CUtensorMapAllocClass is how far beyond a tensor the copy hardware may generate addresses while
 // it handles elements outside of it.
 //
-// A wider window is faster on some devices, and needs memory of that size behind the tensor's
-// allocation; nothing checks that, a kernel with too small an allocation is undefined. Elsewhere
-// every request means the small class.
+// A wider window needs a larger allocation around the tensor; nothing checks that, and a kernel
+// with too small an allocation is undefined. On devices that do not distinguish the classes every
+// request means the small one.
 type CUtensorMapAllocClass uint32
 
 const (
@@ -5656,7 +5656,8 @@ func (v CUfunctionLoadingState) String() string {
 type CUcoredumpSettings uint32
 
 const (
-	// Bool: write a dump when a kernel faults.
+	// Bool: write a dump when a kernel faults; false at first, unless the context was created with the
+	// flag for it.
 	CU_COREDUMP_ENABLE_ON_EXCEPTION CUcoredumpSettings = 1
 	// Bool: also abort the process, which makes it dump its own core; true at first.
 	// [CU_COREDUMP_SKIP_ABORT] is the newer way to turn it off.
