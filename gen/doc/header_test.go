@@ -70,7 +70,7 @@ func headerDocs(t *testing.T, dir, api string, used map[string]bool) {
 		exists[d.Go] = true
 	}
 	n := 0
-	check := func(what string, doc []string) {
+	check := func(what, comment string, doc []string) {
 		text := strings.Join(doc, "\n")
 		n++
 		if m := leftover.FindString(text); m != "" {
@@ -81,25 +81,35 @@ func headerDocs(t *testing.T, dir, api string, used map[string]bool) {
 		for _, l := range parsed.Links {
 			assert.Truef(t, l.Used, "%s: the link %s is not used", what, l.Text)
 		}
+		codes := ""
+		for _, b := range parsed.Content {
+			if code, ok := b.(*docparse.Code); ok {
+				codes += code.Text
+			}
+		}
+		for _, b := range readDoxygen(comment) {
+			line, _, _ := strings.Cut(strings.TrimSpace(b.text), "\n")
+			assert.Truef(t, b.kind != codeBlock || strings.Contains(codes, line), "%s: the line %q of a code block is no code", what, line)
+		}
 	}
 	for _, f := range a.Funcs {
 		require.NotEmpty(t, f.Doc, f.Symbol)
-		check(f.Symbol, f.Doc)
+		check(f.Symbol, f.Comment, f.Doc)
 	}
 	for _, al := range a.Aliases {
-		check(al.C, al.Doc)
+		check(al.C, "", al.Doc)
 	}
 	for _, d := range a.Decls {
-		check(d.C, d.Doc)
+		check(d.C, d.Comment, d.Doc)
 		for _, e := range d.Enumerators {
-			check(e.C, e.Doc)
+			check(e.C, e.Comment, e.Doc)
 		}
 		for _, f := range d.Fields {
-			check(d.C+"."+f.C, f.Doc)
+			check(d.C+"."+f.C, f.Comment, f.Doc)
 		}
 	}
 	for _, c := range a.Consts {
-		check(c.C, c.Doc)
+		check(c.C, c.Comment, c.Doc)
 	}
 	t.Logf("%d comments", n)
 }

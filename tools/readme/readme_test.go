@@ -77,17 +77,6 @@ func TestTexts(t *testing.T) {
 	})
 }
 
-func TestSnippetRuns(t *testing.T) {
-	eachText(t, func(t *testing.T, file, text string) {
-		for _, m := range snippets.FindAllStringSubmatch(text, -1) {
-			ran := reached(t, filepath.Dir(m[1]))
-			for _, name := range strings.Fields(m[2]) {
-				assert.Truef(t, ran[ownName(name)], "no test of %s runs %s", m[1], name)
-			}
-		}
-	})
-}
-
 func TestReplaceSnippets(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte("package a\n\ntype b int\n"), 0o666))
