@@ -265,7 +265,7 @@ func (g *GreenContext) Record(e *Event) error {
 		return v.exclude(op, nil, func() error {
 			err := c.record(op, v.raw)
 			if err == nil {
-				v.stands(false, nil)
+				v.setCaptured(false, nil)
 			}
 			return err
 		})
@@ -348,7 +348,7 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	if err = g.withCurrent(func() error { return g.record(op, e) }); err == nil {
 		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(x.handleContext(), e, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
-			return &waiter{home: x.home(), event: e, line: g, from: from, to: time.Now(), end: end}, false, nil
+			return &waiter{home: x.home(), event: e, queue: g, from: from, to: time.Now(), end: end}, false, nil
 		}
 		err = check(op, code)
 	}

@@ -29,7 +29,7 @@ type polling struct {
 type waiter struct {
 	home  rt.Home
 	event driver.CUevent
-	line  any           // those of one line become done in their order, as a rule
+	queue any           // events of one queue complete in order, as a rule
 	from  time.Time     // the event was not recorded before, zero where that is not known,
 	to    time.Time     // nor after that
 	takes time.Duration // perhaps; 0 where nobody knows
@@ -128,14 +128,14 @@ func entry(w *waiter) rt.Entry {
 }
 
 func (l *waitQueues) add(w *waiter) {
-	if i, ok := l.at[w.line]; ok {
+	if i, ok := l.at[w.queue]; ok {
 		l.lists[i] = append(l.lists[i], w)
 		return
 	}
 	if l.at == nil {
 		l.at = map[any]int{}
 	}
-	l.at[w.line] = len(l.lists)
+	l.at[w.queue] = len(l.lists)
 	l.lists = append(l.lists, []*waiter{w})
 	l.entries = append(l.entries, entry(w))
 }
@@ -143,10 +143,10 @@ func (l *waitQueues) add(w *waiter) {
 // remove takes a line out, and puts the last one in its place.
 func (l *waitQueues) remove(i int) {
 	last := len(l.lists) - 1
-	delete(l.at, l.lists[i][0].line)
+	delete(l.at, l.lists[i][0].queue)
 	if i != last {
 		l.lists[i], l.entries[i] = l.lists[last], l.entries[last]
-		l.at[l.lists[i][0].line] = i
+		l.at[l.lists[i][0].queue] = i
 	}
 	l.lists[last] = nil
 	l.lists, l.entries = l.lists[:last], l.entries[:last]

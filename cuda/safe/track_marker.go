@@ -198,7 +198,7 @@ func (p marker) wait() {
 	if p.event != 0 {
 		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(p.stream.callContext, p.event, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
-			w := &waiter{home: p.stream.home(), event: p.event, line: p.stream, to: time.Now(), end: func() {}}
+			w := &waiter{home: p.stream.home(), event: p.event, queue: p.stream, to: time.Now(), end: func() {}}
 			w.wait(context.Background(), "")
 		}
 		return
