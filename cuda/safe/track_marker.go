@@ -246,7 +246,7 @@ func (s *streamCore) leaveTail(wait bool) error {
 	}
 	s.ctx.Release() // the context, when it goes, waits for its tails
 	s.tail = p.event
-	s.ctx.shared.tails.add(s)
+	s.ctx.shared.closed.add(s)
 	return nil
 }
 
