@@ -149,7 +149,7 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 	}
 	defer c.Release()
 	if raw <= driver.CU_STREAM_PER_THREAD {
-		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream; use LegacyStream for the legacy one", uintptr(raw))
+		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream; use LegacyStream or NewStream", uintptr(raw))
 	}
 	s := &streamCore{queue: c.shared.queueOf(raw), ctx: c, raw: raw, callContext: c.handleContext(), owned: owned, owner: owner}
 	if err := s.describe(op); err != nil {

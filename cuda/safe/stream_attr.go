@@ -121,7 +121,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 		defer e.mu.Unlock()
 		if e.legacy() {
 			if !e.ctx.shared.legacy.enter() {
-				return refuse(op, ErrCapturing, "a blocking stream of the context captures")
+				return refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
 			}
 			defer e.ctx.shared.legacy.leave()
 		}

@@ -36,7 +36,7 @@ func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	}
 	switch {
 	case s.n > d.n:
-		c.err = refuse(op, ErrRange, "%d elements do not fit into %d", s.n, d.n)
+		c.err = refuse(op, ErrRange, "%d values do not fit into %d", s.n, d.n)
 	case c.onHost && c.ofHost:
 		c.err = refuse(op, ErrInvalidArgument, "source and destination are both host memory")
 	}
