@@ -61,15 +61,15 @@ func (c *contextCore) handleContext() driver.CUcontext {
 
 // home returns the context for calls of package rt that detect a reset.
 func (c *contextCore) home() rt.Home {
-	return rt.Home{Set: c.handleContext(), Context: c.raw, ID: c.id}
+	return rt.Home{CallContext: c.handleContext(), Context: c.raw, ID: c.id}
 }
 
 // home returns the home of the event's context.
 func (e *eventCore) home() rt.Home {
-	return rt.Home{Set: e.callContext, Context: e.ctx.raw, ID: e.ctx.id}
+	return rt.Home{CallContext: e.callContext, Context: e.ctx.raw, ID: e.ctx.id}
 }
 
 // home returns the home of the stream's context.
 func (s *streamCore) home() rt.Home {
-	return rt.Home{Set: s.callContext, Context: s.ctx.raw, ID: s.ctx.id}
+	return rt.Home{CallContext: s.callContext, Context: s.ctx.raw, ID: s.ctx.id}
 }

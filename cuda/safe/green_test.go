@@ -178,9 +178,9 @@ func TestGreenContextRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"no parts", func() error { _, err := safe.NewGreenContext(x); return err }, safe.ErrInvalidArgument, "without multiprocessors"},
+		{"no parts", func() error { _, err := safe.NewGreenContext(x); return err }, safe.ErrInvalidArgument, "needs multiprocessors"},
 		{"an empty part", func() error { _, err := safe.NewGreenContext(x, parts[0], safe.SMResource{}); return err }, safe.ErrInvalidArgument, "part 1 has no multiprocessors"},
-		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, safe.ErrInvalidArgument, "of another split"},
+		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, safe.ErrInvalidArgument, "from another split"},
 		{"not the primary context", created, safe.ErrContextMismatch, "not the primary context of device 0"},
 		{"a blocking stream", func() error { _, err := g.NewStream(safe.StreamOptions{}); return err }, safe.ErrInvalidArgument, "NonBlocking"},
 		{"a priority", func() error {

@@ -99,7 +99,7 @@ func TestCopyBatchRefused(t *testing.T) {
 		says   string
 	}{
 		{"too large", []safe.CopyOp{good, safe.NewCopyOp[int32](small, h)}, safe.ErrRange, "copy 1: 100 values do not fit into 10"},
-		{"host to host", []safe.CopyOp{safe.NewCopyOp[int32](h, h)}, safe.ErrInvalidArgument, "copy 0: neither end"},
+		{"host to host", []safe.CopyOp{safe.NewCopyOp[int32](h, h)}, safe.ErrInvalidArgument, "copy 0: source and destination are both host memory"},
 		{"closed", []safe.CopyOp{good, good, safe.NewCopyOp[int32](slice(0, 10), closed)}, safe.ErrClosed, "copy 2"},
 		{"closed since", []safe.CopyOp{gone}, safe.ErrClosed, "copy 0"},
 		{"nil", []safe.CopyOp{safe.NewCopyOp[int32](nil, a)}, safe.ErrClosed, "copy 0"},

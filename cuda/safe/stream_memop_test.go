@@ -142,7 +142,7 @@ func TestBatchMemOps(t *testing.T) {
 
 	err := a.BatchMemOps([]safe.MemOp{safe.NewWriteOp(h.At(0), 5), safe.NewWriteOp(h.At(300), 5)})
 	assert.ErrorIs(t, err, safe.ErrRange)
-	assert.ErrorContains(t, err, "operation 1: [300] of 300 values")
+	assert.ErrorContains(t, err, "operation 1: index 300 of 300 elements")
 	require.NoError(t, a.Synchronize())
 	assert.EqualValues(t, 1, h.Data()[0], "none was done")
 	assert.ErrorIs(t, a.BatchMemOps(make([]safe.MemOp, 2)), safe.ErrClosed)

@@ -67,7 +67,7 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent)
 	if err := s.enteredAsk(op); err != nil {
 		return err
 	}
-	code := rt.Point(s.callContext, s.raw, e)
+	code := rt.Mark(s.callContext, s.raw, e)
 	if code == 0 {
 		s.forgetBacklog()
 	}

@@ -144,7 +144,7 @@ func (s *streamCore) markHere(wait bool) (p marker, done bool, err error) {
 	pool := &s.ctx.shared.events
 	e, err := pool.get(s.ctx)
 	if err == nil {
-		code := s.home().Point(s.raw, e)
+		code := s.home().Mark(s.raw, e)
 		switch code {
 		case driver.CUDA_ERROR_NOT_READY:
 			s.ctx.Retain() // the live stream retains it

@@ -96,7 +96,7 @@ func endAll(markers []marker) {
 // pendingWork is the work that uses an object.
 type pendingWork struct {
 	markers []marker
-	marked bool
+	marked  bool
 }
 
 // over returns whether the work that was pending at the first call, or soon after, has
