@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Stream.BatchCopies. Runs on any driver; tests named Sim need the simulated one.
+
 package safe_test
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCopyBatch moves values in all directions by each call.
+// TestCopyBatch copies values in all directions, with each of the driver's functions.
 func TestCopyBatch(t *testing.T) {
 	x := open(t, 0)
 	const n, copies = 64, 50
@@ -50,7 +52,7 @@ func TestCopyBatch(t *testing.T) {
 		}
 		require.NoError(t, s.BatchCopies(in, o))
 		if o.ReadEarly {
-			require.NoError(t, s.Synchronize()) // what is read early must be there
+			require.NoError(t, s.Synchronize()) // sources read early must be complete
 		}
 		require.NoError(t, s.BatchCopies(across, o))
 		if o.ReadEarly {
@@ -132,7 +134,7 @@ func TestCopyBatchRefused(t *testing.T) {
 	assert.ErrorIs(t, s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[int32](buffer[int32](t, y, 1), slice(0, 1))}, safe.BatchCopyOptions{}), safe.ErrContextMismatch)
 }
 
-// TestSimCopyBatchFailure: the error says which copy it is about where the driver does.
+// TestSimCopyBatchFailure: the error names the copy if the driver does.
 func TestSimCopyBatchFailure(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
