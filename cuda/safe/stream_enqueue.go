@@ -1,15 +1,15 @@
 package safe
 
-// enqueue puts work that uses blocks on the stream: call does, with the context
-// current. In a capture the blocks are kept as long as the graph, unless it is work
-// that cannot be captured.
+// enqueue calls call, which enqueues work that uses blocks, with the context current. In
+// a capture, the graph retains the blocks. If captured is false, the work cannot be
+// captured, and enqueue returns ErrCapturing.
 func (s *streamCore) enqueue(op string, blocks []*block, captured bool, call func() error) error {
 	capture, err := s.enterWork(op, 1)
 	if err != nil {
 		return err
 	}
 	defer s.leaveWork(capture)
-	// The legacy stream cannot be used while a blocking stream captures.
+	// CUDA rejects calls on the legacy stream while a blocking stream captures.
 	if (!captured || s.legacy()) && (capture != nil || s.capturing()) {
 		return &Error{Op: op, Err: ErrCapturing}
 	}

@@ -83,7 +83,7 @@ func TestMixing(t *testing.T) {
 		}))
 		assert.EqualValues(t, 7, got[n-1])
 		_, err := safe.BorrowStream(driver.CU_STREAM_LEGACY, x, nil)
-		assert.EqualError(t, err, "cuda: BorrowStream: CUDA_ERROR_INVALID_HANDLE: no such object, or its handle is no longer valid: 0x1 is a default stream")
+		assert.EqualError(t, err, "cuda: BorrowStream: CUDA_ERROR_INVALID_HANDLE: no such object, or its handle is no longer valid: 0x1 is a default stream; use LegacyStream or NewStream")
 		_, err = safe.BorrowBuffer[float32](x, memory, 1<<40, nil)
 		assert.ErrorIs(t, err, safe.ErrRange)
 	})
