@@ -87,16 +87,7 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	case to == driver.CU_MEM_ATTACH_SINGLE && c.raw <= driver.CU_STREAM_PER_THREAD:
 		return refuse(op, ErrInvalidArgument, "the default stream cannot have memory for itself")
 	}
-	capture, err := c.enterWork(op, 1)
-	if err != nil {
-		return err
-	}
-	defer c.leaveWork(capture)
-	if capture != nil || c.capturing() {
-		return &Error{Op: op, Err: ErrCapturing}
-	}
-	m.note(c)
-	enqueuing.enter()
-	defer enqueuing.leave()
-	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to)) }))
+	return c.enqueueCurrent(op, []*block{m}, "attaching memory cannot be captured", func() error {
+		return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to))
+	})
 }

@@ -63,7 +63,11 @@ func (b *Pitched[T]) copyAsync(op string, s *Stream, dst, src *Pitched[T]) error
 	case c.peer != nil && !c.ctx.same(sc.ctx) && !c.peer.same(sc.ctx):
 		return refuse(op, ErrContextMismatch, "neither box is of %v, the stream's", sc.ctx.device)
 	}
-	return sc.enqueue(op, c.blocks, c.peer == nil, func() error { return c.enqueue(sc.raw) })
+	uncapturable := ""
+	if c.peer != nil {
+		uncapturable = peerUncapturable
+	}
+	return sc.enqueueCurrent(op, c.blocks, uncapturable, func() error { return c.enqueue(sc.raw) })
 }
 
 // CopyFromHost copies a Go slice, which has the values of the box row by row without

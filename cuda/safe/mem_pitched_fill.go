@@ -70,7 +70,7 @@ func (b *Pitched[T]) set(op string, s *Stream, row rt.Copy) error {
 	if !m.ctx.same(c.ctx) {
 		return refuse(op, ErrContextMismatch, "the box is of %v, the stream of %v", m.ctx.device, c.ctx.device)
 	}
-	return c.enqueue(op, []*block{m}, true, func() error { return b.setRows(row, b.bytes(), c.raw) })
+	return c.enqueueCurrent(op, []*block{m}, "", func() error { return b.setRows(row, b.bytes(), c.raw) })
 }
 
 // setting checks a memset of rows, and marks the memory.

@@ -36,7 +36,7 @@ func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
 		return err
 	}
-	return c.enqueue(op, []*block{m}, false, func() error {
+	return c.enqueueCurrent(op, []*block{m}, "a prefetch cannot be captured", func() error {
 		err := driver.CuMemPrefetchAsync_v2(b.address, b.Size(), to.raw(), 0, c.raw)
 		if d, ok := to.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
 			err = driver.CuMemPrefetchAsync_v1(b.address, b.Size(), d, c.raw)
