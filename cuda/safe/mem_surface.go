@@ -29,7 +29,7 @@ func NewSurface[T any](a *Array[T]) (*Surface, error) {
 	var raw driver.CUsurfObject
 	r := driver.CUDA_RESOURCE_DESC{ResType: driver.CU_RESOURCE_TYPE_ARRAY}
 	r.Res.Array().HArray = a.raw
-	own, err := viewOf(op, m,
+	own, err := newObject(op, m,
 		func() error { return driver.CuSurfObjectCreate(&raw, &r) },
 		func() error { return driver.CuSurfObjectDestroy(raw) })
 	if err != nil {
@@ -61,13 +61,13 @@ func (s *Surface) Raw() driver.CUsurfObject {
 // and the array stay alive until the kernel has completed.
 func (s *Surface) Arg() Arg {
 	if s == nil {
-		return viewArg(nil, 0)
+		return objectArg(nil, 0)
 	}
-	return viewArg(s.memory, uint64(s.raw))
+	return objectArg(s.memory, uint64(s.raw))
 }
 
-// viewArg returns a texture or a surface as a kernel argument.
-func viewArg(m *memory, raw uint64) Arg {
+// objectArg returns a texture or surface object as a kernel argument.
+func objectArg(m *memory, raw uint64) Arg {
 	if m == nil {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}

@@ -155,7 +155,7 @@ func (b *block) aligned(op string, n uint64, to driver.CUdevice_attribute) error
 func newTexture(op string, of *block, r *driver.CUDA_RESOURCE_DESC, o TextureOptions) (*Texture, error) {
 	var raw driver.CUtexObject
 	d := o.raw()
-	m, err := viewOf(op, of,
+	m, err := newObject(op, of,
 		func() error { return driver.CuTexObjectCreate(&raw, r, &d, nil) },
 		func() error { return driver.CuTexObjectDestroy(raw) })
 	if err != nil {
@@ -164,10 +164,10 @@ func newTexture(op string, of *block, r *driver.CUDA_RESOURCE_DESC, o TextureOpt
 	return &Texture{memory: m, raw: raw}, nil
 }
 
-// viewOf creates a texture or surface of a block, as a block of its own: both are
+// newObject creates a texture or surface object of a block, as a block of its own: both are
 // retained as long as work uses the object. The functions must not refer to the user's
 // Texture or Surface, or it would never be collected.
-func viewOf(op string, of *block, create, destroy func() error) (*memory, error) {
+func newObject(op string, of *block, create, destroy func() error) (*memory, error) {
 	b := &block{of: of, free: func(*block) error { return destroy() }}
 	if err := b.allocate(of.ctx, create); err != nil {
 		return nil, wrap(op, err)
@@ -198,7 +198,7 @@ func (t *Texture) Raw() driver.CUtexObject {
 // and the memory it reads stay alive until the kernel has completed.
 func (t *Texture) Arg() Arg {
 	if t == nil {
-		return viewArg(nil, 0)
+		return objectArg(nil, 0)
 	}
-	return viewArg(t.memory, uint64(t.raw))
+	return objectArg(t.memory, uint64(t.raw))
 }
