@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Tests of the driver's compiler, the linker and lazy loading, on either driver.
+
 package safe_test
 
 import (
