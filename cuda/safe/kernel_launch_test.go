@@ -1,6 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// Tests of kernel launches, their arguments and errors, and of modules, on either driver.
+// Tests of launches, their arguments and errors, and of modules, on the simulated driver or
+// a GPU.
 
 package safe_test
 

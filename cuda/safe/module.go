@@ -122,8 +122,9 @@ func (m *Module) acquire(op string) (*moduleCore, error) {
 }
 
 // Close unloads the module, waiting for its running kernels. Its kernels then return
-// [ErrClosed]. If a call is in flight or a buffer of [Global] is open, the module is unloaded
-// after that. Further calls do nothing. Source: cuLibraryUnload, cuModuleUnload.
+// [ErrClosed]. Calls in flight, open buffers of [Global], and graphs and executables with
+// its kernels defer the unloading. Further calls do nothing.
+// Source: cuLibraryUnload, cuModuleUnload.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return nil

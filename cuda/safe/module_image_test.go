@@ -43,7 +43,7 @@ func TestCheckImage(t *testing.T) {
 		"cut ELF header":   {elf[:20], "not a valid ELF file"},
 		"cut ELF":          {elf[:len(elf)/2], "cubin"},
 		"cut fatbin":       {fatbin[:80], "truncated"},
-		"huge fatbin size": {append(append([]byte{}, fatbin[:8]...), 255, 255, 255, 255, 255, 255, 255, 255), "cut off"},
+		"huge fatbin size": {append(append([]byte{}, fatbin[:8]...), 255, 255, 255, 255, 255, 255, 255, 255), "truncated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := checkImage(test.image)
