@@ -46,9 +46,8 @@ func (n Node) label() string {
 	if n.kind != driver.CU_GRAPH_NODE_TYPE_KERNEL {
 		return text
 	}
-	var p driver.CUgraphNodeParams
 	var name *byte
-	if n.params(&p) != nil || driver.CuFuncGetName(&name, p.Kernel().Func) != nil {
+	if p, err := n.kernelParams(); err != nil || driver.CuFuncGetName(&name, p.Function) != nil {
 		return text
 	}
 	return text + " " + goString(name)
