@@ -262,7 +262,7 @@ func (t *target) begin(op string, c *capturing) error {
 // intoGraph begins to capture into the graph, which is locked.
 func (c *capturing) intoGraph(op string, t *target) error {
 	if t.again {
-		if c.graph.of != nil {
+		if c.graph.parent != nil {
 			return refuse(op, ErrInvalidArgument, "the graph is a child of another graph")
 		}
 		return c.again()
@@ -281,7 +281,7 @@ func (c *capturing) again() error {
 	err := driver.CuStreamBeginRecaptureToGraph(c.origin.raw, c.mode.raw(), g.raw, 0, 0)
 	if err == nil {
 		c.before, g.kept = g.kept, g.kept.renew()
-		for _, p := range g.parts {
+		for _, p := range g.inner {
 			p.kept = g.kept
 		}
 	}

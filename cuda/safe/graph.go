@@ -10,9 +10,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
-// Graph is work to be done again and again: see [Stream.Capture]. It is a
-// description; [Graph.Instantiate] makes something that can be launched. Any
-// number of goroutines may use a graph at once.
+// Graph describes work: operations (nodes) and the order between them (edges). Capture one
+// from a stream with [Stream.Capture], or create one with [NewGraph] and add nodes with
+// [Graph.Add]. To run it, instantiate it with [Graph.Instantiate]. Any number of goroutines
+// may use a graph at once.
 type Graph struct {
 	core    *graphCore
 	cleanup runtime.Cleanup
@@ -24,37 +25,37 @@ type graphCore struct {
 	raw  driver.CUgraph
 	kept *graphRetained
 
-	of     *graphCore         // that this one is a part of
-	inside driver.CUgraphNode // the node that has it: a child, or a conditional node
+	parent     *graphCore         // of a graph inside a node; nil for a graph of its own
+	parentNode driver.CUgraphNode // the child or conditional node that it is inside of
 
-	mu          *mutex[graphRank]             // CUDA wants one thread at a time, for a graph and its parts
-	lost        bool                          // not to be used any more, as a capture has failed
+	mu          *mutex[graphRank]             // one thread at a time may use a graph and those inside it
+	lost        bool                          // a capture has failed and CUDA has destroyed it
 	destroyed   bool                          // by CUDA
 	conditional bool                          // has a conditional node
 	executed    bool                          // has been instantiated
 	capturing   bool                          // a stream captures into it
-	gone        map[driver.CUgraphNode]uint32 // how many nodes of a handle were destroyed, as CUDA uses it again
-	parts       map[driver.CUgraph]*graphCore // that somebody knows
+	gone        map[driver.CUgraphNode]uint32 // nodes destroyed per handle, as CUDA reuses handles
+	inner       map[driver.CUgraph]*graphCore // the graphs inside nodes, as far as users have asked for them
 }
 
 func newGraphCore(x *contextCore) *graphCore {
 	return &graphCore{ctx: x, kept: newGraphRetained(), mu: new(mutex[graphRank])}
 }
 
-// top is the graph that g is a part of, if it is, else g.
+// top returns the outermost graph that g is inside of, or g.
 func (g *graphCore) top() *graphCore {
-	for g.of != nil {
-		g = g.of
+	for g.parent != nil {
+		g = g.parent
 	}
 	return g
 }
 
-// mark marks the whole graph, with which its parts live.
+// Acquire acquires the outermost graph: graphs inside nodes live as long as that.
 func (g *graphCore) Acquire() bool { return g.top().Handle.Acquire() }
 
 func (g *graphCore) Release() { g.top().Handle.Release() }
 
-// adopt makes a Graph of a core.
+// adopt makes a Graph that owns the core.
 func (g *graphCore) adopt(op string) (*Graph, error) {
 	if err := g.Open(g, &g.ctx.Handle); err != nil {
 		return nil, wrap(op, errors.Join(err, g.Destroy(true)))
@@ -64,7 +65,8 @@ func (g *graphCore) adopt(op string) (*Graph, error) {
 	return u, nil
 }
 
-// NewGraph makes an empty graph, to be captured into. Source: cuGraphCreate.
+// NewGraph creates an empty graph: fill it with [Graph.Add] or [Stream.CaptureTo].
+// Source: cuGraphCreate.
 func NewGraph(x *Context) (*Graph, error) {
 	const op = "NewGraph"
 	c, err := x.acquire(op)
@@ -104,7 +106,7 @@ func (g *Graph) acquire(op string) (*graphCore, error) {
 	return g.core, nil
 }
 
-// usable returns the error of a graph that is lost, or whose whole is. mu is held.
+// usable returns an error if the graph is lost, destroyed or was reset. mu is held.
 func (g *graphCore) usable(op string) error {
 	top := g.top()
 	if top.lost {
@@ -114,16 +116,15 @@ func (g *graphCore) usable(op string) error {
 		return &Error{Op: op, Err: ErrReset}
 	}
 	if g.destroyed {
-		return refuse(op, ErrClosed, "its node is destroyed")
+		return refuse(op, ErrClosed, "the node that the graph is inside of was destroyed")
 	}
 	return nil
 }
 
-// changeable returns the error of a graph that cannot be changed or copied now. mu
-// is held.
+// changeable returns an error if the graph cannot be changed or copied now. mu is held.
 func (g *graphCore) changeable(op string) error {
 	if g.top().capturing {
-		return refuse(op, ErrCapturing, "into the graph")
+		return refuse(op, ErrCapturing, "a stream captures into the graph")
 	}
 	return g.usable(op)
 }
@@ -138,7 +139,7 @@ func (g *Graph) do(op string, f func(*graphCore) error) error {
 	return c.do(op, f)
 }
 
-// change is do for what no stream may capture into meanwhile.
+// change is do for calls that fail while a stream captures into the graph.
 func (g *Graph) change(op string, f func(*graphCore) error) error {
 	return g.do(op, func(c *graphCore) error {
 		if err := c.changeable(op); err != nil {
@@ -148,7 +149,7 @@ func (g *Graph) change(op string, f func(*graphCore) error) error {
 	})
 }
 
-// do is Graph.do for a graph that is marked.
+// do is Graph.do for an acquired graph.
 func (g *graphCore) do(op string, f func(*graphCore) error) error {
 	if err := lock(op, g.mu); err != nil {
 		return err
@@ -160,19 +161,19 @@ func (g *graphCore) do(op string, f func(*graphCore) error) error {
 	return wrap(op, g.ctx.withCurrent(func() error { return f(g) }))
 }
 
-// Close destroys the graph. Its executables keep what they need. Closing again
-// does nothing, and so does closing a part of another graph, which goes with
-// that. Source: cuGraphDestroy.
+// Close destroys the graph. Its executables stay valid and retain what they use. Closing a
+// graph inside a node does nothing: it is destroyed with its node. Further calls do nothing.
+// Source: cuGraphDestroy.
 func (g *Graph) Close() error {
-	if g == nil || g.core == nil || g.core.of != nil {
+	if g == nil || g.core == nil || g.core.parent != nil {
 		return nil
 	}
 	g.cleanup.Stop()
 	return g.core.Close()
 }
 
-// Raw is the graph for calls of package driver. It is 0 once the graph is
-// closed, and to be used by one thread at a time.
+// Raw returns the graph's handle for calls to package driver, or 0 once it is closed. Only
+// one thread at a time may use the handle.
 func (g *Graph) Raw() driver.CUgraph {
 	if g == nil || g.core == nil || g.core.top().Closed() {
 		return 0
@@ -180,26 +181,26 @@ func (g *Graph) Raw() driver.CUgraph {
 	return g.core.raw
 }
 
-// Clone copies the graph. One with conditional nodes is [ErrConditional]; one that
-// allocates memory CUDA refuses with driver.CUDA_ERROR_NOT_SUPPORTED.
-// Source: cuGraphClone, cuGraphNodeFindInClone.
+// Clone copies the graph. The clone's nodes are new nodes. It returns [ErrConditional] if
+// the graph has conditional nodes, and driver.CUDA_ERROR_NOT_SUPPORTED if it has nodes that
+// allocate or free memory. Source: cuGraphClone, cuGraphNodeFindInClone.
 func (g *Graph) Clone() (*Graph, error) {
 	const op = "Graph.Clone"
 	var clone *graphCore
 	err := g.change(op, func(c *graphCore) error {
 		if c.top().conditional {
-			return refuse(op, ErrConditional, "it cannot be cloned")
+			return refuse(op, ErrConditional, "such a graph cannot be cloned")
 		}
 		clone = newGraphCore(c.ctx)
 		if err := driver.CuGraphClone(&clone.raw, c.raw); err != nil {
 			return err
 		}
 		clone.kept = c.kept.share()
-		clone.kept.user = clone.kept.user.behind()
+		clone.kept.user = clone.kept.user.extended()
 		return clone.kept.rename(func(n driver.CUgraphNode) (driver.CUgraphNode, error) {
 			var own driver.CUgraphNode
 			err := driver.CuGraphNodeFindInClone(&own, n, clone.raw)
-			if err == driver.CUDA_ERROR_INVALID_VALUE { // of a part
+			if err == driver.CUDA_ERROR_INVALID_VALUE { // of a graph inside a node
 				return 0, nil
 			}
 			return own, err
@@ -214,28 +215,29 @@ func (g *Graph) Clone() (*Graph, error) {
 	return nil, err
 }
 
-// has tells whether a node is of the graph, and alive, as CUDA does not look.
+// has tells whether n is a live node of the graph: CUDA does not check.
 func (g *graphCore) has(n Node) bool {
 	return n.of == g && !n.isGone()
 }
 
-// dependencies are the handles of nodes, which must be of this graph. data is for
-// each of them, or for none.
+// dependencies returns the handles of nodes of this graph. data is empty, or has an element
+// for each node.
 func (g *graphCore) dependencies(op string, nodes []Node, data []driver.CUgraphEdgeData) ([]driver.CUgraphNode, []driver.CUgraphEdgeData, error) {
 	if len(data) > 0 && len(data) != len(nodes) {
-		return nil, nil, refuse(op, ErrRange, "data of %d edges for %d nodes", len(data), len(nodes))
+		return nil, nil, refuse(op, ErrRange, "%d elements of edge data for %d dependencies", len(data), len(nodes))
 	}
 	raw := make([]driver.CUgraphNode, len(nodes))
 	for i, n := range nodes {
 		if !g.has(n) {
-			return nil, nil, refuse(op, ErrForeignNode, "node %d", i)
+			return nil, nil, refuse(op, ErrForeignNode, "dependency %d", i)
 		}
 		raw[i] = n.raw
 	}
 	return raw, data, nil
 }
 
-// Nodes lists the graph's nodes. Source: cuGraphGetNodes, cuGraphNodeGetType.
+// Nodes returns the graph's nodes, without those of graphs inside its nodes.
+// Source: cuGraphGetNodes, cuGraphNodeGetType.
 func (g *Graph) Nodes() (nodes []Node, err error) {
 	err = g.do("Graph.Nodes", func(c *graphCore) (err error) {
 		nodes, err = c.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(c.raw, raw, n) })
@@ -244,14 +246,13 @@ func (g *Graph) Nodes() (nodes []Node, err error) {
 	return nodes, err
 }
 
-// An Edge says that To waits for From.
+// Edge is a dependency between two nodes of a graph: To waits for From.
 type Edge struct {
 	From, To Node
-	Data     driver.CUgraphEdgeData // zero where the driver is older than CUDA 12.3
+	Data     driver.CUgraphEdgeData // always zero if the driver is older than CUDA 12.3
 }
 
-// Edges lists the dependencies between the graph's nodes.
-// Source: cuGraphGetEdges.
+// Edges returns the dependencies between the graph's nodes. Source: cuGraphGetEdges.
 func (g *Graph) Edges() ([]Edge, error) {
 	var edges []Edge
 	err := g.do("Graph.Edges", func(c *graphCore) error {
@@ -288,8 +289,9 @@ func (g *graphCore) edges() (from, to []driver.CUgraphNode, data []driver.CUgrap
 	return from[:n], to[:n], data[:n], err
 }
 
-// DOT describes the graph in the language of Graphviz. flags say how much of each
-// node. Source: cuGraphDebugDotPrint, which writes to a file.
+// DOT returns a description of the graph in Graphviz's DOT language. flags select the
+// details of each node; 0 is the least, driver.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE the most.
+// See also [Graph.SVG]. Source: cuGraphDebugDotPrint, which writes to a temporary file.
 func (g *Graph) DOT(flags driver.CUgraphDebugDot_flags) (string, error) {
 	const op = "Graph.DOT"
 	dir, err := os.MkdirTemp("", "cudabind-dot")

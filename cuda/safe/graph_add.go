@@ -6,7 +6,12 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Add adds a node that does w when the nodes it depends on are done.
+// Add adds a node with the given parameters, such as [KernelNode] or [CopyNode]. It runs
+// once the nodes in deps have completed; without deps, as soon as the graph is launched.
+// The graph retains the objects that the node uses.
+//
+// It returns [ErrForeignNode] if a node in deps belongs to another graph or was destroyed,
+// [ErrCapturing] while a stream captures into the graph, and the errors that w documents.
 func (g *Graph) Add(w NodeParams, deps ...Node) (Node, error) {
 	const op = "Graph.Add"
 	c, err := g.acquire(op)
@@ -36,11 +41,10 @@ func (g *Graph) Add(w NodeParams, deps ...Node) (Node, error) {
 	return n, nil
 }
 
-// taken is what w uses, for a graph that will not be locked before. Without an
-// error, w is to be released.
+// taken retains what w uses, before the graph is locked. Unless it fails, w must be released.
 func taken(op string, w NodeParams, into *graphCore) (*retained, error) {
 	if w == nil {
-		return nil, refuse(op, ErrInvalidArgument, "no work")
+		return nil, refuse(op, ErrInvalidArgument, "the NodeParams are nil")
 	}
 	k := newRetained()
 	if err := w.take(op, k, into); err != nil {
@@ -62,8 +66,9 @@ func (g *graphCore) add(op string, w NodeParams, deps []Node) (n Node, err error
 	return g.named(added, w.kind()), err
 }
 
-// Set changes what the node does: w must be of the node's type. Executables of the
-// graph stay as they are.
+// Set changes the node's parameters. Existing executables of the graph do not change: see
+// [GraphExec.Set] and [GraphExec.Update]. It returns [ErrInvalidArgument] if w is for
+// another type of node, or if CUDA cannot change nodes of this type.
 func (n Node) Set(w NodeParams) error {
 	const op = "Node.Set"
 	g := n.of
@@ -92,27 +97,27 @@ func (n Node) Set(w NodeParams) error {
 	return nil
 }
 
-// fits refuses work of another type than the node's, and for a node that is destroyed.
+// fits refuses parameters of another type than the node's, and any for a destroyed node.
 func (n Node) fits(op string, w NodeParams) error {
 	if n.isGone() {
-		return &Error{Op: op, Err: ErrClosed}
+		return refuse(op, ErrClosed, "the node was destroyed")
 	}
 	if w.kind() != n.kind {
-		return refuse(op, ErrInvalidArgument, "work of type %v for %v", w.kind(), n)
+		return refuse(op, ErrInvalidArgument, "parameters of type %v for node %v", w.kind(), n)
 	}
 	return nil
 }
 
-// AddEdges has each edge's To wait for its From, with the edge's data unless that is
-// zero, which needs a driver of CUDA 12.3. An edge that is there already is
-// driver.CUDA_ERROR_INVALID_VALUE, and those before it have been added.
-// Source: cuGraphAddDependencies.
+// AddEdges adds dependencies: each edge's To waits for its From. Edges with Data require a
+// driver of CUDA 12.3. It returns [ErrForeignNode] if a node belongs to another graph or
+// was destroyed, and driver.CUDA_ERROR_INVALID_VALUE if an edge exists already: the edges
+// before that one have then been added. Source: cuGraphAddDependencies.
 func (g *Graph) AddEdges(edges ...Edge) error {
 	return g.connect("Graph.AddEdges", edges, driver.CuGraphAddDependencies, driver.CuGraphAddDependencies_v1)
 }
 
-// RemoveEdges takes edges out of the graph, which must be there with this data. Graphs that
-// allocate memory cannot lose edges. Source: cuGraphRemoveDependencies.
+// RemoveEdges removes dependencies. Each edge must exist, with the same Data. CUDA does not
+// remove edges of graphs that allocate or free memory. Source: cuGraphRemoveDependencies.
 func (g *Graph) RemoveEdges(edges ...Edge) error {
 	return g.connect("Graph.RemoveEdges", edges, driver.CuGraphRemoveDependencies, driver.CuGraphRemoveDependencies_v1)
 }
@@ -143,7 +148,7 @@ func (g *Graph) connect(op string, edges []Edge,
 	})
 }
 
-// Roots lists the nodes that wait for no other. Source: cuGraphGetRootNodes.
+// Roots returns the nodes without dependencies. Source: cuGraphGetRootNodes.
 func (g *Graph) Roots() (nodes []Node, err error) {
 	err = g.do("Graph.Roots", func(c *graphCore) (err error) {
 		nodes, err = c.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetRootNodes(c.raw, raw, n) })
@@ -152,17 +157,20 @@ func (g *Graph) Roots() (nodes []Node, err error) {
 	return nodes, err
 }
 
-// ID is a number that no other graph of the process has. It needs a driver of CUDA
-// 13.1. Source: cuGraphGetId.
+// ID returns a number that is unique among the graphs of the process. It returns
+// [ErrNotSupported] if the driver is older than CUDA 13.1. Source: cuGraphGetId.
 func (g *Graph) ID() (id uint32, err error) {
 	err = g.do("Graph.ID", func(c *graphCore) error { return driver.CuGraphGetId(c.raw, &id) })
 	return id, err
 }
 
-// OnRelease has f called, on a goroutine of its own, once the graph and all that have
-// come of it are gone: executables, their launches, clones, graphs that it is part of.
-// f may use CUDA and may block; only the functions given to the same graph later wait for it. A
-// panic of f is reported to [OnError]. It is what CUDA's user objects are for.
+// OnRelease calls f once nothing can use the graph any more: after the release of the
+// graph, its executables and their launches, its clones, and the graphs that contain it as
+// a child. Use it to release resources that the graph's nodes use, as CUDA's user objects
+// do.
+//
+// f runs on a new goroutine. It may call CUDA and may block; functions registered later
+// with the same graph run after it. A panic of f is reported to [OnError].
 func (g *Graph) OnRelease(f func()) error {
 	const op = "Graph.OnRelease"
 	c, err := g.acquire(op)
@@ -171,7 +179,7 @@ func (g *Graph) OnRelease(f func()) error {
 	}
 	defer c.Release()
 	if f == nil {
-		return refuse(op, ErrInvalidArgument, "no function")
+		return refuse(op, ErrInvalidArgument, "the function is nil")
 	}
 	if err := lock(op, c.mu); err != nil {
 		return err
@@ -184,18 +192,18 @@ func (g *Graph) OnRelease(f func()) error {
 	return nil
 }
 
-// behind is a keepsake to which others may be added, and which keeps k. It takes over
-// the caller's share of k.
-func (k *retained) behind() *retained {
+// extended returns a new retained that also retains k: it can be added to without changing
+// k. It takes over the caller's reference to k.
+func (k *retained) extended() *retained {
 	own := newRetained()
 	own.next = k
 	return own
 }
 
-// pairs is locked by who locks two graphs.
+// pairs is held while two graphs are locked, so that their order does not matter.
 var pairs mutex[pairRank]
 
-// lockPair locks pairs and one graph.
+// lockPair locks pairs and the first of two graphs.
 func lockPair(op string, g *graphCore) error {
 	if err := lock(op, &pairs); err != nil {
 		return err
@@ -207,10 +215,13 @@ func lockPair(op string, g *graphCore) error {
 	return err
 }
 
-// ChildGraphNode does all of another graph, as it is when the node is added or set: a copy
-// of it becomes part of the node, see [Node.ChildGraph]. A graph with conditional
-// nodes is [ErrConditional]. In an executable the copy can be changed to one that
-// has the same nodes and edges, as by [GraphExec.Update].
+// ChildGraphNode is a node that runs another graph. [Graph.Add] and [GraphExec.Set] copy
+// child: later changes of child do not affect the node. [Node.ChildGraph] returns the copy.
+// [GraphExec.Set] requires a graph with the same nodes and edges, as [GraphExec.Update]
+// does. [Node.Set] cannot change a child node: change its [Node.ChildGraph].
+//
+// Using it returns [ErrConditional] if child has conditional nodes, and
+// [ErrInvalidArgument] if the node would be inside of child itself.
 // Source: cuGraphAddChildGraphNode, cuGraphExecChildGraphNodeSetParams.
 func ChildGraphNode(child *Graph) NodeParams {
 	var c *graphCore
@@ -223,7 +234,7 @@ func ChildGraphNode(child *Graph) NodeParams {
 		}
 		if g.top() == into.top() {
 			g.Release()
-			return refuse(op, ErrInvalidArgument, "a graph cannot be part of itself")
+			return refuse(op, ErrInvalidArgument, "a graph cannot be its own child")
 		}
 		if err := lockPair(op, g); err != nil {
 			g.Release()
@@ -231,7 +242,7 @@ func ChildGraphNode(child *Graph) NodeParams {
 		}
 		c = g
 		if g.top().conditional {
-			return refuse(op, ErrConditional, "it cannot be part of another")
+			return refuse(op, ErrConditional, "such a graph cannot be a child")
 		}
 		k.inner = g.kept.share()
 		return g.changeable(op)

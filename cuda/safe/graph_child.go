@@ -4,39 +4,38 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// part is the graph inside of a node of g: always the same core, so that nodes of it
-// can be compared. mu is held.
-func (g *graphCore) part(raw driver.CUgraph, inside driver.CUgraphNode) *graphCore {
+// innerGraph returns the core of a graph inside a node of g: always the same one, so that
+// its nodes can be compared. mu is held.
+func (g *graphCore) innerGraph(raw driver.CUgraph, node driver.CUgraphNode) *graphCore {
 	top := g.top()
-	p := top.parts[raw]
-	if p == nil {
-		p = &graphCore{ctx: g.ctx, raw: raw, kept: g.kept, of: g, inside: inside, mu: g.mu}
-		if top.parts == nil {
-			top.parts = map[driver.CUgraph]*graphCore{}
+	inner := top.inner[raw]
+	if inner == nil {
+		inner = &graphCore{ctx: g.ctx, raw: raw, kept: g.kept, parent: g, parentNode: node, mu: g.mu}
+		if top.inner == nil {
+			top.inner = map[driver.CUgraph]*graphCore{}
 		}
-		top.parts[raw] = p
+		top.inner[raw] = inner
 	}
-	return p
+	return inner
 }
 
-// within tells whether g is in a node, at any depth.
+// within tells whether g is inside a node, at any depth.
 func (g *graphCore) within(n Node) bool {
-	for ; g.of != nil; g = g.of {
-		if g.of == n.of && g.inside == n.raw {
+	for ; g.parent != nil; g = g.parent {
+		if g.parent == n.of && g.parentNode == n.raw {
 			return true
 		}
 	}
 	return false
 }
 
-// nodesWithin are the nodes of the parts that are in a node, as far as anybody knows
-// those.
+// nodesWithin lists the nodes of the known graphs inside a node.
 func (n Node) nodesWithin() (all []driver.CUgraphNode, err error) {
-	for _, p := range n.of.top().parts {
-		if !p.within(n) {
+	for _, g := range n.of.top().inner {
+		if !g.within(n) {
 			continue
 		}
-		nodes, err := p.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(p.raw, raw, n) })
+		nodes, err := g.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(g.raw, raw, n) })
 		if err != nil {
 			return nil, err
 		}
@@ -47,17 +46,17 @@ func (n Node) nodesWithin() (all []driver.CUgraphNode, err error) {
 	return all, nil
 }
 
-// forget forgets a node that is destroyed, and all within.
+// forget releases what a destroyed node used, and the nodes within it.
 func (n Node) forget(within []driver.CUgraphNode) {
 	g, top := n.of, n.of.top()
 	if top.gone == nil {
 		top.gone = map[driver.CUgraphNode]uint32{}
 	}
 	top.gone[n.raw]++
-	for raw, p := range top.parts {
-		if p.within(n) {
-			p.destroyed = true
-			delete(top.parts, raw)
+	for raw, inner := range top.inner {
+		if inner.within(n) {
+			inner.destroyed = true
+			delete(top.inner, raw)
 		}
 	}
 	for _, raw := range append(within, n.raw) {

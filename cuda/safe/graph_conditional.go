@@ -6,23 +6,25 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// A Condition is a number that decides what a conditional node of a graph does.
-// Kernels of the graph set it, by cudaGraphSetConditional of CUDA's device runtime.
+// Condition is the value that controls a conditional node. Kernels of the graph set it on
+// the device, with cudaGraphSetConditional of CUDA's device runtime: pass it to them with
+// [Condition.Arg].
 type Condition struct {
 	of  *graphCore
 	raw driver.CUgraphConditionalHandle
 }
 
-// ConditionOptions are the choices at [Graph.NewCondition].
+// ConditionOptions are the options of [Graph.NewCondition].
 type ConditionOptions struct {
-	// Assign has every launch begin with the number Default. Else a number lasts from
-	// launch to launch, and is not defined at first.
+	// Assign sets the condition to Default at the start of each launch. Otherwise it keeps
+	// its value between launches, and is undefined before a kernel sets it.
 	Assign  bool
 	Default uint32
 }
 
-// NewCondition makes a condition for one conditional node of the graph. It needs a driver of
-// CUDA 12.3. Source: cuGraphConditionalHandleCreate.
+// NewCondition creates a condition for one conditional node of the graph. It returns
+// [ErrNotSupported] if the driver is older than CUDA 12.3.
+// Source: cuGraphConditionalHandleCreate.
 func (g *Graph) NewCondition(o ConditionOptions) (Condition, error) {
 	var flags uint32
 	if o.Assign {
@@ -40,20 +42,22 @@ func (g *Graph) NewCondition(o ConditionOptions) (Condition, error) {
 	return c, nil
 }
 
-// Raw is the condition for calls of package driver.
+// Raw returns the condition's handle for calls to package driver.
 func (c Condition) Raw() driver.CUgraphConditionalHandle { return c.raw }
 
-// Arg is the condition as an argument of a kernel, a cudaGraphConditionalHandle there.
+// Arg passes the condition to a kernel, as a cudaGraphConditionalHandle.
 func (c Condition) Arg() Arg { return Val(uint64(c.raw)) }
 
-// AddIf adds a node that runs its body once if the condition is not 0. The body is
-// an empty graph, a part of this one, to be filled by [Graph.Add] or [Stream.CaptureTo] before the
-// graph is instantiated, with kernels, copies, memsets, empty, child and
-// conditional nodes of this context.
+// AddIf adds a conditional node that runs its body once if the condition is not 0. The body
+// is an empty graph inside the node. Fill it with [Graph.Add] or [Stream.CaptureTo] before
+// you instantiate the outer graph. It may contain kernel, copy, fill, empty, child and
+// conditional nodes of the graph's context.
 //
-// A graph with conditional nodes has one executable, and no clone, and cannot be a
-// part of another graph: [ErrConditional]. It needs a driver of CUDA 12.3.
-// Source: cuGraphAddNode.
+// A graph with conditional nodes can be instantiated once, and can neither be cloned nor
+// become a child of another graph: these calls return [ErrConditional].
+//
+// AddIf returns [ErrForeignNode] if c belongs to another graph or a node in deps does, and
+// [ErrNotSupported] if the driver is older than CUDA 12.3. Source: cuGraphAddNode.
 func (g *Graph) AddIf(c Condition, deps ...Node) (n Node, body *Graph, err error) {
 	n, bodies, err := g.addConditional("Graph.AddIf", driver.CU_GRAPH_COND_TYPE_IF, c, 1, deps)
 	if err != nil {
@@ -62,8 +66,8 @@ func (g *Graph) AddIf(c Condition, deps ...Node) (n Node, body *Graph, err error
 	return n, bodies[0], nil
 }
 
-// AddIfElse is [Graph.AddIf] with a second body, for the condition 0. It needs a
-// driver of CUDA 12.8.
+// AddIfElse is [Graph.AddIf] with a second body, which runs if the condition is 0. It
+// requires a driver of CUDA 12.8. Source: cuGraphAddNode.
 func (g *Graph) AddIfElse(c Condition, deps ...Node) (n Node, then, otherwise *Graph, err error) {
 	n, bodies, err := g.addConditional("Graph.AddIfElse", driver.CU_GRAPH_COND_TYPE_IF, c, 2, deps)
 	if err != nil {
@@ -72,8 +76,9 @@ func (g *Graph) AddIfElse(c Condition, deps ...Node) (n Node, then, otherwise *G
 	return n, bodies[0], bodies[1], nil
 }
 
-// AddWhile is [Graph.AddIf] for a body that runs again and again, as long as the
-// condition is not 0.
+// AddWhile is [Graph.AddIf] with a loop: the body runs repeatedly while the condition is not
+// 0. The condition is read before each run, so a kernel in the body must clear it to end
+// the loop. Source: cuGraphAddNode.
 func (g *Graph) AddWhile(c Condition, deps ...Node) (n Node, body *Graph, err error) {
 	n, bodies, err := g.addConditional("Graph.AddWhile", driver.CU_GRAPH_COND_TYPE_WHILE, c, 1, deps)
 	if err != nil {
@@ -82,21 +87,22 @@ func (g *Graph) AddWhile(c Condition, deps ...Node) (n Node, body *Graph, err er
 	return n, bodies[0], nil
 }
 
-// AddSwitch is [Graph.AddIf] with some bodies, of which the one runs whose index is
-// the condition, or none. It needs a driver of CUDA 12.8.
+// AddSwitch is [Graph.AddIf] with any number of bodies: the body whose index equals the
+// condition runs, or none if there is no such body. It returns [ErrRange] if bodies is below
+// 1 or does not fit into 32 bits. It requires a driver of CUDA 12.8. Source: cuGraphAddNode.
 func (g *Graph) AddSwitch(c Condition, bodies int, deps ...Node) (Node, []*Graph, error) {
 	return g.addConditional("Graph.AddSwitch", driver.CU_GRAPH_COND_TYPE_SWITCH, c, bodies, deps)
 }
 
 func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int, deps []Node) (Node, []*Graph, error) {
 	n := Node{kind: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
-	var parts []*Graph
+	var graphs []*Graph
 	err := g.change(op, func(g *graphCore) error {
 		if c.of == nil || c.of.top() != g.top() {
-			return refuse(op, ErrForeignNode, "the condition is of another graph, or none")
+			return refuse(op, ErrForeignNode, "the condition belongs to another graph, or is a zero Condition")
 		}
 		if bodies < 1 || int(uint32(bodies)) != bodies {
-			return refuse(op, ErrRange, "%d bodies", bodies)
+			return refuse(op, ErrRange, "%d bodies; it must be at least 1", bodies)
 		}
 		before, _, err := g.dependencies(op, deps, nil)
 		if err != nil {
@@ -109,12 +115,12 @@ func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType
 		}
 		n, g.top().conditional = g.named(n.raw, n.kind), true
 		for _, raw := range unsafe.Slice(p.Conditional().PhGraph_out, bodies) {
-			parts = append(parts, &Graph{core: g.part(raw, n.raw)})
+			graphs = append(graphs, &Graph{core: g.innerGraph(raw, n.raw)})
 		}
 		return nil
 	})
 	if err != nil {
 		return Node{}, nil, err
 	}
-	return n, parts, nil
+	return n, graphs, nil
 }

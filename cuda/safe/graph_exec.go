@@ -10,8 +10,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// GraphExec is a graph that can be launched. Any number of goroutines may use it
-// at once; its launches run one after another.
+// GraphExec is an instantiated graph, which can be launched any number of times. Any number
+// of goroutines may use it at once. Its launches run one after another, also on different
+// streams.
 type GraphExec struct {
 	core    *execCore
 	cleanup runtime.Cleanup
@@ -24,29 +25,29 @@ type execCore struct {
 	launches  streamUses
 	destroyed bool
 	destroys  destruction
-	err       error       // of that
-	last      pendingWork // of the last launches
+	err       error       // of the destruction
+	last      pendingWork // the latest launches
 
 	source *graphCore
-	work   int // that a launch adds to a stream's queue
+	work   int // operations that a launch adds to a stream's queue
 
-	mu      mutex[execRank] // CUDA wants one thread at a time
+	mu      mutex[execRank] // one thread at a time may use an executable
 	kept    *graphRetained
-	known   map[*streamCore]struct{} // that the buffers know as their users
-	latest  *streamCore              // one of those
-	retired []releaser               // what launches so far may use, and later ones do not
+	known   map[*streamCore]struct{} // streams that the buffers know as their users
+	latest  *streamCore              // the latest of known
+	retired []releaser               // used by launches so far, not by later ones
 }
 
-// A dropper is a keepsake, or holdings.
+// A releaser is a retained or a graphRetained.
 type releaser interface{ release() }
 
 // InstantiateOptions are the options of [Graph.InstantiateWith].
 type InstantiateOptions struct {
-	// AutoFreeOnLaunch frees memory that the graph allocated and did not free before the
-	// executable is launched again, which CUDA refuses otherwise.
+	// AutoFreeOnLaunch makes each launch first free the memory that the previous one
+	// allocated and did not free: see [AddAlloc]. CUDA refuses such a launch otherwise.
 	AutoFreeOnLaunch bool
-	// DeviceLaunch allows kernels to launch the executable, too. It needs a driver of CUDA
-	// 12.0 and a graph whose nodes are kernels, copies, fills and child graphs.
+	// DeviceLaunch lets kernels launch the executable, too. It requires a driver of CUDA
+	// 12.0 and a graph of kernel, copy, fill and child nodes only.
 	DeviceLaunch bool
 	// UseNodePriority runs each kernel node with the priority set in its attributes,
 	// instead of the priority of the stream that the executable is launched on.
@@ -66,9 +67,11 @@ func (o InstantiateOptions) flags() (flags driver.CUgraphInstantiate_flags) {
 	return flags
 }
 
-// Instantiate makes an executable of the graph as it is now. If CUDA refuses, the
-// error's Detail says why and, from CUDA 12.0 on, names the node. Source:
-// cuGraphInstantiateWithParams, cuGraphInstantiateWithFlags.
+// Instantiate creates an executable of the graph in its present state: later changes of the
+// graph do not affect it. From drivers of CUDA 12.0 on, if CUDA refuses, the error's Detail
+// gives the reason and the node. It returns [ErrConditional] if the graph has conditional
+// nodes and was instantiated before, and [ErrInvalidArgument] for a graph inside a node.
+// Source: cuGraphInstantiateWithParams, before CUDA 12.0 cuGraphInstantiateWithFlags.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	return g.InstantiateWith(InstantiateOptions{})
 }
@@ -78,11 +81,11 @@ func (g *Graph) InstantiateWith(o InstantiateOptions) (*GraphExec, error) {
 	const op = "Graph.Instantiate"
 	e := &execCore{}
 	err := g.change(op, func(c *graphCore) error {
-		if c.of != nil {
-			return refuse(op, ErrInvalidArgument, "the graph is a part of another")
+		if c.parent != nil {
+			return refuse(op, ErrInvalidArgument, "the graph is inside a node of another; instantiate that one")
 		}
 		if c.conditional && c.executed {
-			return refuse(op, ErrConditional, "there can be one executable of it")
+			return refuse(op, ErrConditional, "such a graph can be instantiated only once")
 		}
 		stripe := &executables.stripes[0]
 		if err := stripe.enter(&executables); err != nil {
@@ -133,8 +136,8 @@ func (e *execCore) instantiate(op string, g *graphCore, flags driver.CUgraphInst
 
 func (e *execCore) Kind() string { return "GraphExec" }
 
-// destroy destroys the executable, which CUDA does behind its last launch, and
-// lets go what the launches use when they are over.
+// Destroy destroys the executable: CUDA defers that to the end of its last launch. Then it
+// releases the objects that the launches used.
 func (e *execCore) Destroy(bool) error {
 	if !e.destroyed {
 		err := e.destroys.try(func() error {
@@ -159,9 +162,8 @@ func (e *GraphExec) acquire(op string) (*execCore, error) {
 	return e.core, nil
 }
 
-// Close destroys the executable. Launches that are under way go on, and what they
-// use is kept until they are over. Closing again does nothing.
-// Source: cuGraphExecDestroy.
+// Close destroys the executable. Launches in progress run to their end; the objects they use
+// are released after that. Further calls do nothing. Source: cuGraphExecDestroy.
 func (e *GraphExec) Close() error {
 	if e == nil || e.core == nil {
 		return nil
@@ -170,8 +172,8 @@ func (e *GraphExec) Close() error {
 	return e.core.Close()
 }
 
-// Raw is the executable for calls of package driver. It is 0 once that is
-// closed, and to be used by one thread at a time.
+// Raw returns the executable's handle for calls to package driver, or 0 once it is closed.
+// Only one thread at a time may use the handle.
 func (e *GraphExec) Raw() driver.CUgraphExec {
 	if e == nil || e.core == nil || e.core.Closed() {
 		return 0
@@ -179,8 +181,10 @@ func (e *GraphExec) Raw() driver.CUgraphExec {
 	return e.core.raw
 }
 
-// Launch puts the work of the graph on a stream. Any context's stream will do. A
-// capturing stream is [ErrCapturing]. Source: cuGraphLaunch.
+// Launch enqueues the graph's work on s. It starts when the work enqueued on s before has
+// completed and the previous launch of e has. s may belong to any context. Launch returns
+// [ErrCapturing] if s captures; add a [ChildGraphNode] instead. Waits for the stream report
+// faults of the work. Source: cuGraphLaunch.
 func (e *GraphExec) Launch(s *Stream) error {
 	return e.on("GraphExec.Launch", s, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
 		enqueuing.enter()
@@ -189,8 +193,8 @@ func (e *GraphExec) Launch(s *Stream) error {
 	})
 }
 
-// Upload puts what the first launch would prepare on the device, in the order of
-// a stream. Source: cuGraphUpload.
+// Upload enqueues on s the preparation of the executable on the device, which the first
+// launch does otherwise. It returns [ErrCapturing] if s captures. Source: cuGraphUpload.
 func (e *GraphExec) Upload(s *Stream) error {
 	return e.on("GraphExec.Upload", s, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
 		return rt.GraphUpload(set, raw, stream)
@@ -244,7 +248,7 @@ func (e *execCore) leave(s *stripe) {
 	e.mu.Unlock()
 }
 
-// note has everything know that a launch on s uses it. Both mu are held.
+// note records s as a user of the objects that a launch uses. mu of both is held.
 func (e *execCore) note(s *streamCore) {
 	if e.latest == s {
 		return
@@ -261,11 +265,11 @@ func (e *execCore) note(s *streamCore) {
 	e.kept.noteAll(s)
 }
 
-// UpdateError says why an executable cannot be made like a graph.
+// UpdateError is the reason why [GraphExec.Update] failed.
 type UpdateError struct {
 	Result driver.CUgraphExecUpdateResult
-	Node   Node // of the graph; its Raw is 0 where no node is to blame
-	From   Node // where an edge differs, the node of the graph that it comes from
+	Node   Node // the node of the graph that differs; the zero Node if there is none
+	From   Node // if an edge to Node differs, the node that it comes from
 }
 
 func (e *UpdateError) Error() string {
@@ -282,11 +286,11 @@ func (e *UpdateError) Error() string {
 // Unwrap returns driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE.
 func (e *UpdateError) Unwrap() error { return driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE }
 
-// Update makes the executable do what g does, which must have the same nodes and
-// edges and may have other arguments. Launches that are under way are not
-// changed, and what they use is kept until they are over. Where that is not
-// possible the error holds an [*UpdateError], and the executable is as before.
-// Source: cuGraphExecUpdate.
+// Update changes the parameters of all nodes of the executable to those of g, which must
+// have the same nodes and edges: it is cheaper than a new [Graph.Instantiate]. It affects
+// later launches; the objects that launches in progress use stay retained until they have
+// completed. If g differs in more than CUDA can update, the error wraps an [*UpdateError]
+// and the executable is unchanged. Source: cuGraphExecUpdate.
 func (e *GraphExec) Update(g *Graph) error {
 	const op = "GraphExec.Update"
 	c, err := e.acquire(op)
@@ -305,7 +309,7 @@ func (e *GraphExec) Update(g *Graph) error {
 		before := c.kept
 		c.kept = g.kept.share()
 		if c.kept.same(before) {
-			c.forgetUsers() // there may be more captured by now
+			c.forgetUsers() // a capture into g may have added objects
 			before.release()
 		} else {
 			c.changed(before)
@@ -333,7 +337,7 @@ func (e *execCore) update(g *graphCore) error {
 	return &Error{Op: "GraphExec.Update", Code: driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, Err: u}
 }
 
-// changed lets go what launches so far may use, when they are over. mu is held.
+// changed releases what launches so far may use once they have completed. mu is held.
 func (e *execCore) changed(before releaser) {
 	e.forgetUsers()
 	e.retired = append(e.retired, before)
@@ -342,12 +346,12 @@ func (e *execCore) changed(before releaser) {
 	}
 }
 
-// forgetUsers has the next launch on any stream tell all buffers.
+// forgetUsers has the next launch on each stream record that as a user of all buffers.
 func (e *execCore) forgetUsers() { e.known, e.latest = nil, nil }
 
-// retire begins to let go what has been retired until now.
+// retire starts the release of what is retired so far.
 func (e *execCore) retire() (again bool) {
-	if !e.mu.TryLock() { // whoever has it may be waiting for room on a stream
+	if !e.mu.TryLock() { // its holder may be waiting for room in a stream's queue
 		return true
 	}
 	retired := e.retired

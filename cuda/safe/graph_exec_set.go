@@ -4,7 +4,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// node calls f for a node of the graph that e was made of, with both locked.
+// node calls f for a node of the graph that e was instantiated from, with both locked.
 func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	c, err := e.acquire(op)
 	if err != nil {
@@ -12,10 +12,10 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	}
 	defer c.Release()
 	if n.of == nil || n.of.top() != c.source {
-		return refuse(op, ErrForeignNode, "the executable was not made of the node's")
+		return refuse(op, ErrForeignNode, "the executable was instantiated from another graph than the node's")
 	}
 	if !n.of.Acquire() {
-		return refuse(op, ErrClosed, "the node's graph")
+		return refuse(op, ErrClosed, "the node's graph is closed")
 	}
 	defer n.of.Release()
 	if err := lock(op, n.of.mu); err != nil {
@@ -26,7 +26,7 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 		return err
 	}
 	if n.isGone() {
-		return refuse(op, ErrClosed, "the node is destroyed")
+		return refuse(op, ErrClosed, "the node was destroyed")
 	}
 	if err := c.enter(op, &executables.stripes[0]); err != nil {
 		return err
@@ -35,10 +35,13 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	return wrap(op, f(c))
 }
 
-// Set changes what the executable does for n, a node of the graph that it was made
-// of, which must be open: the later launches, not those under way. What the node
-// used before is kept until those are over. w must be of the node's type; types that
-// CUDA cannot change in an executable are [ErrInvalidArgument].
+// Set changes the parameters of one node in the executable. n is the node of the graph that
+// the executable was instantiated from; that graph must be open, and does not change. Set
+// affects later launches; the objects that launches in progress use stay retained until
+// they have completed.
+//
+// It returns [ErrForeignNode] for a node of another graph, and [ErrInvalidArgument] if w is
+// for another type of node or CUDA cannot change nodes of this type in an executable.
 func (e *GraphExec) Set(n Node, w NodeParams) error {
 	const op = "GraphExec.Set"
 	if n.of == nil {
@@ -72,9 +75,10 @@ func (e *GraphExec) Set(n Node, w NodeParams) error {
 	return err
 }
 
-// SetEnabled has later launches do the node's work, or nothing in its place. n is a
-// node of the graph that the executable was made of, which must be open: a kernel,
-// a memset or a copy. Source: cuGraphNodeSetEnabled.
+// SetEnabled enables or disables one node in later launches of the executable. A disabled
+// node does nothing, but nodes that depend on it still wait for its dependencies. n is a
+// kernel, copy or fill node of the graph that the executable was instantiated from, which
+// must be open. Source: cuGraphNodeSetEnabled.
 func (e *GraphExec) SetEnabled(n Node, on bool) error {
 	return e.node("GraphExec.SetEnabled", n, func(c *execCore) error {
 		var enabled uint32
@@ -85,7 +89,7 @@ func (e *GraphExec) SetEnabled(n Node, on bool) error {
 	})
 }
 
-// Enabled tells whether launches do the node's work.
+// Enabled reports whether the node is enabled in the executable: see [GraphExec.SetEnabled].
 // Source: cuGraphNodeGetEnabled.
 func (e *GraphExec) Enabled(n Node) (bool, error) {
 	var enabled uint32
@@ -95,16 +99,17 @@ func (e *GraphExec) Enabled(n Node) (bool, error) {
 	return enabled != 0, err
 }
 
-// Flags are those that the executable was made with, as far as CUDA keeps them. It
-// needs a driver of CUDA 12.0. Source: cuGraphExecGetFlags.
+// Flags returns the flags that the executable was instantiated with, without those that
+// CUDA does not store. It returns [ErrNotSupported] if the driver is older than CUDA 12.0.
+// Source: cuGraphExecGetFlags.
 func (e *GraphExec) Flags() (driver.CUgraphInstantiate_flags, error) {
 	var flags uint64
 	err := e.do("GraphExec.Flags", func(c *execCore) error { return driver.CuGraphExecGetFlags(c.raw, &flags) })
 	return driver.CUgraphInstantiate_flags(flags), err
 }
 
-// ID is a number that no other graph or executable of the process has. It needs a
-// driver of CUDA 13.1. Source: cuGraphExecGetId.
+// ID returns a number that is unique among the graphs and executables of the process. It
+// returns [ErrNotSupported] if the driver is older than CUDA 13.1. Source: cuGraphExecGetId.
 func (e *GraphExec) ID() (id uint32, err error) {
 	err = e.do("GraphExec.ID", func(c *execCore) error { return driver.CuGraphExecGetId(c.raw, &id) })
 	return id, err

@@ -7,17 +7,24 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// AddAlloc adds a node that allocates memory for n values at each launch, always at
-// the same address. Nodes behind it use the buffer, and so does what comes behind the launch
-// on a stream, until the memory is freed: by a node that does [FreeNode], by
-// [Buffer.FreeAsync], or by the next launch, if the executable was made with
-// driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH; without that flag a launch
-// while it is still allocated is driver.CUDA_ERROR_INVALID_VALUE. Using it while it is not
-// allocated is a fault of the program, which CUDA may not survive: [IsFatal]. Close of the buffer frees
-// nothing; it is closed with the graph and its executables.
+// AddAlloc adds a node that allocates memory for n values at each launch of the graph,
+// always at the same address. The buffer may be used by nodes that depend on this one and
+// by work enqueued after the launch, until the memory is freed by one of these:
 //
-// A graph with such a node has one executable at a time, cannot be cloned or be part of
-// another, and cannot lose nodes or edges. Source: cuGraphAddMemAllocNode.
+//   - a [FreeNode] in this or another graph
+//   - [Buffer.FreeAsync]
+//   - the next launch, if the graph was instantiated with
+//     [InstantiateOptions].AutoFreeOnLaunch
+//
+// Without AutoFreeOnLaunch, a launch returns driver.CUDA_ERROR_INVALID_VALUE while the
+// memory is still allocated. Do not use the buffer while the memory is not allocated: the
+// resulting fault may be fatal, see [IsFatal]. Closing the buffer does not free the memory.
+// The buffer is closed with the graph and its executables.
+//
+// A graph with such a node can have one executable at a time. It can neither be cloned nor
+// become a child of another graph, and its nodes and edges cannot be removed.
+// AddAlloc returns [ErrInvalidArgument] if T holds Go pointers.
+// Source: cuGraphAddMemAllocNode.
 func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 	const op = "AddAlloc"
 	size, err := sizeOf[T](n)
@@ -53,13 +60,14 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 	return &Buffer[T]{memory: &memory{block: b}, address: b.address, n: n}, node, nil
 }
 
-// FreeNode frees memory that a node of the same or of another graph allocates. Nodes that use it
-// must come before. Source: cuGraphAddMemFreeNode.
+// FreeNode is a node that frees the memory of b, a buffer of [AddAlloc] in the same or
+// another graph. It must depend on the nodes that use the memory. Using it returns
+// [ErrInvalidArgument] if b is any other buffer. Source: cuGraphAddMemFreeNode.
 func FreeNode[T any](b *Buffer[T]) NodeParams {
 	return &funcNode{
 		typ: driver.CU_GRAPH_NODE_TYPE_MEM_FREE,
 		takes: func(op string, k *retained, _ *graphCore) error {
-			if err := b.span().keptBy(op, k); err != nil {
+			if err := b.span().retainedBy(op, k); err != nil {
 				return err
 			}
 			return b.ofGraph(op)
@@ -70,17 +78,18 @@ func FreeNode[T any](b *Buffer[T]) NodeParams {
 	}
 }
 
-// ofGraph refuses memory that no graph allocates, and parts of it.
+// ofGraph refuses memory that no graph allocates, and slices of buffers.
 func (b *Buffer[T]) ofGraph(op string) error {
 	if !b.memory.graph || b.part {
-		return refuse(op, ErrInvalidArgument, "the buffer is not one of AddAlloc")
+		return refuse(op, ErrInvalidArgument, "the buffer was not made by AddAlloc, or is a slice of one")
 	}
 	return nil
 }
 
-// FreeAsync frees memory that a launch of a graph has allocated, see [AddAlloc], in
-// the order of a stream, behind all work that uses it. The buffer can be used again when the
-// graph is launched again. A capturing stream is [ErrCapturing]. Source: cuMemFreeAsync.
+// FreeAsync enqueues on s the release of memory that a launch of a graph has allocated, see
+// [AddAlloc]. It is ordered after all enqueued work that uses the memory. The buffer can be
+// used again after the next launch of the graph. FreeAsync returns [ErrInvalidArgument] if b
+// was not made by [AddAlloc], and [ErrCapturing] if s captures. Source: cuMemFreeAsync.
 func (b *Buffer[T]) FreeAsync(s *Stream) error {
 	const op = "Buffer.FreeAsync"
 	m, err := b.acquire(op)
@@ -96,8 +105,8 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return err
 	}
 	defer sc.Release()
-	points, err := m.markers()
-	defer endAll(points)
+	markers, err := m.markers()
+	defer endAll(markers)
 	if err != nil {
 		return wrap(op, err)
 	}
@@ -108,8 +117,8 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 	if sc.capturing() {
 		return check(op, rt.CodeCapturing)
 	}
-	for _, p := range points {
-		if code := p.orders(sc.callContext, sc.raw); code != 0 {
+	for _, marker := range markers {
+		if code := marker.orders(sc.callContext, sc.raw); code != 0 {
 			return check(op, code)
 		}
 	}
@@ -117,14 +126,16 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 	return check(op, sc.home().FreeAsync(m.address, sc.raw))
 }
 
-// GraphMemory is how much memory the allocations of graphs take on a device, in
-// bytes, now and at most so far.
+// GraphMemory is the memory on a device that graphs allocate (see [AddAlloc]), in bytes:
+// the present amounts and the peaks since the process began or
+// [Context.ResetGraphMemoryPeaks].
 type GraphMemory struct {
-	Used, UsedPeak         uint64 // by allocations
-	Reserved, ReservedPeak uint64 // by the driver for them
+	Used, UsedPeak         uint64 // allocated
+	Reserved, ReservedPeak uint64 // reserved by the driver for allocations
 }
 
-// GraphMemory asks for that. Source: cuDeviceGetGraphMemAttribute.
+// GraphMemory returns the amounts of graph memory on the context's device.
+// Source: cuDeviceGetGraphMemAttribute.
 func (x *Context) GraphMemory() (m GraphMemory, err error) {
 	err = x.do("Context.GraphMemory", func() error {
 		for _, a := range []struct {
@@ -145,7 +156,8 @@ func (x *Context) GraphMemory() (m GraphMemory, err error) {
 	return m, err
 }
 
-// ResetGraphMemoryPeaks has the peaks begin anew. Source: cuDeviceSetGraphMemAttribute.
+// ResetGraphMemoryPeaks resets the peaks of [Context.GraphMemory] to the present amounts.
+// Source: cuDeviceSetGraphMemAttribute.
 func (x *Context) ResetGraphMemoryPeaks() error {
 	return x.do("Context.ResetGraphMemoryPeaks", func() error {
 		for _, id := range []driver.CUgraphMem_attribute{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
@@ -158,8 +170,8 @@ func (x *Context) ResetGraphMemoryPeaks() error {
 	})
 }
 
-// TrimGraphMemory gives memory of the device back to the system that allocations of graphs have
-// used and do not use now. Source: cuDeviceGraphMemTrim.
+// TrimGraphMemory releases memory of the context's device that the driver has reserved for
+// graphs and that is not allocated. Source: cuDeviceGraphMemTrim.
 func (x *Context) TrimGraphMemory() error {
 	return x.do("Context.TrimGraphMemory", func() error { return driver.CuDeviceGraphMemTrim(x.core.device.raw) })
 }

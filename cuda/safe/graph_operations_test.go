@@ -41,7 +41,7 @@ func (w *world) storing() safe.NodeParams {
 
 func init() {
 	within["Node.Params"] = []string{"Graph.Nodes"}
-	for _, op := range []string{"Node.Dependencies", "Node.Dependents", "Node.Destroy", "Node.Set", "GraphExec.Set", "GraphExec.SetEnabled", "GraphExec.Enabled"} {
+	for _, op := range []string{"Node.KernelParams", "Node.Dependencies", "Node.Dependents", "Node.Destroy", "Node.Set", "GraphExec.Set", "GraphExec.SetEnabled", "GraphExec.Enabled"} {
 		within[op] = []string{"Graph.Nodes"}
 	}
 	within["Graph.AddEdges"] = []string{"Graph.Nodes", "Graph.RemoveEdges"}
@@ -98,6 +98,7 @@ func init() {
 		}},
 		operation{"GraphExec.Flags", func(w *world) error { _, err := w.exec.Flags(); return err }},
 		onNode("Node.Params", func(w *world, n safe.Node) error { _, err := n.Params(); return err }),
+		onNode("Node.KernelParams", func(w *world, n safe.Node) error { _, err := n.KernelParams(); return err }),
 		onNode("Node.Dependencies", func(w *world, n safe.Node) error { _, err := n.Dependencies(); return err }),
 		onNode("Node.Dependents", func(w *world, n safe.Node) error { _, err := n.Dependents(); return err }),
 		onNode("Node.Destroy", func(w *world, n safe.Node) error { return n.Destroy() }),

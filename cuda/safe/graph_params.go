@@ -9,23 +9,25 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Work is what a node of a graph does: see [Graph.Add], [Node.Set] and
-// [GraphExec.Set]. What it uses is kept as long as a graph or an executable has it.
-// Work may be used for any number of nodes.
+// NodeParams are the parameters of a graph node: what it does, and with which arguments.
+// Functions such as [KernelNode] and [CopyNode] make them; pass them to [Graph.Add],
+// [Node.Set] or [GraphExec.Set], for any number of nodes. Graphs and executables retain the
+// objects that their nodes use. To read the parameters of a node, see [Node.KernelParams]
+// and [Node.Params].
 type NodeParams interface {
 	kind() driver.CUgraphNodeType
-	// take has k keep what the work uses, for a node of a graph. release follows, unless
-	// it fails.
+	// take has k retain the objects that a node of a graph will use. release follows, unless
+	// take fails.
 	take(op string, k *retained, into *graphCore) error
 	release()
-	// add returns a node also with an error, if there is one and it cannot be
-	// destroyed.
+	// add returns a node together with an error if it added the node, failed to complete
+	// it, and cannot destroy it.
 	add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error)
 	set(n Node) error
 	setExec(e driver.CUgraphExec, n Node) error
 }
 
-// kernelWork is made often: it takes one crossing into C.
+// kernelNode is the most frequent of the NodeParams: adding or setting it takes one call of C.
 type kernelNode struct {
 	kernel *Kernel
 	cfg    LaunchConfig
@@ -33,11 +35,16 @@ type kernelNode struct {
 	room   [4]Arg
 }
 
-// KernelNode is a launch of a kernel, with the arguments as they are now: see
-// [Kernel.Launch]. An argument made by [Ref] is read when the node is added or
-// set. Cluster, Cooperative and Attributes can be given when a node is added or set
-// in a graph, not in an executable; what a node was given once it keeps. Source: cuGraphAddKernelNode,
-// cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
+// KernelNode is a node that launches a kernel: see [Kernel.Launch] for the arguments and
+// errors. Arguments have the values of now, except that adding or setting the node reads
+// the value of a [Ref].
+//
+// [Graph.Add] and [Node.Set] also set cfg's launch attributes: Cluster, Cooperative,
+// Priority, ProgrammaticSerialization, MemSyncDomain and Attributes. A later Set without an
+// attribute leaves it unchanged. [GraphExec.Set] returns [ErrInvalidArgument] if cfg sets
+// any.
+//
+// Source: cuGraphAddKernelNode, cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
 // cuGraphExecKernelNodeSetParams.
 func KernelNode(k *Kernel, cfg LaunchConfig, args ...Arg) NodeParams {
 	w := &kernelNode{kernel: k, cfg: cfg}
@@ -55,21 +62,21 @@ func (w *kernelNode) take(op string, k *retained, _ *graphCore) error {
 	if err != nil {
 		return err
 	}
-	k.retain(&m.Handle, func() bool { return true }) // k gets the mark
+	k.retain(&m.Handle, func() bool { return true }) // k takes over the reference
 	if bad := w.kernel.check(w.args); bad >= 0 {
 		return w.kernel.badArgument(op, w.args, bad)
 	}
-	keep := func(a *Arg) bool {
+	retain := func(a *Arg) bool {
 		b := a.block()
 		return k.retain(&b.Handle, b.Acquire) && m.ctx.mayUse(b)
 	}
 	for i := range w.args {
-		if a := &w.args[i]; a.raw.Kind() == rt.NearOfBlock && !keep(a) {
+		if a := &w.args[i]; a.raw.Kind() == rt.NearOfBlock && !retain(a) {
 			return w.kernel.badArgument(op, w.args, i)
 		}
 	}
 	for i := range w.cfg.Uses {
-		if a := &w.cfg.Uses[i]; a.raw.Kind() != rt.NearOfBlock || !keep(a) {
+		if a := &w.cfg.Uses[i]; a.raw.Kind() != rt.NearOfBlock || !retain(a) {
 			return w.kernel.badUse(op, nil, w.cfg.Uses, i)
 		}
 	}
@@ -103,7 +110,7 @@ func (w *kernelNode) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgrap
 	return n.Node, err
 }
 
-// set sets the attributes first: once the node has the kernel, nothing may fail.
+// set sets the attributes first: nothing may fail once the node has the new kernel.
 func (w *kernelNode) set(n Node) error {
 	if w.cfg.attributed() {
 		if err := n.of.ctx.withCurrent(func() error { return w.setAttributes(n.raw) }); err != nil {
@@ -115,7 +122,7 @@ func (w *kernelNode) set(n Node) error {
 
 func (w *kernelNode) setExec(e driver.CUgraphExec, n Node) error {
 	if w.cfg.attributed() {
-		return refuse("", ErrInvalidArgument, "attributes of a kernel in an executable cannot be changed")
+		return refuse("", ErrInvalidArgument, "CUDA cannot change the launch attributes of a kernel node in an executable")
 	}
 	return w.call(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
 }
@@ -129,16 +136,16 @@ func (w *kernelNode) setAttributes(n driver.CUgraphNode) error {
 	return nil
 }
 
-// coldWork is all other work: functions that make CUDA's calls, with the graph's
-// context current.
+// funcNode is the NodeParams of all other types: functions that make CUDA's calls, with the
+// graph's context current.
 type funcNode struct {
 	mutex[nodeRank] // from take to release
 	typ             driver.CUgraphNodeType
-	takes           func(op string, k *retained, into *graphCore) error // nil: nothing
+	takes           func(op string, k *retained, into *graphCore) error // nil: uses no objects
 	adds            func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
-	sets            func(n driver.CUgraphNode) error                       // nil: it cannot be changed
-	setsExec        func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: it cannot be changed
-	releasing       func()                                                 // nil: nothing
+	sets            func(n driver.CUgraphNode) error                       // nil: CUDA cannot change it
+	setsExec        func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: CUDA cannot change it
+	releasing       func()                                                 // may be nil
 }
 
 func (w *funcNode) kind() driver.CUgraphNodeType { return w.typ }
@@ -168,25 +175,27 @@ func (w *funcNode) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgrap
 
 func (w *funcNode) set(n Node) error {
 	if w.sets == nil {
-		return refuse("", ErrInvalidArgument, "nodes of type %v cannot be changed in a graph", w.typ)
+		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in a graph", w.typ)
 	}
 	return n.of.ctx.withCurrent(func() error { return w.sets(n.raw) })
 }
 
 func (w *funcNode) setExec(e driver.CUgraphExec, n Node) error {
 	if w.setsExec == nil {
-		return refuse("", ErrInvalidArgument, "nodes of type %v cannot be changed in an executable", w.typ)
+		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in an executable", w.typ)
 	}
 	return n.of.ctx.withCurrent(func() error { return w.setsExec(e, n.raw) })
 }
 
-// EmptyNode is no work, but a place to wait for others. Source: cuGraphAddEmptyNode.
+// EmptyNode is a node that does nothing. Use it as a join point, to make one set of nodes
+// wait for another. Source: cuGraphAddEmptyNode.
 func EmptyNode() NodeParams {
 	return &funcNode{typ: driver.CU_GRAPH_NODE_TYPE_EMPTY, adds: driver.CuGraphAddEmptyNode}
 }
 
-// HostFuncNode is a call of f, at each launch, on a thread of the driver: what is said
-// of f and of o at [Stream.LaunchHostFunc] counts here as well.
+// HostFuncNode is a node that calls f on a thread of the driver, once per launch of the
+// graph. The rules and options of [Stream.LaunchHostFunc] apply: f must not call CUDA.
+//
 // Source: cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams;
 // with Spin cuGraphAddNode, cuGraphNodeSetParams, cuGraphExecNodeSetParams.
 func HostFuncNode(f func(), o HostFuncOptions) NodeParams {
@@ -195,7 +204,7 @@ func HostFuncNode(f func(), o HostFuncOptions) NodeParams {
 	w := &funcNode{typ: p.Type}
 	w.takes = func(op string, k *retained, _ *graphCore) error {
 		if f == nil {
-			return refuse(op, ErrInvalidArgument, "no function")
+			return refuse(op, ErrInvalidArgument, "the function is nil")
 		}
 		if _, err := o.mode(op); err != nil {
 			return err
@@ -225,30 +234,31 @@ func HostFuncNode(f func(), o HostFuncOptions) NodeParams {
 	return w
 }
 
-// RecordNode records an event, which [Stream.WaitEvent] of other streams may wait
-// for once the graph is launched. Source: cuGraphAddEventRecordNode,
-// cuGraphEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent.
+// RecordNode is a node that records an event: the event completes when the nodes that this
+// one depends on have completed. After the launch, [Stream.WaitEvent] makes other streams
+// wait for it. Source: cuGraphAddEventRecordNode, cuGraphEventRecordNodeSetEvent,
+// cuGraphExecEventRecordNodeSetEvent.
 func RecordNode(e *Event) NodeParams {
-	return eventWork(driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD, e, driver.CuGraphAddEventRecordNode,
+	return eventNode(driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD, e, driver.CuGraphAddEventRecordNode,
 		driver.CuGraphEventRecordNodeSetEvent, driver.CuGraphExecEventRecordNodeSetEvent)
 }
 
-// WaitEventNode waits for an event, as it is recorded when the graph is launched.
-// Source: cuGraphAddEventWaitNode, cuGraphEventWaitNodeSetEvent,
+// WaitEventNode is a node that waits for an event: for its latest record at the launch of
+// the graph. Source: cuGraphAddEventWaitNode, cuGraphEventWaitNodeSetEvent,
 // cuGraphExecEventWaitNodeSetEvent.
 func WaitEventNode(e *Event) NodeParams {
-	return eventWork(driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT, e, driver.CuGraphAddEventWaitNode,
+	return eventNode(driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT, e, driver.CuGraphAddEventWaitNode,
 		driver.CuGraphEventWaitNodeSetEvent, driver.CuGraphExecEventWaitNodeSetEvent)
 }
 
-func eventWork(typ driver.CUgraphNodeType, e *Event,
+func eventNode(typ driver.CUgraphNodeType, e *Event,
 	add func(*driver.CUgraphNode, driver.CUgraph, *driver.CUgraphNode, uint64, driver.CUevent) error,
 	set func(driver.CUgraphNode, driver.CUevent) error,
 	setExec func(driver.CUgraphExec, driver.CUgraphNode, driver.CUevent) error,
 ) NodeParams {
 	return &funcNode{
 		typ:   typ,
-		takes: func(op string, k *retained, _ *graphCore) error { return e.keptBy(op, k) },
+		takes: func(op string, k *retained, _ *graphCore) error { return e.retainedBy(op, k) },
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			return add(n, g, deps, count, e.core.raw)
 		},
@@ -257,8 +267,8 @@ func eventWork(typ driver.CUgraphNodeType, e *Event,
 	}
 }
 
-// keptBy has k keep the event.
-func (e *Event) keptBy(op string, k *retained) error {
+// retainedBy has k retain the event.
+func (e *Event) retainedBy(op string, k *retained) error {
 	if e == nil || e.core == nil || !k.retain(&e.core.Handle, e.core.Acquire) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
@@ -266,8 +276,8 @@ func (e *Event) keptBy(op string, k *retained) error {
 	return nil
 }
 
-// MemOpsNode does up to 255 memory operations: see [Stream.BatchMemOps].
-// Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
+// MemOpsNode is a node of 1 to 255 memory operations in the context x: see
+// [Stream.BatchMemOps]. Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
 // cuGraphExecBatchMemOpNodeSetParams.
 func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 	batch := make([]driver.CUstreamBatchMemOpParams, len(ops))
@@ -281,7 +291,7 @@ func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 			}
 			defer c.Release()
 			if len(ops) == 0 || len(ops) > mostMemOps {
-				return refuse(op, ErrRange, "%d operations, and a batch has 1 to %d", len(ops), mostMemOps)
+				return refuse(op, ErrRange, "%d operations; a batch has 1 to %d", len(ops), mostMemOps)
 			}
 			if err := c.can(op, ops); err != nil {
 				return err
@@ -306,7 +316,7 @@ func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 	}
 }
 
-// pinned calls f, which has C read a batch by an address that lies in memory.
+// pinned calls f with batch pinned, as its address is inside a struct that C reads.
 func pinned(batch []driver.CUstreamBatchMemOpParams, f func() error) error {
 	var pin runtime.Pinner
 	pin.Pin(unsafe.SliceData(batch))

@@ -7,17 +7,18 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Memory is memory for values of type T: a [Buffer] or a [Pinned].
+// Memory is the memory of n values of type T: a [Buffer] of a device or [Pinned] memory of
+// the host.
 type Memory[T any] interface {
 	Len() int
 	span() span[T]
 }
 
-// A span is where a [Memory] lies.
+// A span is the place of a [Memory].
 type span[T any] struct {
 	memory  *memory
-	address driver.CUdeviceptr // of a device
-	host    *T
+	address driver.CUdeviceptr // of a Buffer
+	host    *T                 // of a Pinned; nil for a Buffer
 	n       int
 }
 
@@ -42,15 +43,15 @@ func spanOf[T any](m Memory[T]) span[T] {
 	return m.span()
 }
 
-// keptBy has k keep the memory.
-func (s span[T]) keptBy(op string, k *retained) error {
+// retainedBy has k retain the memory.
+func (s span[T]) retainedBy(op string, k *retained) error {
 	if s.memory == nil || !k.retain(&s.memory.Handle, s.memory.Acquire) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	return nil
 }
 
-// at is where it begins, for devices: the host's memory has the same address there.
+// at returns the address that devices use: pinned memory has the same one on the host.
 func (s span[T]) at() driver.CUdeviceptr {
 	if s.host != nil {
 		return driver.CUdeviceptr(uintptr(unsafe.Pointer(s.host)))
@@ -63,9 +64,10 @@ func (s span[T]) size() uint64 {
 	return uint64(s.n) * uint64(unsafe.Sizeof(zero))
 }
 
-// CopyNode copies all of src to the beginning of dst, which must have room for it.
-// Either may be of a device or pinned memory of the host. In an executable it can be changed to
-// memory of the same devices. Source: cuGraphAddMemcpyNode, cuGraphMemcpyNodeSetParams,
+// CopyNode is a node that copies all of src to the start of dst. Either may be device memory
+// or pinned host memory. Using it returns [ErrRange] if src is longer than dst, and
+// [ErrOverlap] if they overlap. CUDA changes a copy node of an executable only to memory of
+// the same devices. Source: cuGraphAddMemcpyNode, cuGraphMemcpyNodeSetParams,
 // cuGraphExecMemcpyNodeSetParams.
 func CopyNode[T any](dst, src Memory[T]) NodeParams {
 	to, from := spanOf(dst), spanOf(src)
@@ -77,7 +79,7 @@ func CopyNode[T any](dst, src Memory[T]) NodeParams {
 		typ: driver.CU_GRAPH_NODE_TYPE_MEMCPY,
 		takes: func(op string, k *retained, _ *graphCore) error {
 			for _, s := range []span[T]{to, from} {
-				if err := s.keptBy(op, k); err != nil {
+				if err := s.retainedBy(op, k); err != nil {
 					return err
 				}
 			}
@@ -100,7 +102,7 @@ func CopyNode[T any](dst, src Memory[T]) NodeParams {
 	}
 }
 
-// end is the span as an end of a copy.
+// end returns the span as source or destination of a copy.
 func (s span[T]) end() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer) {
 	if s.host != nil {
 		return driver.CU_MEMORYTYPE_HOST, 0, unsafe.Pointer(s.host)
@@ -108,27 +110,30 @@ func (s span[T]) end() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer)
 	return driver.CU_MEMORYTYPE_DEVICE, s.address, nil
 }
 
-// FillNode sets every value of a buffer: see [Buffer.FillAsync]. In an executable it
-// can be changed to memory of the same device. Source: cuGraphAddMemsetNode,
-// cuGraphMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams.
+// FillNode is a node that sets every value of b to v (a memset): see [Buffer.FillAsync] for
+// the types that can be filled. CUDA changes a fill node of an executable only to memory of
+// the same device. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
+// cuGraphExecMemsetNodeSetParams.
 func FillNode[T any](b *Buffer[T], v T) NodeParams {
 	c, err := filling("", v, b.Len())
-	return setWork(b.span(), c, err)
+	return memsetNode(b.span(), c, err)
 }
 
-// ZeroNode clears a buffer, as [FillNode] fills one.
+// ZeroNode is a node that sets every byte of b to 0, for any type T. It is a node of the
+// same type as [FillNode]. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
+// cuGraphExecMemsetNodeSetParams.
 func ZeroNode[T any](b *Buffer[T]) NodeParams {
-	return setWork(b.span(), rt.Copy{Kind: rt.Set8, Size: b.Size()}, nil)
+	return memsetNode(b.span(), rt.Copy{Kind: rt.Set8, Size: b.Size()}, nil)
 }
 
-// setWork is the memset c of s, unless there is err.
-func setWork[T any](s span[T], c rt.Copy, err error) NodeParams {
+// memsetNode is the memset c of s. err, if not nil, is reported when the node is used.
+func memsetNode[T any](s span[T], c rt.Copy, err error) NodeParams {
 	var ctx driver.CUcontext
 	p := driver.CUDA_MEMSET_NODE_PARAMS{Dst: s.address, Value: uint32(c.Src), ElementSize: 1 << (c.Kind - rt.Set8), Width: c.Size, Height: 1}
 	return &funcNode{
 		typ: driver.CU_GRAPH_NODE_TYPE_MEMSET,
 		takes: func(op string, k *retained, _ *graphCore) error {
-			if err := s.keptBy(op, k); err != nil {
+			if err := s.retainedBy(op, k); err != nil {
 				return err
 			}
 			ctx = s.memory.ctx.raw

@@ -10,10 +10,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// SVG draws the graph: a box for each node, below those that it waits for. Kernels
-// have their names, where the driver tells (from CUDA 12.3 on). [Graph.DOT] has
-// more to say, to other programs.
-// Source: cuGraphGetNodes, cuGraphGetEdges, cuFuncGetName.
+// SVG returns a drawing of the graph as an SVG image: a box for each node, below the nodes
+// that it depends on. From drivers of CUDA 12.3 on, kernel nodes show the kernel's name.
+// For more details use [Graph.DOT]. Source: cuGraphGetNodes, cuGraphGetEdges, cuFuncGetName.
 func (g *Graph) SVG() (string, error) {
 	const op = "Graph.SVG"
 	d := drawing{at: map[driver.CUgraphNode]int{}}
@@ -41,28 +40,27 @@ func (g *Graph) SVG() (string, error) {
 	return d.svg(), nil
 }
 
-// label is what the node does, in a word or two.
+// label returns the node's type, with the name of a kernel.
 func (n Node) label() string {
 	text := strings.ToLower(strings.TrimPrefix(n.kind.String(), "CU_GRAPH_NODE_TYPE_"))
 	if n.kind != driver.CU_GRAPH_NODE_TYPE_KERNEL {
 		return text
 	}
-	var p driver.CUgraphNodeParams
 	var name *byte
-	if n.params(&p) != nil || driver.CuFuncGetName(&name, p.Kernel().Func) != nil {
+	if p, err := n.kernelParams(); err != nil || driver.CuFuncGetName(&name, p.Function) != nil {
 		return text
 	}
 	return text + " " + goString(name)
 }
 
-// A drawing has a box for each label, in rows.
+// A drawing is a graph of labeled boxes in rows.
 type drawing struct {
 	at     map[driver.CUgraphNode]int
 	labels []string
 	edges  [][2]int // from one box to another
 }
 
-// The sizes of what is drawn, in pixels.
+// Sizes of the drawing, in pixels.
 const (
 	boxHeight = 28
 	rowHeight = 64
@@ -70,11 +68,11 @@ const (
 	letter    = 8
 )
 
-// rows are the boxes by the longest way that leads to them, each row in the order of
-// those above it.
+// rows sorts boxes into rows by the longest path that leads to them, and each row by the
+// mean place of the boxes above.
 func (d *drawing) rows() [][]int {
 	depth := make([]int, len(d.labels))
-	for range d.labels { // as often as the longest way may be; boxes in a circle end anywhere
+	for range d.labels { // the longest possible path; boxes in a cycle may end anywhere
 		for _, e := range d.edges {
 			depth[e[1]] = min(max(depth[e[1]], depth[e[0]]+1), len(d.labels)-1)
 		}

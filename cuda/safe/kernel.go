@@ -6,19 +6,19 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Kernel is a function of a [Module] that the device runs: see
-// [Kernel.Launch]. It keeps the module from being collected. Any number of
-// goroutines may use it at once.
+// Kernel is a __global__ function of a [Module]: see [Kernel.Launch]. It retains its
+// module, so a module in use is not garbage collected. Any number of goroutines may use
+// it at once.
 type Kernel struct {
 	module   *Module
 	name     string
 	function driver.CUfunction
-	known    bool     // whether the driver tells the parameters
+	known    bool     // the driver reports parameters; false before CUDA 12.4
 	sizes    []uint32 // of the parameters, in bytes
 }
 
-// askParameters asks how many parameters there are and how large; drivers
-// before CUDA 12.4 do not tell. The context is current.
+// askParameters reads the number and sizes of the parameters, as far as the driver reports
+// them. The context is current.
 func (k *Kernel) askParameters() error {
 	for i := uint64(0); ; i++ {
 		var offset, size uint64
@@ -36,7 +36,7 @@ func (k *Kernel) askParameters() error {
 	}
 }
 
-// acquire marks the kernel's module for a call.
+// acquire acquires the kernel's module for a call.
 func (k *Kernel) acquire(op string) (*moduleCore, error) {
 	if k == nil {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -44,7 +44,7 @@ func (k *Kernel) acquire(op string) (*moduleCore, error) {
 	return k.module.acquire(op)
 }
 
-// Name is the name the kernel was found by.
+// Name returns the name passed to [Module.Kernel].
 func (k *Kernel) Name() string {
 	if k == nil {
 		return ""
@@ -52,8 +52,8 @@ func (k *Kernel) Name() string {
 	return k.name
 }
 
-// Raw is the kernel for calls of package driver. It is 0 once the module is
-// closed; keep k reachable meanwhile.
+// Raw returns the kernel's handle for calls to package driver, or 0 once the module is
+// closed. Keep k reachable while the handle is in use.
 func (k *Kernel) Raw() driver.CUfunction {
 	if k == nil || k.module == nil || k.module.core.Closed() {
 		return 0
@@ -61,8 +61,8 @@ func (k *Kernel) Raw() driver.CUfunction {
 	return k.function
 }
 
-// Parameters are the sizes of the kernel's parameters in bytes. Drivers before
-// CUDA 12.4 do not tell: the error is [ErrNotSupported].
+// Parameters returns the sizes of the kernel's parameters in bytes, in order. It returns
+// [ErrNotSupported] if the driver is older than CUDA 12.4.
 func (k *Kernel) Parameters() ([]int, error) {
 	const op = "Kernel.Parameters"
 	if k == nil || !k.known {
@@ -75,7 +75,7 @@ func (k *Kernel) Parameters() ([]int, error) {
 	return sizes, nil
 }
 
-// do calls f with the kernel's context current and its module marked.
+// do calls f with the kernel's context current and its module acquired.
 func (k *Kernel) do(op string, f func() error) error {
 	c, err := k.acquire(op)
 	if err != nil {
@@ -85,40 +85,42 @@ func (k *Kernel) do(op string, f func() error) error {
 	return wrap(op, c.ctx.withCurrent(f))
 }
 
-// Attribute is one of the kernel's attributes, such as
-// driver.CU_FUNC_ATTRIBUTE_NUM_REGS. Source: cuFuncGetAttribute.
+// Attribute returns one attribute of the kernel, such as
+// driver.CU_FUNC_ATTRIBUTE_NUM_REGS. See [Kernel.Attributes] for the common ones.
+// Source: cuFuncGetAttribute.
 func (k *Kernel) Attribute(a driver.CUfunction_attribute) (int, error) {
 	var n int32
 	err := k.do("Kernel.Attribute", func() error { return driver.CuFuncGetAttribute(&n, a, k.function) })
 	return int(n), err
 }
 
-// SetAttribute changes one of the attributes that can be changed. A kernel that
-// is to have more than 48 KiB of dynamic shared memory, say, needs
-// driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES. It holds for all
-// users of the module. Source: cuFuncSetAttribute.
+// SetAttribute sets one of the kernel's writable attributes. For example, set
+// driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES to launch the kernel with more
+// than 48 KiB of dynamic shared memory. The attribute affects every launch of this kernel
+// from its module. It returns [ErrRange] if value does not fit into 32 bits.
+// Source: cuFuncSetAttribute.
 func (k *Kernel) SetAttribute(a driver.CUfunction_attribute, value int) error {
 	const op = "Kernel.SetAttribute"
 	if int(int32(value)) != value {
-		return refuse(op, ErrRange, "%d does not fit into 32 bits", value)
+		return refuse(op, ErrRange, "the value %d does not fit into 32 bits", value)
 	}
 	return k.do(op, func() error { return driver.CuFuncSetAttribute(k.function, a, int32(value)) })
 }
 
-// SetCacheConfig says whether the kernel would rather have more shared memory
-// or more L1 cache. Source: cuFuncSetCacheConfig.
+// SetCacheConfig sets the kernel's preference for a larger L1 cache or more shared memory.
+// The driver may ignore it. Source: cuFuncSetCacheConfig.
 func (k *Kernel) SetCacheConfig(c driver.CUfunc_cache) error {
 	return k.do("Kernel.SetCacheConfig", func() error { return driver.CuFuncSetCacheConfig(k.function, c) })
 }
 
-// MaxBlocksPerMultiprocessor is how many blocks of so many threads, with so
-// many bytes of dynamic shared memory each, a multiprocessor runs at once.
-// Source: cuOccupancyMaxActiveBlocksPerMultiprocessor.
+// MaxBlocksPerMultiprocessor returns the number of blocks that can be resident on one
+// multiprocessor at once, for blocks of the given number of threads and bytes of dynamic
+// shared memory. Source: cuOccupancyMaxActiveBlocksPerMultiprocessor.
 func (k *Kernel) MaxBlocksPerMultiprocessor(threads int, sharedBytes uint64) (int, error) {
 	const op = "Kernel.MaxBlocksPerMultiprocessor"
 	var n int32
 	if int(int32(threads)) != threads {
-		return 0, refuse(op, ErrRange, "%d threads", threads)
+		return 0, refuse(op, ErrRange, "%d threads do not fit into 32 bits", threads)
 	}
 	err := k.do(op, func() error {
 		return driver.CuOccupancyMaxActiveBlocksPerMultiprocessor(&n, k.function, int32(threads), sharedBytes)
@@ -126,19 +128,19 @@ func (k *Kernel) MaxBlocksPerMultiprocessor(threads int, sharedBytes uint64) (in
 	return int(n), err
 }
 
-// FunctionAttributes are what the compiler made of a kernel.
+// FunctionAttributes describes a kernel as compiled for its device.
 type FunctionAttributes struct {
-	MaxThreadsPerBlock int // for this kernel
-	Registers          int // of each thread
-	SharedBytes        int // of each block, declared in the code
-	ConstBytes         int
-	LocalBytes         int // of each thread
-	MaxDynamicShared   int // bytes, see [Kernel.SetAttribute]
-	PTXVersion         int // 70 for 7.0
-	BinaryVersion      int // 90 for 9.0
+	MaxThreadsPerBlock int // largest block that this kernel can be launched with
+	Registers          int // per thread
+	SharedBytes        int // static shared memory per block
+	ConstBytes         int // constant memory
+	LocalBytes         int // local memory per thread
+	MaxDynamicShared   int // dynamic shared memory per block, in bytes; see [Kernel.SetAttribute]
+	PTXVersion         int // 10 * major + minor: 70 is PTX 7.0
+	BinaryVersion      int // 10 * major + minor: 90 is machine code for compute capability 9.0
 }
 
-// Attributes asks for the common attributes. Source: cuFuncGetAttribute.
+// Attributes returns the kernel's common attributes. Source: cuFuncGetAttribute.
 func (k *Kernel) Attributes() (FunctionAttributes, error) {
 	var f FunctionAttributes
 	err := k.do("Kernel.Attributes", func() error {

@@ -7,29 +7,30 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Arg is an argument of a kernel: see [Val], [Ref] and [Buffer.Arg]. It is made
-// for one launch, and not to be kept.
+// Arg is a kernel argument, made by [Val], [Ref], [Buffer.Arg] and similar methods. Make
+// a new one for each launch.
 type Arg struct{ raw rt.Arg }
 
-// What can be wrong with an argument, which the launch reports.
+// Kinds of bad arguments. Making an argument cannot fail, so the launch reports them.
 const (
 	argPointers = rt.FirstOther + iota // its type holds Go pointers; Pointer is the type's name
-	argClosed                          // its buffer is closed, nil or not for kernels
+	argClosed                          // its memory is nil, or has no device address
 )
 
-// Val is an argument of any type that holds no Go pointers: a number or a
-// struct, as large as the kernel's parameter. Go's int has 8 bytes, where C's
-// has 4: convert. Up to 16 bytes it costs no allocation; see [Ref] for more.
+// Val passes v to a kernel by value. T is a number, or a struct without Go pointers, of
+// the same size as the kernel's parameter. Go's int has 8 bytes and C's has 4, so convert
+// ints: Val(int32(n)). Values of up to 16 bytes cost no allocation; use [Ref] for larger
+// ones.
 //
-// An address in v, such as [Buffer.Raw], is a number like others: the memory is not
-// known to be used by the kernel, and may be freed before it runs. Name it in
-// [LaunchConfig].Uses.
+// A device address inside v, such as [Buffer.Raw] in a field, is only a number to this
+// package: it does not retain the memory, which might be freed before the kernel runs.
+// List such memory in [LaunchConfig].Uses.
 func Val[T any](v T) Arg {
 	if !plain(v) {
 		return pointers[T]()
 	}
 	tag := rt.Tag(rt.Near, unsafe.Sizeof(v))
-	switch unsafe.Sizeof(v) { // reading more than was written just now is slow
+	switch unsafe.Sizeof(v) { // a load wider than the store just before it would stall
 	case 1:
 		return Arg{rt.Arg{Tag: tag, A: uint64(*(*uint8)(unsafe.Pointer(&v)))}}
 	case 2:
@@ -49,8 +50,8 @@ func Val[T any](v T) Arg {
 	return Ref(far)
 }
 
-// Ref is [Val] of *v, which is read at the launch, without an allocation
-// whatever its size.
+// Ref passes *v to a kernel by value, as [Val] does, with no allocation for any size. The
+// launch reads *v; later changes do not affect it.
 func Ref[T any](v *T) Arg {
 	if v == nil || !holdsNoPointers(reflect.TypeFor[T]()) {
 		return pointers[T]()
@@ -63,7 +64,7 @@ func pointers[T any]() Arg {
 	return Arg{rt.Arg{Tag: rt.Tag(argPointers, 0), Pointer: unsafe.Pointer(&name)}}
 }
 
-// plain tells that a value holds no Go pointers, fast for numbers.
+// plain tells whether a value holds no Go pointers; it is fast for numbers.
 func plain[T any](v T) bool {
 	switch any(v).(type) {
 	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64, bool:
@@ -72,7 +73,7 @@ func plain[T any](v T) bool {
 	return holdsNoPointers(reflect.TypeFor[T]())
 }
 
-// Arg is the buffer's address as an argument of a kernel.
+// Arg passes the buffer's device address to a kernel. The launch retains the memory.
 func (b *Buffer[T]) Arg() Arg {
 	if b == nil || b.memory == nil {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
@@ -80,7 +81,7 @@ func (b *Buffer[T]) Arg() Arg {
 	return addressArg(b.memory, uint64(b.address))
 }
 
-// Arg is the address at which kernels see the memory, as an argument of one.
+// Arg passes the memory's device address to a kernel. The launch retains the memory.
 func (h *Pinned[T]) Arg() Arg {
 	if h == nil || h.memory == nil || h.memory.address == 0 {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
@@ -89,10 +90,10 @@ func (h *Pinned[T]) Arg() Arg {
 	return addressArg(h.memory, uint64(h.memory.address)+uint64(offset))
 }
 
-// addressArg is an address in memory, which is not collected before the launch.
+// addressArg is an address in m. It points to m, so m is not collected before the launch.
 func addressArg(m *memory, address uint64) Arg {
 	return Arg{rt.Arg{Tag: rt.Tag(rt.NearOfBlock, unsafe.Sizeof(address)), Pointer: unsafe.Pointer(m), A: address}}
 }
 
-// block is that of an argument of the kind NearOfBlock.
+// block returns the block of an argument of kind NearOfBlock.
 func (a *Arg) block() *block { return (*memory)(a.raw.Pointer).block }

@@ -2,37 +2,38 @@ package safe
 
 import "github.com/cudabind/cudabind/cuda/generated/driver"
 
-// LaunchConfig configures a launch. The zero value of every field but Grid and Block is
-// CUDA's default.
+// LaunchConfig configures a kernel launch. Set Grid and Block; the zero value of every other
+// field is CUDA's default.
 type LaunchConfig struct {
 	Grid        Dim    // in blocks
 	Block       Dim    // in threads
 	SharedBytes uint32 // dynamic shared memory of each block, in bytes
-	// Cluster is the size of a thread block cluster in blocks, the zero value for none. It
-	// needs compute capability 9.0.
+	// Cluster is the size of a thread block cluster, in blocks; the zero value launches
+	// without clusters. It requires compute capability 9.0.
 	Cluster Dim
-	// Cooperative launches all blocks at once, so that they may synchronize with each other.
+	// Cooperative makes all blocks resident at once, so that they can synchronize with
+	// each other (grid sync). See [Kernel.MaxCooperativeBlocks].
 	Cooperative bool
 	// Priority of the kernel: smaller numbers are more urgent, see
-	// [Context.StreamPriorityRange]. 0 is the priority of the stream.
+	// [Context.StreamPriorityRange]. 0 uses the stream's priority.
 	Priority int
-	// ProgrammaticSerialization lets the kernel start before the previous kernel of the
-	// stream has completed: as soon as that has called griddepcontrol.launch_dependents in
-	// all blocks. It needs compute capability 9.0.
+	// ProgrammaticSerialization lets the kernel start before the previous kernel in the
+	// stream has completed, as soon as every block of that kernel has executed
+	// griddepcontrol.launch_dependents. It requires compute capability 9.0.
 	ProgrammaticSerialization bool
-	// MemSyncDomain is the domain of the kernel's memory fences,
-	// driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE for kernels that write to other devices. 0 is
-	// the domain of the stream. It needs compute capability 9.0.
+	// MemSyncDomain is the domain of the kernel's memory fences:
+	// driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE for kernels that write to other devices.
+	// 0 uses the stream's domain. It requires compute capability 9.0.
 	MemSyncDomain driver.CUlaunchMemSyncDomain
-	// Attributes are any others, such as an access policy window.
+	// Attributes are further launch attributes, such as an access policy window.
 	Attributes []driver.CUlaunchAttribute
-	// Uses is memory, textures and surfaces that the kernel reaches by addresses inside
-	// its arguments, such as the fields of a struct: buf.Arg() and the like. A launch
-	// retains them, and orders their release, as if they were arguments.
+	// Uses lists memory, textures and surfaces that the kernel reaches through addresses
+	// inside its arguments, such as pointers in a struct: buf.Arg() for each. The launch
+	// treats them as it treats arguments: it retains them until the kernel has completed.
 	Uses []Arg
 }
 
-// raw is cfg for CUDA, but for the stream and attributes.
+// raw returns cfg without stream and attributes.
 func (cfg *LaunchConfig) raw() driver.CUlaunchConfig {
 	grid, block := cfg.Grid.full(), cfg.Block.full()
 	return driver.CUlaunchConfig{
@@ -47,7 +48,7 @@ func (cfg *LaunchConfig) attributed() bool {
 		cfg.MemSyncDomain != 0 || len(cfg.Attributes) > 0
 }
 
-// attributes adds cfg's launch attributes to list.
+// attributes appends cfg's launch attributes to list.
 func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CUlaunchAttribute {
 	add := func(id driver.CUlaunchAttributeID) *driver.CUlaunchAttributeValue {
 		list = append(list, driver.CUlaunchAttribute{Id: id})

@@ -7,13 +7,13 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Dim is an extent in up to three dimensions. Y and Z count as 1 where they are
-// 0; X must be set.
+// Dim is the size of a grid, block or cluster in up to three dimensions. X must be set; 0
+// in Y or Z means 1.
 type Dim struct{ X, Y, Z uint32 }
 
-// Blocks is how many blocks of so many threads it takes for n values. It is 0,
-// which no launch takes, for numbers below 1, and as many as the type holds, which
-// is more than any device has, where it would be more.
+// Blocks returns the grid for n values with one thread each: ceil(n/threads) blocks in X.
+// If n or threads is below 1 it returns the zero Dim, which a launch refuses. A result
+// above the range of uint32 is capped, which is more than any device accepts.
 func Blocks(n, threads int) Dim {
 	if n < 1 || threads < 1 {
 		return Dim{}
@@ -23,19 +23,22 @@ func Blocks(n, threads int) Dim {
 
 func (d Dim) full() [3]uint32 { return [3]uint32{d.X, max(d.Y, 1), max(d.Z, 1)} }
 
-// Launch puts the kernel on a stream. Arguments are compared with the kernel's
-// parameters in number and size, where the driver tells those (from CUDA 12.4
-// on); otherwise wrong ones make the kernel misbehave. Buffers are kept until
-// the kernel is done, also if they are closed or dropped meanwhile; so are those
-// in cfg.Uses, which the kernel reaches by addresses inside other arguments. It
-// allocates nothing.
+// Launch enqueues the kernel on s. The launch retains the memory in args and in cfg.Uses
+// until the kernel has completed, even if it is closed or dropped in the meantime.
 //
-// Launch returns before the kernel runs: what goes wrong in it is reported by
-// the stream's waits. Where the driver refuses the launch, the error's Detail
-// says which limit it crosses, if one can be named. When too many launches
-// are pending on the stream, some 1,000, the call blocks.
+// It returns [ErrInvalidArgument] if an argument holds Go pointers, or if the number or a
+// size of args differs from the kernel's parameters. Drivers before CUDA 12.4 do not
+// report parameters: mismatches then go undetected, and the kernel reads wrong values. It
+// returns [ErrClosed] if the module, the stream or an argument's memory is closed, and
+// [ErrContextMismatch] if the stream belongs to another context or its device has no
+// access to an argument's memory. If the driver refuses the launch, the error's Detail
+// names the limit exceeded, if it can be determined.
 //
-// Source: cuLaunchKernel, cuLaunchKernelEx where there are attributes.
+// Launch returns before the kernel runs: waits for the stream report faults of the kernel.
+// It blocks while about 1,000 operations are pending on the stream. It allocates no Go
+// memory.
+//
+// Source: cuLaunchKernel, or cuLaunchKernelEx if cfg sets launch attributes.
 func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	const op = "Kernel.Launch"
 	m, err := k.acquire(op)
@@ -49,7 +52,7 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	}
 	defer sc.Release()
 	if !m.ctx.same(sc.ctx) {
-		return refuse(op, ErrContextMismatch, "the kernel is of %v, the stream of %v", m.ctx.device, sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "%s belongs to a context of %v, the stream to one of %v", k.name, m.ctx.device, sc.ctx.device)
 	}
 	if bad := k.check(args); bad >= 0 {
 		return k.badArgument(op, args, bad)
@@ -74,9 +77,9 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	return nil
 }
 
-// launch notes which blocks the kernel uses, and enqueues it. bad is the index of an
-// argument whose block is closed or out of reach, or beyond them of one that is only used;
-// -1 for none.
+// launch records the stream as a user of the kernel's memory, and enqueues the kernel. bad is
+// the index in args, continued in uses, of memory that is closed or that the stream's device
+// cannot access; -1 for none.
 func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args, uses []Arg) (code driver.CUresult, bad int) {
 	capture, err := s.enterWork(op, 1)
 	if err != nil {
@@ -102,17 +105,17 @@ func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args, uses [
 	return l.Do(&args[0].raw), -1
 }
 
-// reaches notes that work on the stream uses the memory of an argument, if it may. mu is held.
+// reaches records the stream as a user of an argument's memory. It fails if that is closed or
+// the stream's device cannot access it. mu is held.
 func (s *streamCore) reaches(a *Arg, capture *capturing) bool {
 	b := a.block()
 	return b.use(s) && capture.retains(&b.Handle) && s.ctx.mayUse(b)
 }
 
-// mostArgs is how many parameters no kernel has: CUDA gives them less than 32 KiB.
+// mostArgs is more parameters than a kernel can have: CUDA limits them to less than 32 KiB.
 const mostArgs = 32 << 10
 
-// check returns the index of an argument that cannot be right, -1 for none; if
-// there are too few it is that of the first that is missing.
+// check returns the index of the first argument that is wrong, or missing; -1 for none.
 func (k *Kernel) check(args []Arg) int {
 	for i := range args {
 		a := &args[i].raw
@@ -126,29 +129,27 @@ func (k *Kernel) check(args []Arg) int {
 	return -1
 }
 
-// badArgument says what is wrong with argument i.
+// badArgument explains why argument i is wrong.
 func (k *Kernel) badArgument(op string, args []Arg, i int) error {
-	if i >= len(args) {
-		return refuse(op, ErrInvalidArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
-	}
 	if len(args) > mostArgs {
-		return refuse(op, ErrInvalidArgument, "%s has no %d parameters", k.name, len(args))
+		return refuse(op, ErrInvalidArgument, "%d arguments for %s, more than any kernel can have", len(args), k.name)
+	}
+	if i >= len(args) || k.known && i >= len(k.sizes) {
+		return refuse(op, ErrInvalidArgument, "%d arguments for %s, which has %d parameters", len(args), k.name, len(k.sizes))
 	}
 	a := &args[i].raw
 	switch {
 	case a.Kind() == argPointers:
-		return refuse(op, ErrInvalidArgument, "argument %d of %s: type %s holds Go pointers, or is a nil Ref", i, k.name, *(*string)(a.Pointer))
+		return refuse(op, ErrInvalidArgument, "argument %d of %s: type %s holds Go pointers, or the Ref is nil", i, k.name, *(*string)(a.Pointer))
 	case a.Kind() == argClosed:
-		return refuse(op, ErrClosed, "argument %d of %s is memory or a texture that is nil, or that kernels cannot reach", i, k.name)
-	case k.known && i >= len(k.sizes):
-		return refuse(op, ErrInvalidArgument, "%s has %d parameters, not %d", k.name, len(k.sizes), len(args))
+		return refuse(op, ErrClosed, "argument %d of %s: its memory or texture is nil, or has no device address", i, k.name)
 	case k.known && a.Size() != k.sizes[i]:
-		return refuse(op, ErrInvalidArgument, "argument %d of %s has %d bytes, the parameter %d", i, k.name, a.Size(), k.sizes[i])
+		return refuse(op, ErrInvalidArgument, "argument %d of %s has %d bytes, but the parameter has %d", i, k.name, a.Size(), k.sizes[i])
 	}
 	return k.badBlock(op, "argument", i, args[i].block())
 }
 
-// badUse is badArgument for an index that goes on in uses.
+// badUse is badArgument for an index that continues in uses.
 func (k *Kernel) badUse(op string, args, uses []Arg, i int) error {
 	if i < len(args) {
 		return k.badArgument(op, args, i)
@@ -156,20 +157,20 @@ func (k *Kernel) badUse(op string, args, uses []Arg, i int) error {
 	i -= len(args)
 	switch uses[i].raw.Kind() {
 	case rt.NearOfBlock:
-		return k.badBlock(op, "use", i, uses[i].block())
+		return k.badBlock(op, "LaunchConfig.Uses", i, uses[i].block())
 	case argClosed:
-		return refuse(op, ErrClosed, "use %d of %s is memory or a texture that is nil, or that kernels cannot reach", i, k.name)
+		return refuse(op, ErrClosed, "LaunchConfig.Uses %d of %s: its memory or texture is nil, or has no device address", i, k.name)
 	}
-	return refuse(op, ErrInvalidArgument, "use %d of %s is no memory", i, k.name)
+	return refuse(op, ErrInvalidArgument, "LaunchConfig.Uses %d of %s is a value; list memory, textures and surfaces there", i, k.name)
 }
 
-// badBlock says what is wrong with a block that is argument or use i.
+// badBlock explains why the memory of argument or use i is wrong.
 func (k *Kernel) badBlock(op, as string, i int, b *block) error {
 	switch {
 	case b.Closed():
-		return refuse(op, ErrClosed, "%s %d of %s is a buffer or a texture", as, i, k.name)
+		return refuse(op, ErrClosed, "%s %d of %s: its memory or texture", as, i, k.name)
 	case b.of != nil:
-		return refuse(op, ErrContextMismatch, "%s %d of %s is a texture of %v, the kernel is of %v", as, i, k.name, b.ctx.device, k.module.core.ctx.device)
+		return refuse(op, ErrContextMismatch, "%s %d of %s is a texture of %v, the kernel runs on %v", as, i, k.name, b.ctx.device, k.module.core.ctx.device)
 	}
-	return refuse(op, ErrContextMismatch, "%s %d of %s is memory of %v, to which the stream's device was not given access", as, i, k.name, b.ctx.device)
+	return refuse(op, ErrContextMismatch, "%s %d of %s is memory of %v; the stream's device has no access to it", as, i, k.name, b.ctx.device)
 }

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Tests of launches, their arguments and errors, and of modules, on the simulated driver or
+// a GPU.
+
 package safe_test
 
 import (
@@ -71,25 +74,25 @@ func TestLaunchRefused(t *testing.T) {
 		args   []safe.Arg
 		is     error
 		says   string
-		asks   bool // needs a driver that tells the parameters
+		asks   bool // needs a driver that reports the parameters
 	}{
-		{"too few", fill, one, []safe.Arg{n, v}, safe.ErrInvalidArgument, "fill has 3 parameters, not 2", true},
-		{"too many", fill, one, []safe.Arg{n, v, b.Arg(), n}, safe.ErrInvalidArgument, "fill has 3 parameters, not 4", true},
-		{"size", fill, one, []safe.Arg{safe.Val(10), v, b.Arg()}, safe.ErrInvalidArgument, "argument 0 of fill has 8 bytes, the parameter 4", true},
+		{"too few", fill, one, []safe.Arg{n, v}, safe.ErrInvalidArgument, "2 arguments for fill, which has 3 parameters", true},
+		{"too many", fill, one, []safe.Arg{n, v, b.Arg(), n}, safe.ErrInvalidArgument, "4 arguments for fill, which has 3 parameters", true},
+		{"size", fill, one, []safe.Arg{safe.Val(10), v, b.Arg()}, safe.ErrInvalidArgument, "argument 0 of fill has 8 bytes, but the parameter has 4", true},
 		{"Go pointer", fill, one, []safe.Arg{safe.Val("text"), v, b.Arg()}, safe.ErrInvalidArgument, "type string holds Go pointers", false},
-		{"nil Ref", fill, one, []safe.Arg{safe.Ref[uint32](nil), v, b.Arg()}, safe.ErrInvalidArgument, "nil Ref", false},
-		{"closed buffer", fill, one, []safe.Arg{n, v, closed.Arg()}, safe.ErrClosed, "argument 2 of fill is a buffer", false},
+		{"nil Ref", fill, one, []safe.Arg{safe.Ref[uint32](nil), v, b.Arg()}, safe.ErrInvalidArgument, "the Ref is nil", false},
+		{"closed buffer", fill, one, []safe.Arg{n, v, closed.Arg()}, safe.ErrClosed, "argument 2 of fill: its memory", false},
 		{"nil buffer", fill, one, []safe.Arg{n, v, (*safe.Buffer[int])(nil).Arg()}, safe.ErrClosed, "argument 2 of fill", false},
 		{"no grid", limited, safe.LaunchConfig{Block: safe.Dim{X: 1}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "grid.X is 0", false},
-		{"grid", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1, Y: 70000}, Block: safe.Dim{X: 1}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "grid.Y is 70000, and at most 65535", false},
-		{"block", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1, Z: 100}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "block.Z is 100, and at most 64", false},
-		{"threads", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 128}}, nil, nil, "limited has at most 64", false},
+		{"grid", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1, Y: 70000}, Block: safe.Dim{X: 1}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "grid.Y is 70000, the maximum is 65535", false},
+		{"block", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1, Z: 100}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "block.Z is 100, the maximum is 64", false},
+		{"threads", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 128}}, nil, nil, "the maximum of limited is 64", false},
 		{"shared", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}, SharedBytes: 60 << 10}, nil, driver.CUDA_ERROR_INVALID_VALUE, "MAX_DYNAMIC_SHARED_SIZE_BYTES", false},
-		{"cooperative", kernel(t, x, "nothing"), safe.LaunchConfig{Grid: safe.Dim{X: 1 << 20}, Block: safe.Dim{X: 64}, Cooperative: true}, nil, driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "blocks must run at once", false},
+		{"cooperative", kernel(t, x, "nothing"), safe.LaunchConfig{Grid: safe.Dim{X: 1 << 20}, Block: safe.Dim{X: 64}, Cooperative: true}, nil, driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "can run at once", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.asks && !tells {
-				t.Skip("the driver does not tell the parameters")
+				t.Skip("the driver does not report the parameters")
 			}
 			err := test.kernel.Launch(s, test.cfg, test.args...)
 			require.Error(t, err)
@@ -156,7 +159,7 @@ func TestModules(t *testing.T) {
 	assert.NotEmpty(t, e.Detail, "what the compiler said")
 }
 
-// TestNoAllocations: the calls that programs make all the time.
+// TestNoAllocations tests that frequent calls allocate no Go memory.
 func TestNoAllocations(t *testing.T) {
 	x := open(t, 0)
 	s, other, e, b := stream(t, x), stream(t, x), event(t, x), buffer[float32](t, x, 100)

@@ -8,7 +8,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// refused says which limit a launch crosses that the driver has refused.
+// refused adds to e, the driver's refusal of a launch, which limits the launch exceeds.
 func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 	switch e.Code {
 	case driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
@@ -25,22 +25,22 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 		return e
 	}
 	e.Detail = strings.Join(slices.Concat(
-		crossed("grid", cfg.Grid.full(), p.MaxGridDim),
-		crossed("block", cfg.Block.full(), p.MaxBlockDim),
-		k.crossedByBlock(cfg, p, f),
-		k.crossedByGrid(cfg, p),
+		exceeded("grid", cfg.Grid.full(), p.MaxGridDim),
+		exceeded("block", cfg.Block.full(), p.MaxBlockDim),
+		k.exceededByBlock(cfg, p, f),
+		k.exceededByGrid(cfg, p),
 	), "; ")
 	return e
 }
 
-// crossed names the dimensions that are 0 or too large.
-func crossed(what string, d [3]uint32, limits [3]int) []string {
+// exceeded names the dimensions that are 0 or too large.
+func exceeded(what string, d [3]uint32, limits [3]int) []string {
 	var out []string
 	for i, n := range d {
 		if n == 0 {
 			out = append(out, fmt.Sprintf("%s.%c is 0", what, 'X'+i))
 		} else if int64(n) > int64(limits[i]) {
-			out = append(out, fmt.Sprintf("%s.%c is %d, and at most %d", what, 'X'+i, n, limits[i]))
+			out = append(out, fmt.Sprintf("%s.%c is %d, the maximum is %d", what, 'X'+i, n, limits[i]))
 		}
 	}
 	return out
@@ -51,45 +51,45 @@ func volume(d Dim) uint64 {
 	return uint64(f[0]) * uint64(f[1]) * uint64(f[2])
 }
 
-// crossedByBlock names what one block asks for too much of.
-func (k *Kernel) crossedByBlock(cfg *LaunchConfig, p Properties, f FunctionAttributes) []string {
+// exceededByBlock names the limits that a single block exceeds.
+func (k *Kernel) exceededByBlock(cfg *LaunchConfig, p Properties, f FunctionAttributes) []string {
 	var out []string
 	threads := volume(cfg.Block)
 	if threads > uint64(p.MaxThreadsPerBlock) {
-		out = append(out, fmt.Sprintf("%d threads in a block, and the device has at most %d", threads, p.MaxThreadsPerBlock))
+		out = append(out, fmt.Sprintf("%d threads per block, the device's maximum is %d", threads, p.MaxThreadsPerBlock))
 	} else if threads > uint64(f.MaxThreadsPerBlock) {
-		out = append(out, fmt.Sprintf("%d threads in a block, and %s has at most %d (it uses %d registers a thread)", threads, k.name, f.MaxThreadsPerBlock, f.Registers))
+		out = append(out, fmt.Sprintf("%d threads per block, the maximum of %s is %d (it uses %d registers per thread)", threads, k.name, f.MaxThreadsPerBlock, f.Registers))
 	}
 	dynamic, static := int(cfg.SharedBytes), f.SharedBytes
 	switch {
 	case dynamic+static > max(p.SharedMemoryPerBlockOptin, p.SharedMemoryPerBlock):
-		out = append(out, fmt.Sprintf("%d bytes of shared memory for a block, and the device has at most %d", dynamic+static, max(p.SharedMemoryPerBlockOptin, p.SharedMemoryPerBlock)))
+		out = append(out, fmt.Sprintf("%d bytes of shared memory per block, the device's maximum is %d", dynamic+static, max(p.SharedMemoryPerBlockOptin, p.SharedMemoryPerBlock)))
 	case dynamic > f.MaxDynamicShared:
-		out = append(out, fmt.Sprintf("%d bytes of dynamic shared memory, and %s may have %d: raise CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES by Kernel.SetAttribute", dynamic, k.name, f.MaxDynamicShared))
+		out = append(out, fmt.Sprintf("%d bytes of dynamic shared memory, the maximum of %s is %d: raise CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES with Kernel.SetAttribute", dynamic, k.name, f.MaxDynamicShared))
 	}
 	return out
 }
 
-// crossedByGrid names what the grid as a whole asks for too much of.
-func (k *Kernel) crossedByGrid(cfg *LaunchConfig, p Properties) []string {
+// exceededByGrid names the limits that the grid as a whole exceeds.
+func (k *Kernel) exceededByGrid(cfg *LaunchConfig, p Properties) []string {
 	var out []string
 	if cfg.Cooperative {
 		if n, err := k.MaxBlocksPerMultiprocessor(int(volume(cfg.Block)), uint64(cfg.SharedBytes)); err == nil && volume(cfg.Grid) > uint64(n*p.Multiprocessors) {
-			out = append(out, fmt.Sprintf("%d blocks must run at once, and at most %d can", volume(cfg.Grid), n*p.Multiprocessors))
+			out = append(out, fmt.Sprintf("%d blocks in a cooperative launch, at most %d can run at once", volume(cfg.Grid), n*p.Multiprocessors))
 		}
 	}
 	if cfg.Cluster.X > 0 {
 		if !p.ClusterLaunch {
-			out = append(out, "the device has no clusters")
+			out = append(out, "the device does not support clusters")
 		}
 		grid, cluster := cfg.Grid.full(), cfg.Cluster.full()
 		for i := range grid {
 			if grid[i]%cluster[i] != 0 {
-				out = append(out, fmt.Sprintf("grid.%c is %d, no multiple of the cluster's %d", 'X'+i, grid[i], cluster[i]))
+				out = append(out, fmt.Sprintf("grid.%c is %d, not a multiple of the cluster's %d", 'X'+i, grid[i], cluster[i]))
 			}
 		}
 		if n := volume(cfg.Cluster); n > 8 {
-			out = append(out, fmt.Sprintf("%d blocks in a cluster; more than 8 need CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", n))
+			out = append(out, fmt.Sprintf("%d blocks per cluster: more than 8 require CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, set with Kernel.SetAttribute", n))
 		}
 	}
 	return out

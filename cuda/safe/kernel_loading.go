@@ -7,10 +7,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// ModuleLoadingMode is whether this process loads kernels when they are first
-// used (driver.CU_MODULE_LAZY_LOADING) or with their module
-// (driver.CU_MODULE_EAGER_LOADING), which the environment variable
-// CUDA_MODULE_LOADING decides. Source: cuModuleGetLoadingMode.
+// ModuleLoadingMode returns whether this process loads kernels at their first use
+// (driver.CU_MODULE_LAZY_LOADING) or together with their module
+// (driver.CU_MODULE_EAGER_LOADING). The environment variable CUDA_MODULE_LOADING selects
+// the mode. Source: cuModuleGetLoadingMode.
 func ModuleLoadingMode() (driver.CUmoduleLoadingMode, error) {
 	const op = "ModuleLoadingMode"
 	if err := rt.Init(); err != nil {
@@ -21,24 +21,25 @@ func ModuleLoadingMode() (driver.CUmoduleLoadingMode, error) {
 	return mode, wrap(op, err)
 }
 
-// Loaded tells whether the kernel is on the device yet. It needs a driver of
-// CUDA 12.4. Source: cuFuncIsLoaded.
+// Loaded reports whether the kernel's code is loaded on the device. It returns
+// [ErrNotSupported] if the driver is older than CUDA 12.4. Source: cuFuncIsLoaded.
 func (k *Kernel) Loaded() (bool, error) {
 	var state driver.CUfunctionLoadingState
 	err := k.do("Kernel.Loaded", func() error { return driver.CuFuncIsLoaded(&state, k.function) })
 	return state == driver.CU_FUNCTION_LOADING_STATE_LOADED, err
 }
 
-// Load puts the kernel on the device, which the first launch would do else, and
-// may wait for what runs there. It needs a driver of CUDA 12.4.
-// Source: cuFuncLoad.
+// Load loads the kernel's code on the device, so that the first launch need not. It may
+// wait for work on the device. It returns [ErrNotSupported] if the driver is older than
+// CUDA 12.4. Source: cuFuncLoad.
 func (k *Kernel) Load() error {
 	return k.do("Kernel.Load", func() error { return driver.CuFuncLoad(k.function) })
 }
 
-// Kernels lists the kernels of the module, in no order. It needs a driver of
-// CUDA 12.4. Source: cuLibraryGetKernelCount, cuLibraryEnumerateKernels,
-// cuKernelGetName, cuKernelGetFunction.
+// Kernels returns the kernels of the module, in no particular order. It returns
+// [ErrNotSupported] if the driver is older than CUDA 12.4.
+// Source: cuLibraryGetKernelCount, cuLibraryEnumerateKernels, cuKernelGetName,
+// cuKernelGetFunction.
 func (m *Module) Kernels() ([]*Kernel, error) {
 	const op = "Module.Kernels"
 	c, err := m.acquire(op)
@@ -57,7 +58,7 @@ func (m *Module) Kernels() ([]*Kernel, error) {
 			return err
 		}
 		for _, r := range raw {
-			var name *byte // the driver's
+			var name *byte // memory of the driver
 			if err := driver.CuKernelGetName(&name, r); err != nil {
 				return err
 			}
@@ -78,7 +79,7 @@ func (m *Module) Kernels() ([]*Kernel, error) {
 	return kernels, nil
 }
 
-// goString copies a string of the driver's.
+// goString copies a C string.
 func goString(p *byte) string {
 	n := 0
 	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {

@@ -6,27 +6,28 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// BlockSizeOptions are what [Kernel.MaxPotentialBlockSize] is asked for. The
-// zero value is a kernel without dynamic shared memory.
+// BlockSizeOptions are the options of [Kernel.MaxPotentialBlockSize]. The zero value is
+// for launches without dynamic shared memory.
 type BlockSizeOptions struct {
-	SharedBytes uint64 // of dynamic shared memory for each block
-	// SharedFor, if not nil, is that of a block of so many threads. SharedBytes is
-	// not used then.
+	SharedBytes uint64 // dynamic shared memory per block, in bytes
+	// SharedFor, if not nil, returns the bytes of dynamic shared memory of a block with the
+	// given number of threads. It replaces SharedBytes.
 	SharedFor func(threads int) uint64
-	// Limit is how many threads a block may have, 0 for as many as the kernel takes.
+	// Limit is the maximum number of threads per block; 0 is the kernel's own maximum.
 	Limit int
 }
 
-// MaxPotentialBlockSize is the number of threads of a block with which a
-// multiprocessor has most to do, and how many such blocks the device needs for it
-// at least. It is a good guess where nothing is measured.
+// MaxPotentialBlockSize returns the number of threads per block that maximizes occupancy,
+// and the smallest number of such blocks that fills the device. It is a good choice until
+// you have measured a better one. It returns [ErrRange] if o.Limit is negative or does not
+// fit into 32 bits.
 //
 // Source: cuOccupancyMaxPotentialBlockSize, with SharedFor
 // cuOccupancyMaxActiveBlocksPerMultiprocessor, cuFuncGetAttribute, cuDeviceGetAttribute.
 func (k *Kernel) MaxPotentialBlockSize(o BlockSizeOptions) (blocks, threads int, err error) {
 	const op = "Kernel.MaxPotentialBlockSize"
 	if o.Limit < 0 || o.Limit > math.MaxInt32 {
-		return 0, 0, refuse(op, ErrRange, "a limit of %d threads", o.Limit)
+		return 0, 0, refuse(op, ErrRange, "Limit is %d threads; it must be 0 to %d", o.Limit, math.MaxInt32)
 	}
 	c, err := k.acquire(op)
 	if err != nil {
@@ -43,8 +44,8 @@ func (k *Kernel) MaxPotentialBlockSize(o BlockSizeOptions) (blocks, threads int,
 	return int(b), int(t), wrap(op, err)
 }
 
-// searchBlockSize tries all numbers of whole warps, the largest first, so that
-// the driver need not call a function of Go's.
+// searchBlockSize tries every number of whole warps, the largest first. The driver's search
+// would call SharedFor from C.
 func (k *Kernel) searchBlockSize(op string, c *moduleCore, o BlockSizeOptions) (blocks, threads int, err error) {
 	d := c.ctx.device
 	var of [3]int
@@ -83,13 +84,14 @@ func (k *Kernel) searchBlockSize(op string, c *moduleCore, o BlockSizeOptions) (
 	return blocks, threads, wrap(op, err)
 }
 
-// AvailableDynamicShared is how many bytes of dynamic shared memory each block
-// can have where so many blocks, of so many threads, are to run on a multiprocessor
-// at once. Source: cuOccupancyAvailableDynamicSMemPerBlock.
+// AvailableDynamicShared returns the bytes of dynamic shared memory that each block can
+// have if the given number of blocks, each with the given number of threads, are to be
+// resident on one multiprocessor. It returns [ErrRange] if a number is below 1 or does not
+// fit into 32 bits. Source: cuOccupancyAvailableDynamicSMemPerBlock.
 func (k *Kernel) AvailableDynamicShared(blocks, threads int) (uint64, error) {
 	const op = "Kernel.AvailableDynamicShared"
 	if blocks < 1 || threads < 1 || blocks > math.MaxInt32 || threads > math.MaxInt32 {
-		return 0, refuse(op, ErrRange, "%d blocks of %d threads", blocks, threads)
+		return 0, refuse(op, ErrRange, "%d blocks of %d threads; each must be 1 to %d", blocks, threads, math.MaxInt32)
 	}
 	var n uint64
 	err := k.do(op, func() error {
@@ -98,10 +100,10 @@ func (k *Kernel) AvailableDynamicShared(blocks, threads int) (uint64, error) {
 	return n, err
 }
 
-// MaxCooperativeBlocks is how many blocks of so many threads, with so many bytes
-// of dynamic shared memory each, a launch with [LaunchConfig].Cooperative may
-// have. A device without such launches is [ErrNotSupported].
-// Source: cuOccupancyMaxActiveBlocksPerMultiprocessor, cuDeviceGetAttribute.
+// MaxCooperativeBlocks returns the maximum number of blocks of a cooperative launch
+// ([LaunchConfig].Cooperative), for blocks of the given number of threads and bytes of
+// dynamic shared memory. It returns [ErrNotSupported] if the device has no cooperative
+// launches. Source: cuOccupancyMaxActiveBlocksPerMultiprocessor, cuDeviceGetAttribute.
 func (k *Kernel) MaxCooperativeBlocks(threads int, sharedBytes uint64) (int, error) {
 	const op = "Kernel.MaxCooperativeBlocks"
 	c, err := k.acquire(op)
@@ -120,21 +122,21 @@ func (k *Kernel) MaxCooperativeBlocks(threads int, sharedBytes uint64) (int, err
 	return n * multiprocessors, wrap(op, err)
 }
 
-// MaxPotentialClusterSize is how many blocks a cluster of such a launch may have
-// at most; cfg's own Cluster does not count. It takes compute capability 9.0.
+// MaxPotentialClusterSize returns the maximum number of blocks per cluster of a launch with
+// cfg, whose Cluster is ignored. It requires compute capability 9.0.
 // Source: cuOccupancyMaxPotentialClusterSize.
 func (k *Kernel) MaxPotentialClusterSize(cfg LaunchConfig) (int, error) {
 	cfg.Cluster = Dim{}
 	return k.askClusters("Kernel.MaxPotentialClusterSize", cfg, driver.CuOccupancyMaxPotentialClusterSize)
 }
 
-// MaxActiveClusters is how many clusters of such a launch, whose Cluster must be
-// set, the device runs at once. It takes compute capability 9.0.
-// Source: cuOccupancyMaxActiveClusters.
+// MaxActiveClusters returns the number of clusters of a launch with cfg that the device
+// can run at once. It requires compute capability 9.0, and returns [ErrInvalidArgument] if
+// cfg.Cluster is not set. Source: cuOccupancyMaxActiveClusters.
 func (k *Kernel) MaxActiveClusters(cfg LaunchConfig) (int, error) {
 	const op = "Kernel.MaxActiveClusters"
 	if k != nil && cfg.Cluster.X == 0 {
-		return 0, refuse(op, ErrInvalidArgument, "Cluster is not set")
+		return 0, refuse(op, ErrInvalidArgument, "LaunchConfig.Cluster is not set")
 	}
 	return k.askClusters(op, cfg, driver.CuOccupancyMaxActiveClusters)
 }

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Tests of occupancy queries, on the simulated driver or a GPU.
+
 package safe_test
 
 import (

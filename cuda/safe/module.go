@@ -12,7 +12,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
-// Module is compiled device code in a context: kernels and global variables.
+// Module is device code loaded in a context: kernels and global variables. Any number of
+// goroutines may use it at once.
 type Module struct {
 	core    *moduleCore
 	cleanup runtime.Cleanup
@@ -21,15 +22,15 @@ type Module struct {
 type moduleCore struct {
 	lifetime.Handle
 	ctx     *contextCore
-	library driver.CUlibrary // from 12.0 on
+	library driver.CUlibrary // 0 before CUDA 12.0
 	module  driver.CUmodule
 }
 
-// Load loads an image: PTX, which the driver compiles, a cubin or a fatbin. If the
-// compiler refuses it, the error's Detail is the compiler's log. Load copies the image.
+// Load loads device code into x: PTX, which the driver compiles, a cubin or a fatbin. It
+// does not use image after it returns. It returns [ErrInvalidArgument] if image is none of
+// these or is truncated. If the driver's compiler fails, the error's Detail is its log.
 //
-// Source: cuLibraryLoadData and cuLibraryGetModule, before CUDA 12.0
-// cuModuleLoadDataEx.
+// Source: cuLibraryLoadData and cuLibraryGetModule; before CUDA 12.0 cuModuleLoadDataEx.
 func Load(x *Context, image []byte, o LoadOptions) (*Module, error) {
 	return load("Load", x, image, o)
 }
@@ -48,10 +49,10 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer compiler.end()
+	defer compiler.unpin()
 	m := &moduleCore{ctx: c}
 	err = c.withCurrent(func() error { return m.load(image, compiler) })
-	compiler.tell()
+	compiler.setLog()
 	if err != nil {
 		return nil, compiler.explain(wrap(op, err))
 	}
@@ -63,7 +64,7 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	return u, nil
 }
 
-// LoadFile is [Load] of a file.
+// LoadFile loads device code from a file: see [Load].
 func LoadFile(x *Context, file string, o LoadOptions) (*Module, error) {
 	image, err := os.ReadFile(file)
 	if err != nil {
@@ -72,7 +73,7 @@ func LoadFile(x *Context, file string, o LoadOptions) (*Module, error) {
 	return load("LoadFile", x, image, o)
 }
 
-// LoadFS is [Load] of a file in a file system, such as an embed.FS.
+// LoadFS loads device code from a file of a file system such as embed.FS: see [Load].
 func LoadFS(x *Context, files fs.FS, name string, o LoadOptions) (*Module, error) {
 	image, err := fs.ReadFile(files, name)
 	if err != nil {
@@ -83,7 +84,7 @@ func LoadFS(x *Context, files fs.FS, name string, o LoadOptions) (*Module, error
 
 func (m *moduleCore) load(image []byte, j *compiler) error {
 	data := unsafe.Pointer(&image[0])
-	n, again := uint32(len(j.options)), slices.Clone(j.values) // which the driver writes to
+	n, again := uint32(len(j.options)), slices.Clone(j.values) // the first call writes to values
 	err := driver.CuLibraryLoadData(&m.library, data, &j.options[0], &j.values[0], n, nil, nil, 0)
 	if errors.Is(err, ErrNotSupported) {
 		return driver.CuModuleLoadDataEx(&m.module, data, n, &j.options[0], &again[0])
@@ -91,8 +92,7 @@ func (m *moduleCore) load(image []byte, j *compiler) error {
 	if err != nil {
 		return err
 	}
-	// The library is compiled when it is first used, which has to happen while
-	// the log is there.
+	// The driver compiles a library at its first use. Use it now, while the log is pinned.
 	if err := driver.CuLibraryGetModule(&m.module, m.library); err != nil {
 		return errors.Join(err, driver.CuLibraryUnload(m.library))
 	}
@@ -113,7 +113,7 @@ func (m *moduleCore) Destroy(wait bool) error {
 	})
 }
 
-// acquire marks the module for a call.
+// acquire acquires the module for a call.
 func (m *Module) acquire(op string) (*moduleCore, error) {
 	if m == nil || m.core == nil || !m.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -121,8 +121,9 @@ func (m *Module) acquire(op string) (*moduleCore, error) {
 	return m.core, nil
 }
 
-// Close unloads the module; its kernels and variables must not be used any
-// more. It waits for kernels that run. Closing again does nothing.
+// Close unloads the module, waiting for its running kernels. Its kernels then return
+// [ErrClosed]. Calls in flight, open buffers of [Global], and graphs and executables with
+// its kernels defer the unloading. Further calls do nothing.
 // Source: cuLibraryUnload, cuModuleUnload.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
@@ -132,9 +133,9 @@ func (m *Module) Close() error {
 	return m.core.Close()
 }
 
-// Kernel finds a kernel by its name, as the compiler has mangled it: for C++
-// without extern "C" look at the names in the PTX. One that is not there is
-// driver.CUDA_ERROR_NOT_FOUND. A kernel needs no closing.
+// Kernel returns the kernel with the given name. C++ kernels have mangled names, which the
+// PTX shows, unless they are declared extern "C". It returns driver.CUDA_ERROR_NOT_FOUND if
+// the module has no such kernel. Kernels are not closed.
 //
 // Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0
 // cuModuleGetFunction; cuFuncGetParamInfo.
@@ -158,7 +159,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// named adds what was looked for to the error.
+// named adds the name that was looked up to the error.
 func named(err error, name string) error {
 	var e *Error
 	if errors.As(err, &e) && e.Detail == "" {
@@ -178,12 +179,15 @@ func (m *moduleCore) find(function *driver.CUfunction, name string) error {
 	return driver.CuKernelGetFunction(function, kernel)
 }
 
-// cName is a name as C wants it.
+// cName returns a C string.
 func cName(name string) *byte { return unsafe.StringData(name + "\x00") }
 
-// Global is a global variable of a module, as many values of type T as it
-// holds. It belongs to the module, which it keeps from being collected.
-// Source: cuLibraryGetGlobal, before CUDA 12.0 cuModuleGetGlobal.
+// Global returns the memory of a module's global variable (__device__ or __constant__) as
+// a buffer of values of type T. The memory belongs to the module: closing the buffer does
+// not free it, and the module stays loaded until the buffer is closed. Global returns
+// driver.CUDA_ERROR_NOT_FOUND if the module has no such variable, and [ErrRange] if the
+// variable's size is not a multiple of T's.
+// Source: cuLibraryGetGlobal; before CUDA 12.0 cuModuleGetGlobal.
 func Global[T any](m *Module, name string) (*Buffer[T], error) {
 	const op = "Global"
 	one, err := sizeOf[T](1)
@@ -206,7 +210,7 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 		return nil, named(wrap(op, err), name)
 	}
 	if b.size%one != 0 {
-		return nil, refuse(op, ErrRange, "%s has %d bytes, which is no number of values of %d", name, b.size, one)
+		return nil, refuse(op, ErrRange, "%s has %d bytes, not a multiple of the element's %d", name, b.size, one)
 	}
 	if err := b.Open(b, &c.Handle); err != nil {
 		return nil, wrap(op, err)

@@ -1,3 +1,5 @@
+// Tests of the checks of PTX, cubins and fatbins, without a driver.
+
 package safe
 
 import (
@@ -37,11 +39,11 @@ func TestCheckImage(t *testing.T) {
 		says  string
 	}{
 		"nothing":          {nil, "empty"},
-		"something else":   {[]byte("hello"), "neither PTX nor a cubin nor a fatbin"},
-		"cut ELF header":   {elf[:20], "broken"},
+		"something else":   {[]byte("hello"), "not PTX, a cubin or a fatbin"},
+		"cut ELF header":   {elf[:20], "not a valid ELF file"},
 		"cut ELF":          {elf[:len(elf)/2], "cubin"},
-		"cut fatbin":       {fatbin[:80], "cut off"},
-		"huge fatbin size": {append(append([]byte{}, fatbin[:8]...), 255, 255, 255, 255, 255, 255, 255, 255), "cut off"},
+		"cut fatbin":       {fatbin[:80], "truncated"},
+		"huge fatbin size": {append(append([]byte{}, fatbin[:8]...), 255, 255, 255, 255, 255, 255, 255, 255), "truncated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := checkImage(test.image)

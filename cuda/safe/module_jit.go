@@ -9,52 +9,52 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// LoadOptions are the choices of the driver's compiler and linker, for PTX and
-// for what they make of it: see [LoadWith] and [NewLinker]. Cubins are loaded as they
-// are. The zero value is CUDA's default.
+// LoadOptions are the options of the driver's compiler and linker for PTX: see [Load] and
+// [NewLinker]. They do not affect cubins. The zero value is CUDA's default.
 type LoadOptions struct {
-	// MaxRegisters is how many registers a thread may have, 0 for as many as it takes.
+	// MaxRegisters is the maximum number of registers per thread; 0 is no limit.
 	MaxRegisters int
-	// ThreadsPerBlock is how many threads of a block there must be registers for.
+	// ThreadsPerBlock limits registers so that blocks of so many threads can be launched.
 	// It cannot be combined with Target.
 	ThreadsPerBlock int
-	// Optimization is the level, 1 to 4; 0 is CUDA's default, 4, and
-	// [NoOptimization] none.
+	// Optimization is the level, 1 to 4. 0 is CUDA's default, which is 4; use
+	// [NoOptimization] for level 0.
 	Optimization int
-	DebugInfo    bool // for a debugger
-	LineInfo     bool // of source lines, for a profiler
-	// Target is what to compile for, 0 for the context's device.
+	DebugInfo    bool // generate debug information, for a debugger
+	LineInfo     bool // generate line numbers, for a profiler
+	// Target is the architecture to compile for; 0 is that of the context's device.
 	Target driver.CUjit_target
-	// CacheMode is how loads use the L1 cache.
+	// CacheMode sets which caches global loads use (ptxas -dlcm).
 	CacheMode driver.CUjit_cacheMode
-	// Log, if not nil, is set to what the compiler says, also where nothing is wrong.
+	// Log, if not nil, receives the compiler's messages, with or without an error.
 	Log *string
-	// More are any other options, which must not be those of logs.
+	// More are further options. They must not set log buffers.
 	More []JITOption
 }
 
-// NoOptimization is level 0 of [LoadOptions].
+// NoOptimization is optimization level 0: see [LoadOptions].
 const NoOptimization = -1
 
-// JITOption is an option of the compiler with its value: a number, or the
-// address of memory that Go does not move, as long as the module or linker is made.
+// JITOption is an option of the driver's compiler and its value: a number, or the address
+// of pinned memory or memory that Go did not allocate, valid until [Load] has returned or
+// the [Linker] is closed.
 type JITOption struct {
 	Option driver.CUjit_option
 	Value  uintptr
 }
 
-// A compiler is what the driver's compiler gets, and where it writes what it has
-// to say. What the driver keeps is pinned until its end.
+// A compiler holds the options passed to the driver's compiler and its log buffers. The
+// driver writes to them until unpin.
 type compiler struct {
 	options []driver.CUjit_option
 	values  []uintptr
 	errors  []byte
-	said    []byte
-	to      *string
-	pin     runtime.Pinner // the driver gets addresses as numbers
+	infos   []byte
+	log     *string        // LoadOptions.Log
+	pin     runtime.Pinner // options hold addresses as numbers
 }
 
-// compiler makes a compiler of the options.
+// compiler checks the options and lays them out for the driver.
 func (o LoadOptions) compiler(op string) (*compiler, error) {
 	for _, n := range []struct {
 		name        string
@@ -66,17 +66,17 @@ func (o LoadOptions) compiler(op string) (*compiler, error) {
 		{"Optimization", o.Optimization, NoOptimization, 4},
 	} {
 		if n.value < n.least || n.value > n.most {
-			return nil, refuse(op, ErrRange, "%s is %d, not %d to %d", n.name, n.value, n.least, n.most)
+			return nil, refuse(op, ErrRange, "%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
 	}
 	if o.Target != 0 && o.ThreadsPerBlock != 0 {
-		return nil, refuse(op, ErrInvalidArgument, "Target and ThreadsPerBlock are both set")
+		return nil, refuse(op, ErrInvalidArgument, "Target and ThreadsPerBlock cannot be combined")
 	}
-	j := &compiler{errors: make([]byte, 16<<10), to: o.Log}
-	j.log(j.errors, driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+	j := &compiler{errors: make([]byte, 16<<10), log: o.Log}
+	j.setBuffer(j.errors, driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
 	if o.Log != nil {
-		j.said = make([]byte, 64<<10)
-		j.log(j.said, driver.CU_JIT_INFO_LOG_BUFFER, driver.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
+		j.infos = make([]byte, 64<<10)
+		j.setBuffer(j.infos, driver.CU_JIT_INFO_LOG_BUFFER, driver.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
 		j.set(driver.CU_JIT_LOG_VERBOSE, 1)
 	}
 	level := uintptr(max(o.Optimization, 0))
@@ -100,7 +100,7 @@ func (o LoadOptions) compiler(op string) (*compiler, error) {
 	for _, more := range o.More {
 		j.set(more.Option, more.Value)
 	}
-	j.pin.Pin(&j.values[0]) // where the driver says how long the logs are
+	j.pin.Pin(&j.values[0]) // the driver stores the lengths of the logs there
 	return j, nil
 }
 
@@ -108,14 +108,14 @@ func (j *compiler) set(option driver.CUjit_option, value uintptr) {
 	j.options, j.values = append(j.options, option), append(j.values, value)
 }
 
-// log gives the driver a place for text, of which the last byte stays 0.
-func (j *compiler) log(text []byte, buffer, size driver.CUjit_option) {
+// setBuffer sets a log buffer. Its last byte stays 0.
+func (j *compiler) setBuffer(text []byte, buffer, size driver.CUjit_option) {
 	j.pin.Pin(&text[0])
 	j.set(buffer, uintptr(unsafe.Pointer(&text[0])))
 	j.set(size, uintptr(len(text)-1))
 }
 
-// explain adds what the compiler says is wrong to the error.
+// explain adds the compiler's error log to the error.
 func (j *compiler) explain(err error) error {
 	var e *Error
 	if text := strings.TrimSpace(cString(j.errors)); text != "" && errors.As(err, &e) {
@@ -124,12 +124,11 @@ func (j *compiler) explain(err error) error {
 	return err
 }
 
-// tell passes on what was said so far.
-func (j *compiler) tell() {
-	if j.to != nil {
-		*j.to = strings.TrimSpace(cString(j.said))
+// setLog copies the messages so far to LoadOptions.Log.
+func (j *compiler) setLog() {
+	if j.log != nil {
+		*j.log = strings.TrimSpace(cString(j.infos))
 	}
 }
 
-// end lets the logs go.
-func (j *compiler) end() { j.pin.Unpin() }
+func (j *compiler) unpin() { j.pin.Unpin() }

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Tests of the driver's compiler, the linker and lazy loading, on the simulated driver or a GPU.
+
 package safe_test
 
 import (
@@ -102,7 +104,7 @@ func TestLoadOptions(t *testing.T) {
 	assert.NotEmpty(t, e.Detail)
 }
 
-// TestLink makes an image of two texts.
+// TestLink links two pieces of PTX to one image.
 func TestLink(t *testing.T) {
 	x := open(t, 0)
 	var log string
@@ -256,8 +258,8 @@ func TestModuleKernels(t *testing.T) {
 	assert.Equal(t, []string{"nothing", "store"}, names)
 }
 
-// TestModuleClosedInUse: a module is unloaded behind its kernels, and when no
-// graph has them any more.
+// TestModuleClosedInUse tests that a closed module is unloaded after its running kernels, and
+// once no graph has nodes of them.
 func TestModuleClosedInUse(t *testing.T) {
 	x := open(t, 0)
 	g := newGate(t, x)

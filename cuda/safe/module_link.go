@@ -11,8 +11,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
-// Linker makes one image of several pieces of device code, which may use each
-// other's functions and variables. Goroutines take turns.
+// Linker links several pieces of device code to one image. Each may use the functions and
+// variables of the others. Any number of goroutines may use it at once; their calls run one
+// after another.
 type Linker struct {
 	core    *linkerCore
 	cleanup runtime.Cleanup
@@ -22,14 +23,14 @@ type linkerCore struct {
 	lifetime.Handle
 	ctx      *contextCore
 	raw      driver.CUlinkState
-	compiler *compiler // whose logs the driver keeps
+	compiler *compiler // the driver writes to its logs until cuLinkDestroy
 
 	mu   sync.Mutex
 	over bool // completed, or failed
 }
 
-// NewLinker makes a linker of code for the context's device, or for the target
-// of the options. Source: cuLinkCreate, and cuLinkDestroy when closed.
+// NewLinker creates a linker for o.Target, or for the context's device if that is 0.
+// Source: cuLinkCreate.
 func NewLinker(x *Context, o LoadOptions) (*Linker, error) {
 	const op = "NewLinker"
 	c, err := x.acquire(op)
@@ -45,7 +46,7 @@ func NewLinker(x *Context, o LoadOptions) (*Linker, error) {
 		return driver.CuLinkCreate(uint32(len(l.compiler.options)), &l.compiler.options[0], &l.compiler.values[0], &l.raw)
 	})
 	if err != nil {
-		l.compiler.end()
+		l.compiler.unpin()
 		return nil, wrap(op, err)
 	}
 	if err := l.Open(l, &c.Handle); err != nil {
@@ -59,12 +60,11 @@ func NewLinker(x *Context, o LoadOptions) (*Linker, error) {
 func (l *linkerCore) Kind() string { return "Linker" }
 
 func (l *linkerCore) Destroy(bool) error {
-	defer l.compiler.end()
+	defer l.compiler.unpin()
 	return l.ctx.destroying("Linker.Close", func() error { return driver.CuLinkDestroy(l.raw) })
 }
 
-// do calls f with the context current, unless the linker has come to its end. A
-// failure is the end, too.
+// do calls f with the context current, unless the linker has completed or failed.
 func (l *Linker) do(op string, f func(c *linkerCore) error) error {
 	if l == nil || l.core == nil || !l.core.Acquire() {
 		return &Error{Op: op, Err: ErrClosed}
@@ -81,34 +81,34 @@ func (l *Linker) do(op string, f func(c *linkerCore) error) error {
 		c.over = c.over || err != nil
 		return err
 	}))
-	c.compiler.tell()
+	c.compiler.setLog()
 	return c.compiler.explain(err)
 }
 
-// Add adds a piece of code, which is read during the call. name is how messages
-// call it. driver.CU_JIT_INPUT_PTX is compiled; driver.CU_JIT_INPUT_CUBIN,
-// driver.CU_JIT_INPUT_FATBINARY, driver.CU_JIT_INPUT_OBJECT and
-// driver.CU_JIT_INPUT_LIBRARY are what compilers have made, for linking. After an error,
-// whose Detail is what the compiler said, the linker can only be closed.
-// Source: cuLinkAddData.
+// Add adds a piece of device code: driver.CU_JIT_INPUT_PTX, which it compiles, or compiled
+// code, which is driver.CU_JIT_INPUT_CUBIN, driver.CU_JIT_INPUT_FATBINARY,
+// driver.CU_JIT_INPUT_OBJECT or driver.CU_JIT_INPUT_LIBRARY. Messages of the compiler refer
+// to it by name. Add does not use data after it returns. It returns [ErrInvalidArgument] if
+// data is empty. If the compiler fails, the error's Detail is its log, and the linker can
+// only be closed. Source: cuLinkAddData.
 func (l *Linker) Add(kind driver.CUjitInputType, name string, data []byte) error {
 	const op = "Linker.Add"
 	if kind == driver.CU_JIT_INPUT_PTX && !bytes.HasSuffix(data, []byte{0}) {
 		data = append(bytes.Clone(data), 0)
 	}
 	if len(data) == 0 {
-		return refuse(op, ErrInvalidArgument, "%s is empty", name)
+		return refuse(op, ErrInvalidArgument, "the data of %s is empty", name)
 	}
 	return l.do(op, func(c *linkerCore) error {
 		return driver.CuLinkAddData(c.raw, kind, unsafe.Pointer(&data[0]), uint64(len(data)), cName(name), 0, nil, nil)
 	})
 }
 
-// Complete links what was added to an image for [Load]. It can be called once.
-// Source: cuLinkComplete.
+// Complete links the added code and returns a cubin for [Load]. It can be called once:
+// afterwards the linker returns [ErrClosed]. Source: cuLinkComplete.
 func (l *Linker) Complete() (image []byte, err error) {
 	err = l.do("Linker.Complete", func(c *linkerCore) error {
-		var data unsafe.Pointer // the linker's own
+		var data unsafe.Pointer // memory of the linker
 		var size uint64
 		if err := driver.CuLinkComplete(c.raw, &data, &size); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (l *Linker) Complete() (image []byte, err error) {
 	return image, err
 }
 
-// Close gives up what the linker has. The image stays. Closing again does
+// Close destroys the linker. The image of [Linker.Complete] stays valid. Further calls do
 // nothing. Source: cuLinkDestroy.
 func (l *Linker) Close() error {
 	if l == nil || l.core == nil {
@@ -130,8 +130,8 @@ func (l *Linker) Close() error {
 	return l.core.Close()
 }
 
-// Raw is the linker for calls of package driver. It is 0 once the linker is
-// closed, and to be used by one thread at a time.
+// Raw returns the linker's handle for calls to package driver, or 0 once it is closed. Only
+// one thread at a time may use the handle.
 func (l *Linker) Raw() driver.CUlinkState {
 	if l == nil || l.core == nil || l.core.Closed() {
 		return 0
