@@ -166,7 +166,7 @@ func TestMemory(t *testing.T) {
 	t.Run("errors", func(t *testing.T) {
 		assert.EqualError(t, b.CopyFromHost(make([]float32, n+1)), "cuda: Buffer.CopyFromHost: out of range: 1001 values do not fit into 1000")
 		_, err := safe.NewBuffer[string](x, 1)
-		assert.EqualError(t, err, "cuda: NewBuffer: wrong argument: type string holds Go pointers, which mean nothing to a device")
+		assert.EqualError(t, err, "cuda: NewBuffer: invalid argument: type string holds Go pointers, which mean nothing to a device")
 		_, err = safe.NewBuffer[float32](x, 0)
 		assert.EqualError(t, err, "cuda: NewBuffer: out of range: 0 values of float32")
 		err = b.CopyFrom(b)
