@@ -103,9 +103,9 @@ func TestUsesErrors(t *testing.T) {
 		is   error
 		says string
 	}{
-		"closed":    {[]safe.Arg{b.Arg(), closed.Arg()}, safe.ErrClosed, "use 1 of nothing"},
-		"nil":       {[]safe.Arg{(*safe.Buffer[int32])(nil).Arg()}, safe.ErrClosed, "use 0 of nothing"},
-		"no memory": {[]safe.Arg{b.Arg(), b.Arg(), safe.Val(uint64(b.Raw()))}, safe.ErrInvalidArgument, "use 2 of nothing"},
+		"closed":    {[]safe.Arg{b.Arg(), closed.Arg()}, safe.ErrClosed, "LaunchConfig.Uses 1 of nothing"},
+		"nil":       {[]safe.Arg{(*safe.Buffer[int32])(nil).Arg()}, safe.ErrClosed, "LaunchConfig.Uses 0 of nothing"},
+		"no memory": {[]safe.Arg{b.Arg(), b.Arg(), safe.Val(uint64(b.Raw()))}, safe.ErrInvalidArgument, "LaunchConfig.Uses 2 of nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := k.Launch(s, using(test.uses...))
