@@ -20,6 +20,10 @@ import (
 // generate runs the pipeline. It returns the package's files and what its plain
 // names mean.
 func generate(c config, frozen map[string]string, stderr io.Writer) (files map[string][]byte, names map[string]string, err error) {
+	quirks, err := readQuirks(c.quirks)
+	if err != nil {
+		return nil, nil, err
+	}
 	dir, err := includeDir(c, stderr)
 	if err != nil {
 		return nil, nil, err
@@ -34,8 +38,11 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	if _, err := headers.Lookup(api.Version); err != nil {
 		fmt.Fprintf(stderr, "gen: CUDA %s is not among the versions these bindings were tested with\n", api.Version)
 	}
-	if err := model.Complete(api, model.Options{Frozen: frozen, Partial: c.partial}); err != nil {
+	if err := model.Complete(api, model.Options{Frozen: frozen, Quirks: quirks, Partial: c.partial}); err != nil {
 		return nil, nil, err
+	}
+	if len(api.Dropped) > 0 {
+		fmt.Fprintf(stderr, "gen: left out, as Go has no macros with parameters: %s\n", list(api.Dropped))
 	}
 	other, err := otherAPI(dir, c.api)
 	if err != nil {
@@ -55,6 +62,18 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 		return nil, nil, err
 	}
 	return files, model.PlainNames(api), nil
+}
+
+// readQuirks reads the user's quirks, none if there is no file.
+func readQuirks(file string) ([]model.Quirk, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("-quirks: %w", err)
+	}
+	return model.ReadQuirks(file, data)
 }
 
 // otherAPI parses the API that comments link to, nil where the folder lacks

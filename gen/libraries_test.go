@@ -2,8 +2,8 @@ package main
 
 import (
 	"debug/elf"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // runtimeLibrary is a real library of the CUDA runtime that make libraries got.
@@ -55,8 +56,6 @@ func TestRuntime118(t *testing.T) {
 	library := runtimeLibrary(t, "11.8")
 	fetched(t, "11.8")
 	dir := userModule(t, map[string]string{
-		"cudart/generate.go": "package cudart\n\n//go:generate go run github.com/cudabind/cudabind/gen -cuda 11.8 -api runtime -out . -package cudart\n",
-		"tools.go":           "//go:build tools\n\npackage main\n\nimport _ \"github.com/cudabind/cudabind/gen\"\n",
 		"main.go": `package main
 
 import (
@@ -77,10 +76,10 @@ func main() {
 }
 `,
 	})
-	goTool(t, dir, nil, "generate", "./...")
+	require.NoError(t, run([]string{"-cuda", "11.8", "-api", "runtime", "-out", filepath.Join(dir, "cudart"), "-package", "cudart"}, io.Discard))
 	program := filepath.Join(t.TempDir(), "program")
 	goTool(t, dir, nil, "build", "-o", program, ".")
-	out, err := exec.Command(program, library).CombinedOutput()
+	out, err := command.Built(program, library).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Regexp(t, `^0 <nil> (<nil>|cudaErrorNoDevice: .*|cudaErrorInsufficientDriver: .*)\n$`, string(out))
 }

@@ -1,6 +1,7 @@
 // Command gen writes Go bindings for a CUDA API from NVIDIA's headers.
 //
-//	go run github.com/cudabind/cudabind/gen -cuda 13.5 -api driver -out . -package driver
+//	go get -tool github.com/cudabind/cudabind/gen@latest
+//	go tool gen -cuda 13.5 -api driver -out . -package driver
 //
 // The headers of a pinned CUDA version are fetched when they are not there yet;
 // -headers reads an include folder instead, such as that of an installed
@@ -9,7 +10,26 @@
 // The work is a pipeline, a package a stage: headers are read by gen/parse into
 // gen/model, completed there by names and quirks, given comments by gen/doc and
 // printed by gen/emit. A declaration that no stage knows what to do with stops
-// it.
+// it: a callback type, since no header says on which thread CUDA calls it, or a
+// macro that is no constant. The error shows the rows to keep in a file for
+// -quirks, an array of JSON:
+//
+//	[
+//	  {"api": "driver", "from": "13.6", "quirk": "callback", "name": "CUthingFn",
+//	   "thread": "a thread of the driver's own", "go": true, "reason": "measured"},
+//	  {"api": "driver", "from": "13.6", "quirk": "skipMacro", "name": "CU_THING", "reason": "a string"}
+//	]
+//
+// The quirks are callback (thread is where CUDA calls it, go whether it may be a
+// Go function: never where CUDA calls it inside a call), callingThread (a
+// callback parameter, as function.parameter, that runs inside the call), opaque
+// (a parameter or member of type void *, as function.parameter, that holds no Go
+// pointer; * stands for every function), group (the chapter of a function that
+// stands in none), skipMacro, and ignore (leave out the built-in row of this
+// name). from and to are the CUDA versions that a row is for. A row that matches
+// nothing is an error.
+//
+// What the package in -out has and the new one lacks is told on stderr.
 package main
 
 import (
@@ -43,7 +63,7 @@ type usageError struct{ error }
 
 // config is the command line.
 type config struct {
-	cuda, api, out, pkg, importPath, headers, docs, frozen string
+	cuda, api, out, pkg, importPath, headers, docs, frozen, quirks string
 
 	partial bool // the header is only a part of NVIDIA's, as in tests
 }
@@ -58,12 +78,20 @@ func run(args []string, stderr io.Writer) error {
 			return err
 		}
 	}
+	return build(c, stderr)
+}
+
+// build writes the package and its table of frozen names.
+func build(c config, stderr io.Writer) error {
 	frozen, err := readFrozen(c.frozen)
 	if err != nil {
 		return err
 	}
 	files, names, err := generate(c, frozen, stderr)
 	if err != nil {
+		return err
+	}
+	if err := losses(c.out, files, frozen, names, stderr); err != nil {
 		return err
 	}
 	if err := write(c.out, files); err != nil {
@@ -84,6 +112,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&c.headers, "headers", "", "read this include `folder` instead of fetched headers")
 	fs.StringVar(&c.docs, "docs", "own", "whose doc comments: own, or header for the converted text of NVIDIA's headers")
 	fs.StringVar(&c.frozen, "frozen", "", "`file` that keeps what plain names mean; new names are added to it")
+	fs.StringVar(&c.quirks, "quirks", "", "`file` of further quirks, as JSON: what the header does not say of a declaration")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return c, err

@@ -22,6 +22,7 @@ import (
 	"github.com/cudabind/cudabind/gen/model"
 	"github.com/cudabind/cudabind/gen/parse"
 	"github.com/cudabind/cudabind/headers"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // TestProof holds the package of every pinned CUDA version and API against
@@ -110,20 +111,13 @@ type proof struct {
 // proofModule is a module for the emitted packages, with the headers that a C
 // compiler needs beside NVIDIA's.
 func proofModule(t *testing.T) string {
-	if _, err := exec.LookPath(compiler()); err != nil {
+	if err := command.CC().Err; err != nil {
 		unproven(t, fmt.Sprintf("there is no C compiler: %v", err))
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module proof\n\ngo "+minGo+"\n"), 0o666))
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "stubs"), parse.Stubs()))
 	return dir
-}
-
-func compiler() string {
-	if cc := os.Getenv("CC"); cc != "" {
-		return cc
-	}
-	return "cc"
 }
 
 // unproven skips a proof that cannot be had here. In CI that is a failure.
@@ -177,11 +171,11 @@ func (p *proof) c(t *testing.T, out, tmpl string, data map[string]any, flags ...
 func (p *proof) program(t *testing.T, tmpl string, data map[string]any, flags ...string) []string {
 	out := filepath.Join(p.work, strings.TrimSuffix(tmpl, ".c.tmpl"))
 	p.c(t, out, tmpl, data, flags...)
-	return strings.Split(strings.TrimSpace(p.run(t, exec.Command(out))), "\n")
+	return strings.Split(strings.TrimSpace(p.run(t, command.Built(out))), "\n")
 }
 
 func (p *proof) cc(t *testing.T, args ...string) string {
-	return p.run(t, exec.Command(compiler(), append(p.include, args...)...))
+	return p.run(t, command.CC(append(p.include, args...)...))
 }
 
 // goTest vets and builds the package and runs those of its tests that run
@@ -189,7 +183,7 @@ func (p *proof) cc(t *testing.T, args ...string) string {
 func (p *proof) goTest(t *testing.T, run string, env ...string) (out string) {
 	rel, err := filepath.Rel(p.module, p.pkg)
 	require.NoError(t, err)
-	cmd := exec.Command("go", "test", "-trimpath", "-vet=all", "-v", "-count=1", "-run="+run, "./"+filepath.ToSlash(rel))
+	cmd := command.Go("test", "-trimpath", "-vet=all", "-v", "-count=1", "-run="+run, "./"+filepath.ToSlash(rel))
 	cmd.Dir = p.module
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off"), env...)
 	return p.run(t, cmd)

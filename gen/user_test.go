@@ -2,8 +2,8 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/cudabind/cudabind/gen/emit"
 	"github.com/cudabind/cudabind/headers"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // repository is the root of this module.
@@ -23,67 +24,12 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// userModule is a module that requires this one, with files.
+// userModule is a module of a user's, with files.
 func userModule(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root := repository(t)
-	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	require.NoError(t, err)
-	all := map[string]string{
-		"go.mod": "module example.com/user\n\ngo 1.26.0\n\nrequire github.com/cudabind/cudabind v0.0.0\n\nreplace github.com/cudabind/cudabind => " + root + "\n",
-		"go.sum": string(sum),
-	}
-	for name, text := range files {
-		all[name] = text
-	}
+	all := map[string]string{"go.mod": "module example.com/user\n\ngo 1.26.0\n"}
+	maps.Copy(all, files)
 	return folder(t, all)
-}
-
-// TestUser does what a user does in a module of their own: go generate, build,
-// vet, and use the result beside our driver package in one program.
-func TestUser(t *testing.T) {
-	fetched(t, "12.4")
-	dir := userModule(t, map[string]string{
-		"cuda/driver/generate.go": "package driver\n\n//go:generate go run github.com/cudabind/cudabind/gen -cuda 12.4 -api driver -out . -package driver\n",
-		"tools.go":                "//go:build tools\n\npackage main\n\nimport _ \"github.com/cudabind/cudabind/gen\"\n",
-		"main.go": `package main
-
-import (
-	"errors"
-	"fmt"
-
-	"example.com/user/cuda/driver"
-	ours "github.com/cudabind/cudabind/cuda/generated/driver"
-)
-
-func main() {
-	_, _, err := driver.Library()
-	_, _, other := ours.Library()
-	fmt.Println(errors.Is(err, errors.ErrUnsupported), errors.Is(other, errors.ErrUnsupported), driver.Functions, ours.Functions)
-	fmt.Println(driver.CuInit(0))
-}
-`,
-	})
-	goTool(t, dir, nil, "generate", "./...")
-	goTool(t, dir, nil, "vet", "./...")
-	deps := strings.Fields(goTool(t, dir, nil, "list", "-deps", "./cuda/driver"))
-	for _, d := range deps {
-		assert.Falsef(t, strings.Contains(strings.Split(d, "/")[0], ".") && d != "example.com/user/cuda/driver", "the package depends on %s", d)
-	}
-	program := filepath.Join(t.TempDir(), "program")
-	for _, cgo := range []string{"1", "0"} {
-		goTool(t, dir, []string{"CGO_ENABLED=" + cgo}, "build", "-o", program, ".")
-		cmd := exec.Command(program)
-		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+t.TempDir())
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		if cgo == "0" {
-			assert.Contains(t, string(out), "true true 588 685")
-			assert.Contains(t, string(out), "built without cgo")
-		} else {
-			assert.Contains(t, string(out), "588 685")
-		}
-	}
 }
 
 // TestDeterminism: the same bytes come out of a second run, on one processor,
@@ -96,7 +42,7 @@ func TestDeterminism(t *testing.T) {
 	run := func(env ...string) map[string][]byte {
 		out := filepath.Join(dir, "driver")
 		require.NoError(t, os.RemoveAll(out))
-		cmd := exec.Command(gen, "-cuda", newest, "-api", "driver", "-out", out, "-package", "driver")
+		cmd := command.Built(gen, "-cuda", newest, "-api", "driver", "-out", out, "-package", "driver")
 		cmd.Env = append(os.Environ(), env...)
 		text, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", text)

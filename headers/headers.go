@@ -16,8 +16,8 @@ import (
 	"path/filepath"
 )
 
-// command is how a user runs tools/headers, from any module.
-const command = "go run github.com/cudabind/cudabind/tools/headers"
+// command runs tools/headers, in any folder.
+const command = "go run github.com/cudabind/cudabind/tools/headers@latest"
 
 // EnvDir is the environment variable that says where fetched headers are kept.
 const EnvDir = "CUDABIND_HEADERS"

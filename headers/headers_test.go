@@ -68,7 +68,7 @@ func TestFind(t *testing.T) {
 			assert.Empty(t, dir)
 			require.ErrorIs(t, err, fs.ErrNotExist)
 			assert.EqualError(t, err, "headers of CUDA 12.9 are not in "+want+" ("+tt.reason+
-				"); run: go run github.com/cudabind/cudabind/tools/headers fetch 12.9")
+				"); run: go run github.com/cudabind/cudabind/tools/headers@latest fetch 12.9")
 		})
 	}
 }

@@ -27,13 +27,14 @@ var mayImport = map[string][]string{
 	"gen/emit":                 {"gen/model", "github.com/dave/jennifer/jen"},
 	"cuda/generated":           {},
 	"internal/cloop":           {},
+	"internal/command":         {},
 	"cuda/internal/rt":         {"cuda/generated/driver"},
-	"cuda/internal/drivertest": {"github.com/stretchr/testify/require"},
+	"cuda/internal/drivertest": {"internal/command", "github.com/stretchr/testify/require"},
 	"cuda/internal/lifetime":   {"cuda/internal/rt"},
 	"cuda/safe":                {"cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver"},
 	"examples":                 {"cuda/safe", "cuda/generated/driver"},
-	"tools":                    {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/generated/driver", "cuda/generated/cudart12", "cuda/generated/cudart13", "cuda/safe", "internal/cloop", "tools/simdriver/sim"},
-	"tools/simdriver/sim":      {"gen/model"},
+	"tools":                    {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/generated/driver", "cuda/generated/cudart12", "cuda/generated/cudart13", "cuda/safe", "internal/cloop", "internal/command", "tools/simdriver/sim"},
+	"tools/simdriver/sim":      {"gen/model", "internal/command"},
 }
 
 // cgo is a build with the C side of the raw packages.

@@ -10,34 +10,36 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// The driver crashes, rather than returning an error, where a call meets a capture
-// that another thread begins, extends or ends at the same moment. So every call
-// that can see a capture is admitted here, and the check whether it may be made is
-// one step with the call:
+// The driver crashes, rather than returning an error, if a call meets a capture that
+// another thread begins, extends or ends at the same moment. Every call that can see a
+// capture is therefore admitted here, so that no capture changes between the check and
+// the call:
 //
-//   - A call on a stream holds the stream's lock. Begin and join hold it too.
-//   - A call that captures something also holds the lock of the capture's graph,
-//     as does whatever else touches the capture: its end, above all.
-//   - A call that can see the captures of several streams enters a gate: that of
-//     the context for Context.Synchronize, that of the context's legacy stream, that
-//     of a green context. A capture closes the gates of its streams until it has ended.
-//   - A call on an event enters the event's gate, which is closed while the event
-//     stands for captured work.
-//   - Calls with executables enter a gate of the process, against their destruction.
+//   - A call on a stream holds the stream's lock. So do the calls that begin or join a
+//     capture.
+//   - A captured call also holds the lock of the capture's graph. So does every other
+//     call that changes the capture, above all its end.
+//   - A call that can see captures of several streams enters a gate: that of the context
+//     (for Context.Synchronize), of the context's legacy stream, or of a green context.
+//     A capture keeps the gates of its streams closed until it has ended.
+//   - A call on an event enters the event's gate, which is closed while the event's last
+//     record is captured.
+//   - A call with an executable enters a gate of the process, which excludes the
+//     destruction of executables.
 //
-// Nothing is locked during a call that may block without end: work waits for room in
-// a stream's queue before it is enqueued. Context.Synchronize blocks in its gate, and
-// so does work where others have filled a queue that it shares: a capture waits for
-// that with nothing locked.
+// No lock is held during a call that may block indefinitely: work waits for room in a
+// stream's queue before it is enqueued. Context.Synchronize blocks in its gate, and so
+// does work if others fill a hardware queue that it shares; a capture waits for those
+// with nothing locked.
 
-// A queue is a stream of the driver. A Stream, those borrowed from it, and all
-// Streams of a context's legacy stream share it.
+// A queue is a stream of the driver. A Stream, the Streams borrowed from it, and all
+// Streams for a context's legacy stream share one.
 type queue struct {
 	mu      mutex[streamRank]
-	capture atomic.Pointer[capturing] // that this package began; changed with mu held, or by its end
-	works   atomic.Uint32             // odd while a call is in flight that adds work
+	capture atomic.Pointer[capturing] // begun by this package; changed with mu held, or by its end
+	works   atomic.Uint32             // odd while a call that enqueues work is in flight
 	waiting lockWaiters
-	stripe  uint32 // of the gate of executables
+	stripe  uint32 // for execGate
 	backlog
 }
 
@@ -45,12 +47,12 @@ func newQueue() *queue { return &queue{stripe: queues.Add(1)} }
 
 var queues atomic.Uint32
 
-// A gate admits calls while no capture is open that they would see.
+// A gate admits calls while no capture that they could see is open.
 type gate struct {
-	captures atomic.Int32 // open ones, and those that are about to begin
-	calls    atomic.Int32 // in flight, which end soon
-	long     atomic.Int32 // in flight, which may last as long as the GPU works
-	wanted   atomic.Int32 // captures that wait for the long ones
+	captures atomic.Int32 // open, or about to begin
+	calls    atomic.Int32 // in flight, short
+	long     atomic.Int32 // in flight, perhaps for as long as the GPU works
+	wanted   atomic.Int32 // captures that wait for long calls
 }
 
 // enter admits a short call until leave.
@@ -65,9 +67,8 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.calls.Add(-1) }
 
-// enterLong admits a call that may block to all of the gates, until leaveLong of each.
-// Captures that wait to begin come first, or calls that follow each other would never
-// let them.
+// enterLong admits a call that may block to all gates, until leaveLong of each. Captures
+// that wait to begin have priority, or successive calls would starve them.
 func enterLong(gates ...*gate) error {
 	for nap := shortNap; ; nap = nap.take() {
 		var captures, wanted int32
@@ -93,7 +94,7 @@ func enterLong(gates ...*gate) error {
 
 func (g *gate) leaveLong() { g.long.Add(-1) }
 
-// close keeps new calls out, and waits for the short ones in flight.
+// close rejects new calls, and waits for the short ones in flight.
 func (g *gate) close() {
 	g.captures.Add(1)
 	for g.calls.Load() > 0 {
@@ -103,7 +104,7 @@ func (g *gate) close() {
 
 func (g *gate) open() { g.captures.Add(-1) }
 
-// A nap is how long to wait before something is tried again.
+// A nap is the pause before the next try.
 type nap time.Duration
 
 const (
@@ -118,7 +119,7 @@ func (n nap) take() nap {
 
 func (s *streamCore) legacy() bool { return s.raw <= driver.CU_STREAM_LEGACY }
 
-// enter admits a short call on the stream until leave. capture is the stream's,
+// enter admits a short call on the stream until leave. It returns the stream's capture,
 // locked, or nil.
 func (s *streamCore) enter(op string) (capture *capturing, err error) {
 	if err := lock(op, &s.mu); err != nil {
@@ -135,7 +136,7 @@ func (s *streamCore) entered(op string) (capture *capturing, err error) {
 	}
 	if s.legacy() && !s.ctx.shared.legacy.enter() {
 		s.mu.Unlock()
-		return nil, refuse(op, ErrCapturing, "a blocking stream of the context captures")
+		return nil, refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
 	}
 	if capture, err = s.lockCapture(op); err != nil {
 		s.leave(nil)
@@ -143,7 +144,7 @@ func (s *streamCore) entered(op string) (capture *capturing, err error) {
 	return capture, err
 }
 
-// enterAsk is enter for a call that a capture of the stream does not survive.
+// enterAsk is enter for a call that would invalidate a capture of the stream.
 func (s *streamCore) enterAsk(op string) error {
 	if err := lock(op, &s.mu); err != nil {
 		return err
@@ -161,8 +162,8 @@ func (s *streamCore) enteredAsk(op string) error {
 	return err
 }
 
-// quick is the stream, locked, for a short call where nothing is in the way: else it is
-// nil. The call needs no mark, as destroying the stream takes the lock.
+// quick returns the stream, locked, for a short call in the common case, and nil
+// otherwise. The call need not acquire the stream, as Destroy takes the lock.
 func (s *Stream) quick() *streamCore {
 	if s == nil || s.core == nil {
 		return nil
@@ -186,8 +187,8 @@ func (s *streamCore) leave(capture *capturing) {
 	s.mu.Unlock()
 }
 
-// enterWork is enter for a call that adds so much work to the stream's queue. It waits
-// for room there.
+// enterWork is enter for a call that enqueues work, counted in places of the driver's
+// queue. It waits until there is room for it.
 func (s *streamCore) enterWork(op string, work int) (capture *capturing, err error) {
 	if err := lock(op, &s.mu); err != nil {
 		return nil, err
@@ -199,8 +200,8 @@ func (s *streamCore) enterWork(op string, work int) (capture *capturing, err err
 	return s.awaitRoom(op, work)
 }
 
-// enteredWork is enterWork with the stream locked. Without room, or with an error, it
-// unlocks that.
+// enteredWork is enterWork with the stream locked. It unlocks the stream if there is no
+// room or an error.
 func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
 	if s.ctx.shared.reset.Load() {
 		s.mu.Unlock()
@@ -232,8 +233,8 @@ func (s *streamCore) leaveWork(capture *capturing) {
 	s.mu.Unlock()
 }
 
-// lockCapture locks the graph of the stream's capture, if it has one. The stream is
-// locked, so that none begins.
+// lockCapture locks the graph of the stream's capture, if there is one. The stream is
+// locked, so no capture can begin.
 func (s *streamCore) lockCapture(op string) (*capturing, error) {
 	c := s.capture.Load()
 	if c == nil {
@@ -249,14 +250,14 @@ func (s *streamCore) lockCapture(op string) (*capturing, error) {
 	return c, nil
 }
 
-// unlock is for what lockCapture returned.
+// unlock undoes lockCapture.
 func (c *capturing) unlock() {
 	if c != nil {
 		c.graph.mu.Unlock()
 	}
 }
 
-// gates are those of calls that would see a capture of the stream.
+// gates returns the gates of all calls that would see a capture of the stream.
 func (s *streamCore) gates(mode CaptureMode) []*gate {
 	gates := []*gate{&s.ctx.shared.whole}
 	if !s.nonBlocking {
@@ -271,12 +272,12 @@ func (s *streamCore) gates(mode CaptureMode) []*gate {
 	return gates
 }
 
-// synchronizing admits Context.Synchronize of any context while no capture of the
-// mode GLOBAL is open.
+// synchronizing admits Context.Synchronize, of any context, while no capture of mode
+// GLOBAL is open.
 var synchronizing gate
 
-// claim makes the stream one of c's: it locks the stream and closes its gates, with
-// no other call in flight that would see that. It waits for long calls with nothing
+// claim makes the stream part of c: it locks the stream, closes its gates and waits until
+// no call that would see the capture is in flight. It waits for long calls with nothing
 // locked, until the capture's context ends.
 func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 	gates = s.gates(c.mode)
@@ -299,7 +300,7 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 	case s.ctx.shared.reset.Load():
 		err = &Error{Op: op, Err: ErrReset}
 	case s.capture.Load() != nil:
-		err = refuse(op, ErrCapturing, "the stream captures already")
+		err = refuse(op, ErrCapturing, "the stream is already capturing")
 	}
 	if err != nil {
 		unwant(gates)
@@ -327,7 +328,7 @@ func openAll(gates []*gate) {
 	}
 }
 
-// want keeps new long calls out of the gates, unless some are in flight.
+// want keeps new long calls out of the gates. It fails if some are in flight.
 func want(gates []*gate) bool {
 	for i, g := range gates {
 		g.wanted.Add(1)

@@ -10,27 +10,27 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// executables admits calls that launch or change executables, of any graph, and
-// keeps them out while an executable is destroyed or a primary context released: the
-// driver crashes where a launch of another graph is in flight then.
+// executables admits calls that launch or change executables of any graph. It excludes
+// them while an executable is destroyed or a primary context released: the driver crashes
+// if a launch, even of another graph, is in flight then.
 var executables execGate
 
-// An execGate counts the calls in flight in several places, as they are made by many
-// threads at once.
+// An execGate counts the calls in flight in several stripes, as many threads make them at
+// once.
 type execGate struct {
 	shut    atomic.Bool
-	turn    sync.Mutex // of those that destroy executables, graphs and streams
+	turn    sync.Mutex // held to destroy an executable, a graph or a stream
 	stripes [16]stripe
 }
 
 type stripe struct {
 	calls atomic.Int32
-	_     [60]byte // a cache line for each
+	_     [60]byte // one cache line each
 }
 
 func (g *execGate) stripe(s *streamCore) *stripe { return &g.stripes[s.stripe%uint32(len(g.stripes))] }
 
-// enter admits a call until leave of the stripe.
+// enter admits a call until leave of the same stripe.
 func (s *stripe) enter(g *execGate) error {
 	for {
 		s.calls.Add(1)
@@ -47,8 +47,8 @@ func (s *stripe) enter(g *execGate) error {
 
 func (s *stripe) leave() { s.calls.Add(-1) }
 
-// alone calls f with no other call in flight, if those that are return within the
-// window. A launch may wait for room in its stream's queue without end.
+// alone calls f with no other call in flight, if they all return within window. A launch
+// may wait indefinitely for room in its stream's queue.
 func (g *execGate) alone(window time.Duration, f func()) bool {
 	g.turn.Lock()
 	defer g.turn.Unlock()
@@ -68,16 +68,17 @@ func (g *execGate) alone(window time.Duration, f func()) bool {
 	return true
 }
 
-// destroying calls f, which destroys a graph or a stream, while no other one is
-// destroyed, nor an executable: the driver's heap does not survive that.
+// destroying calls f, which destroys a graph or a stream. No other object of these kinds
+// nor an executable is destroyed meanwhile, which would corrupt the driver's heap.
 func (g *execGate) destroying(f func() error) error {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	return f()
 }
 
-// A destruction is tried again and again with no launch in flight. Each try holds up
-// all launches of graphs a little longer, and the next one comes the later.
+// A destruction needs a moment without launches, and is retried until it gets one. Each
+// try delays all launches of graphs a little longer than the one before, and the next one
+// comes later.
 type destruction struct {
 	window time.Duration
 	next   time.Time
@@ -86,10 +87,10 @@ type destruction struct {
 const (
 	firstWindow = 500 * time.Microsecond
 	lastWindow  = 20 * time.Millisecond
-	windowShare = 20 // so much longer is the time until the next
+	windowShare = 20 // the pause after a try, in windows
 )
 
-// try calls f, or returns errLater.
+// try calls f, or returns lifetime.ErrLater.
 func (d *destruction) try(f func() error) (err error) {
 	now := time.Now()
 	if now.Before(d.next) {

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Many goroutines inside launches at once would each hold a thread, as a launch
-// blocks while the driver's queue is full, and more than some make none of them
-// faster. Where nobody has come out for patience, more are let in, so that nothing
-// can wait for ever: a host function may wait for a goroutine that launches.
+// A launch blocks its thread while the driver's queue is full, so that many goroutines in
+// launches would each hold a thread; beyond a few, more do not make launches faster. If
+// none has returned within patience, more are admitted, because otherwise there could be
+// a deadlock: a host function may wait for a goroutine that launches.
 const patience = 10 * time.Millisecond
 
 var enqueuing = limiter{patience: patience}
 
-// A bound lets so many in at once, GOMAXPROCS/2 or 2.
+// A limiter admits a limited number of calls at once: GOMAXPROCS/2, at least 2.
 type limiter struct {
 	patience time.Duration
-	slowly   bool // so many more at a time, not twice as many
+	slowly   bool // raise the limit by a constant, not by doubling
 
 	inside  atomic.Int32
-	extra   atomic.Int32 // that may be inside beyond the limit
+	extra   atomic.Int32 // admitted beyond the limit
 	waiting atomic.Int32
-	left    atomic.Uint32 // how often somebody came out
+	left    atomic.Uint32 // number of calls that have left
 
 	mu     sync.Mutex
 	queue  []chan struct{}
@@ -32,7 +32,7 @@ type limiter struct {
 
 func (b *limiter) limit() int32 { return max(2, processors.Load()/2) }
 
-// processors is GOMAXPROCS, which takes a lock to ask, as it was lately.
+// processors is a recent value of GOMAXPROCS, which takes a lock to read.
 var processors atomic.Int32
 
 func init() { askProcessors() }
@@ -45,7 +45,7 @@ func (b *limiter) enter() {
 	}
 }
 
-// try enters if there is a place.
+// try enters if there is room.
 func (b *limiter) try() bool {
 	if b.inside.Add(1) <= b.limit() {
 		return true
@@ -54,7 +54,7 @@ func (b *limiter) try() bool {
 	return false
 }
 
-// queueUp enters when there is a place.
+// queueUp waits for its turn to enter.
 func (b *limiter) queueUp() {
 	askProcessors()
 	turn := make(chan struct{})
@@ -62,7 +62,7 @@ func (b *limiter) queueUp() {
 	b.mu.Lock()
 	b.queue = append(b.queue, turn)
 	b.mu.Unlock()
-	b.next() // a place may have become free just now
+	b.next() // a call may have left just now
 	timer := time.NewTimer(b.patience)
 	defer timer.Stop()
 	for left := b.left.Load(); ; left = b.left.Load() {
@@ -78,7 +78,7 @@ func (b *limiter) queueUp() {
 	}
 }
 
-// raise lets more in, and more yet the next time.
+// raise raises the limit, and by more the next time.
 func (b *limiter) raise() {
 	b.mu.Lock()
 	if now := time.Now(); now.Sub(b.raised) >= b.patience {
@@ -102,7 +102,7 @@ func (b *limiter) leave() {
 	}
 }
 
-// next lets the first of the queue in, as far as there are places.
+// next admits calls from the head of the queue while there is room.
 func (b *limiter) next() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,3 +1,5 @@
+// The limiter. Needs no driver.
+
 package safe
 
 import (
@@ -31,8 +33,8 @@ func TestBound(t *testing.T) {
 	assert.Positive(t, most.Load())
 }
 
-// TestBoundPatience: nobody waits for ever, also if none of those inside leaves.
-func TestBoundPatience(t *testing.T) {
+// TestLimiterPatience: no call waits for ever, even if none of those admitted returns.
+func TestLimiterPatience(t *testing.T) {
 	b := limiter{patience: patience}
 	n := 5 * int(b.limit())
 	var all sync.WaitGroup

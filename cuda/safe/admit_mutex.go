@@ -1,16 +1,16 @@
 package safe
 
-// Locks are taken in the order of their ranks, so that no two goroutines wait for
-// each other. Two graphs are locked by whoever holds pairs. The build tag
-// cudabind_lockorder checks the order at every lock.
+// Locks are taken in the order of their ranks, so that no two goroutines deadlock. Only
+// the holder of pairs may lock two graphs. With the build tag cudabind_lockorder, every
+// lock checks the order.
 type (
-	turnRank   struct{} // backlog.turn: who waits for room in a stream's queue
+	turnRank   struct{} // backlog.turn: a wait for room in a stream's queue
 	streamRank struct{} // queue.mu: calls on a stream
 	nodeRank   struct{} // coldWork: parameters of nodes
 	pairRank   struct{} // pairs
-	graphRank  struct{} // graphCore.mu: a graph, its parts, and the capture into it
+	graphRank  struct{} // graphCore.mu: a graph, its child graphs, and the capture into it
 	execRank   struct{} // execCore.mu: an executable
-	eventRank  struct{} // eventCore.mu: which capture an event stands for
+	eventRank  struct{} // eventCore.mu: the capture in which an event was recorded
 )
 
 // A rank is the place of a kind of lock in the order.

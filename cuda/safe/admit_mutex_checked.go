@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// A mutex is a lock of a rank. It panics where the order of ranks is broken.
+// A mutex is a lock with a rank. It panics if the order of ranks is violated.
 type mutex[R rank] struct{ Mutex sync.Mutex }
 
-// held are the locks that each goroutine has.
+// held holds the locks of each goroutine.
 var held = struct {
 	sync.Mutex
 	by map[int64][]heldLock
@@ -31,7 +31,7 @@ func (m *mutex[R]) Lock() {
 	noteLocked(m, r.rank())
 }
 
-// TryLock waits for nothing, and is free of the order.
+// TryLock never waits, and so need not follow the order.
 func (m *mutex[R]) TryLock() bool {
 	if !m.Mutex.TryLock() {
 		return false
@@ -55,11 +55,11 @@ func (m second[R]) Lock() {
 	noteLocked(m.mutex, r.rank())
 }
 
-// second is the mutex for whoever has another one of the same rank, and takes both in an
-// order of their own.
+// second returns the mutex for a caller that holds another one of the same rank, and
+// orders the two itself.
 func (m *mutex[R]) second() second[R] { return second[R]{m} }
 
-// handOver lets another goroutine unlock the mutex, once it has called takeOver.
+// handOver lets another goroutine unlock the mutex, after it has called takeOver.
 func (m *mutex[R]) handOver() { noteUnlocked(m) }
 
 func (m *mutex[R]) takeOver() {
@@ -77,7 +77,7 @@ func mayLock(rank int) {
 	}
 	for _, l := range locks {
 		if l.rank > rank || l.rank == rank && !(paired && rank == graphRank{}.rank()) {
-			panic(fmt.Sprintf("cuda: a %T is locked, and a lock of rank %d is taken", l.mutex, rank))
+			panic(fmt.Sprintf("cuda: lock order violated: a %T is locked, and a lock of rank %d is taken", l.mutex, rank))
 		}
 	}
 }
@@ -89,7 +89,8 @@ func noteLocked(m any, rank int) {
 	held.by[g] = append(held.by[g], heldLock{m, rank})
 }
 
-// noteUnlocked forgets a lock of this goroutine; one that is handed over is of none.
+// noteUnlocked removes a lock of this goroutine. A lock that was handed over has no
+// owner.
 func noteUnlocked(m any) {
 	held.Lock()
 	defer held.Unlock()
@@ -105,7 +106,7 @@ func noteUnlocked(m any) {
 	}
 }
 
-// goroutine is the number of this goroutine, which only its stack tells.
+// goroutine returns the number of this goroutine, which only its stack trace contains.
 func goroutine() int64 {
 	var stack [64]byte
 	text := bytes.TrimPrefix(stack[:runtime.Stack(stack[:], false)], []byte("goroutine "))

@@ -4,13 +4,13 @@ package safe
 
 import "sync"
 
-// A mutex is a lock of a rank.
+// A mutex is a lock with a rank.
 type mutex[R rank] struct{ sync.Mutex }
 
-// second is the mutex for whoever has another one of the same rank, and takes both in an
-// order of their own.
+// second returns the mutex for a caller that holds another one of the same rank, and
+// orders the two itself.
 func (m *mutex[R]) second() *mutex[R] { return m }
 
-// handOver lets another goroutine unlock the mutex, once it has called takeOver.
+// handOver lets another goroutine unlock the mutex, after it has called takeOver.
 func (m *mutex[R]) handOver() {}
 func (m *mutex[R]) takeOver() {}

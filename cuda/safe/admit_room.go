@@ -5,37 +5,36 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A call that adds work to a stream with a full queue blocks inside the driver, where
-// it holds up most other calls of the process: beginning a capture, creating an event,
-// destroying an executable. So the layer counts what is pending, and waits itself
-// before the queue is full, with nothing locked.
+// A call that enqueues work on a full stream blocks in the driver, and blocks most other
+// calls of the process with it: beginning a capture, creating an event, destroying an
+// executable. This package therefore counts the pending work, and waits itself before the
+// queue is full, with nothing locked.
 const (
-	// queueRoom is how much may be pending on a stream. The driver's queue takes 1,020
-	// launches or copies; streams beyond CUDA_DEVICE_MAX_CONNECTIONS share one.
+	// queueRoom is how much work may be pending on a stream. The driver's queue takes
+	// 1,020 launches or copies; streams beyond CUDA_DEVICE_MAX_CONNECTIONS share one.
 	queueRoom = 960
-	// markEvery is after how much work an event is recorded that tells when it is done.
+	// markEvery is the amount of work after which a mark is recorded.
 	markEvery = queueRoom / 16
-	// mostOfGraph is what a launch of a graph counts at most: every memset and copy in it
-	// takes a place, and so does the launch, but no kernel does.
+	// mostOfGraph is the most that a launch of a graph counts: the launch and each memset
+	// and copy in it take a place; kernels take none.
 	mostOfGraph = queueRoom / 4
 )
 
-// A backlog is the work pending on a queue, as far as it is known. The queue's mu
-// guards it.
+// A backlog is the known pending work of a queue. The queue's mu guards it.
 type backlog struct {
-	pending int // all of it
-	recent  int // what came after the last mark
+	pending int // total
+	recent  int // since the last mark
 	marks   []mark
-	turn    mutex[turnRank] // of whoever waits for room
+	turn    mutex[turnRank] // held by the caller that polls for room
 }
 
-// A mark is an event of the layer's, after some work.
+// A mark is an event that is recorded after some work.
 type mark struct {
 	event driver.CUevent
 	work  int
 }
 
-// hasRoom counts work that is about to be enqueued, unless there is no room for it.
+// hasRoom counts work that is about to be enqueued, if there is room for it.
 func (s *streamCore) hasRoom(work int) bool {
 	b := &s.backlog
 	if b.recent >= markEvery {
@@ -52,8 +51,8 @@ func (s *streamCore) hasRoom(work int) bool {
 	return true
 }
 
-// setMark records an event after the work so far. Without one, as where memory is out, that
-// work is no longer counted.
+// setMark records an event after the work so far. If it cannot, for instance because
+// memory is exhausted, that work is no longer counted.
 func (s *streamCore) setMark() {
 	b, pool := &s.backlog, &s.ctx.shared.events
 	e, err := pool.get(s.ctx)
@@ -68,8 +67,8 @@ func (s *streamCore) setMark() {
 	b.recent = 0
 }
 
-// retire forgets what is done. It asks the newest mark first, as a driver takes longer to
-// answer that something is done.
+// retire removes completed work from the count. It queries the newest mark first, as the
+// driver takes longer to report completed events.
 func (s *streamCore) retire() {
 	b := &s.backlog
 	if b.recent > 0 && len(b.marks) == 0 {
@@ -83,7 +82,7 @@ func (s *streamCore) retire() {
 	}
 }
 
-// forgetMarks gives the first n marks back.
+// forgetMarks releases the first n marks.
 func (s *streamCore) forgetMarks(n int) {
 	b := &s.backlog
 	for _, m := range b.marks[:n] {
@@ -93,7 +92,7 @@ func (s *streamCore) forgetMarks(n int) {
 	b.marks = append(b.marks[:0], b.marks[n:]...)
 }
 
-// forgetBacklog is for a stream whose work is done, or that is closed.
+// forgetBacklog resets the count of a stream whose work has completed, or that is closed.
 func (s *streamCore) forgetBacklog() {
 	s.forgetMarks(len(s.backlog.marks))
 	s.backlog.pending, s.backlog.recent = 0, 0
@@ -104,7 +103,7 @@ func (s *streamCore) awaitRoom(op string, work int) (*capturing, error) {
 	if rt.InCallback() {
 		return nil, &Error{Op: op, Err: ErrInCallback}
 	}
-	s.backlog.turn.Lock() // one of those that wait asks
+	s.backlog.turn.Lock() // one waiter polls for all
 	defer s.backlog.turn.Unlock()
 	for nap := shortNap; ; nap = nap.take() {
 		s.mu.Lock()

@@ -9,16 +9,16 @@ import (
 )
 
 // lockWaiters are the goroutines that wait for a queue's lock with a context that may
-// end. One goroutine waits for the lock in their place and hands it to the first of
-// them, so that a canceled wait leaves nothing behind.
+// end. One goroutine waits for the lock in their place and hands it to the first of them,
+// so that a canceled wait leaves no lock to take.
 type lockWaiters struct {
 	mu      sync.Mutex
 	turns   []chan struct{}
 	serving bool
 }
 
-// lockContext locks the queue, or returns the cause once ctx ends. The holder may be in
-// a call that blocks without end.
+// lockContext locks the queue, or returns the cause if ctx ends first. The holder may be
+// in a call that blocks indefinitely.
 func (q *queue) lockContext(ctx context.Context, op string) error {
 	if q.mu.TryLock() {
 		return nil
@@ -59,7 +59,7 @@ func (q *queue) join() chan struct{} {
 	return turn
 }
 
-// remove forgets a waiter. It returns false if the waiter owns the lock already.
+// remove removes a waiter. It returns false if the waiter already owns the lock.
 func (w *lockWaiters) remove(turn chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *lockWaiters) remove(turn chan struct{}) bool {
 	return true
 }
 
-// serve hands the lock to one waiter after the other, until there are none.
+// serve hands the lock to one waiter after another until there are none.
 func (q *queue) serve() {
 	for more := true; more; {
 		q.mu.Lock()
@@ -85,7 +85,7 @@ func (q *queue) serve() {
 	}
 }
 
-// next is the first waiter, if there is one, and whether more follow.
+// next removes and returns the first waiter, or nil, and whether more follow.
 func (w *lockWaiters) next() (turn chan struct{}, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

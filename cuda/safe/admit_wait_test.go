@@ -1,3 +1,5 @@
+// Waiting for a stream's lock with a context. Needs no driver.
+
 package safe
 
 import (
@@ -11,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A canceled wait for a stream's lock leaves no goroutine: 1,000 of them beside a lock
-// that is held once left 1,000.
+// TestLockContext: a canceled wait for a stream's lock leaves no goroutine. 1,000 of them
+// for a lock that was held once left 1,000.
 func TestLockContext(t *testing.T) {
 	q := newQueue()
 	q.mu.Lock()
@@ -28,8 +30,8 @@ func TestLockContext(t *testing.T) {
 	q.mu.Unlock()
 }
 
-// Waiters that are canceled at any moment keep others from the lock neither by holding
-// it nor by losing a turn.
+// TestLockContextCanceled: waiters canceled at any moment neither keep the lock nor lose
+// it.
 func TestLockContextCanceled(t *testing.T) {
 	q := newQueue()
 	var all sync.WaitGroup

@@ -12,68 +12,69 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A capturing is what the streams of a capture share. Its lock is that of the
-// graph, which CUDA wants to be used by one thread at a time.
+// A capturing is the state that the streams of a capture share. Its lock is that of the
+// graph, as CUDA allows one thread at a time to use a graph.
 type capturing struct {
 	ctx    context.Context // ends waits for calls in flight
-	graph  *graphCore      // whose raw is not known before the end, if it is new
+	graph  *graphCore      // raw is 0 until the end if the graph is new
 	origin *streamCore
 	mode   CaptureMode
 	thread int
-	ended  atomic.Bool // the driver's end has returned
+	ended  atomic.Bool // cuStreamEndCapture has returned
 
-	// With the graph locked:
+	// Guarded by the graph's lock:
 	joined []*streamCore
-	events []*eventCore   // that stand for its work
-	gates  []*gate        // that it keeps closed
-	before *graphRetained // of a graph that is captured again, till the end
+	events []*eventCore   // recorded in the capture
+	gates  []*gate        // closed by the capture
+	before *graphRetained // of a graph that is recaptured, until the end
 	over   bool
 }
 
-// join makes s, which waits for captured work, one of the capture's streams. The
-// graph is locked, and s claimed.
+// join adds s, which waits for captured work, to the capture's streams. The graph is
+// locked, and s is claimed.
 func (c *capturing) join(s *streamCore, gates []*gate) {
-	s.Retain() // until the end: destroying it would destroy the capture
+	s.Retain() // until the end: destroying the stream would invalidate the capture
 	c.joined = append(c.joined, s)
 	c.gates = append(c.gates, gates...)
 	c.retainsGreen(s)
 }
 
-// holds keeps an event until the end: destroying it would disturb the capture. The
-// graph is locked.
+// retainsEvent retains an event until the end: destroying it would affect the capture.
+// The graph is locked.
 func (c *capturing) retainsEvent(e *eventCore) {
 	e.Retain()
 	c.events = append(c.events, e)
 }
 
-// keepsMarked keeps what the caller has marked.
+// retainsAcquired retains an object that the caller has acquired.
 func (c *capturing) retainsAcquired(h *lifetime.Handle) {
 	if c != nil {
 		c.graph.kept.captured.retain(h, h.TryRetain)
 	}
 }
 
-// keeps keeps what captured work uses, also if it was dropped since the call began;
-// without a capture there is nothing to do.
+// retains retains an object for captured work, even one that was dropped since the call
+// began. Without a capture it does nothing and returns true.
 func (c *capturing) retains(h *lifetime.Handle) bool {
 	return c == nil || c.graph.kept.captured.retain(h, h.TryRetain)
 }
 
-// A Capture is under way: what is put on its stream, and on streams that wait for
-// that by events, becomes a graph. See [Stream.BeginCapture].
+// A Capture is a capture in progress: work enqueued on its stream, and on streams that
+// wait for that work by events, becomes a graph. See [Stream.BeginCapture].
 type Capture struct {
 	c    *capturing
-	into *Graph // nil for a new one
+	into *Graph // nil for a new graph
 }
 
-// Capture calls f and returns a graph of the work that f has put on the stream,
-// and on streams that wait for that work by events and that it waits for in the
-// end. Nothing of it runs now. The goroutine stays on its thread meanwhile.
+// Capture calls f and returns a graph of the work that f enqueues on the stream. The
+// graph includes the work of other streams that join: each waits for captured work by an
+// event, and the stream in turn must wait for theirs before f returns. The work does not
+// run yet. The goroutine stays on its thread during f.
 //
-// The graph and its executables retain what was captured: buffers, modules, events,
-// Go functions. Calls of this package never invalidate a capture: those that a capturing
-// stream cannot do return [ErrCapturing] and leave the capture alone. The mode is
-// [CaptureThreadLocal]; [Stream.CaptureContext] takes another.
+// The graph and its executables retain the buffers, modules, events and Go functions of
+// the captured work. No call of this package invalidates a capture: calls that cannot be
+// captured return [ErrCapturing]. The mode is [CaptureThreadLocal];
+// [Stream.CaptureContext] takes others.
 //
 // If f returns an error, panics or ends its goroutine, Capture ends the capture and
 // returns no graph. Source: cuStreamBeginCapture, cuStreamEndCapture.
@@ -81,11 +82,12 @@ func (s *Stream) Capture(f func() error) (*Graph, error) {
 	return s.CaptureContext(context.Background(), CaptureOptions{}, f)
 }
 
-// CaptureContext is [Stream.Capture] with an end to its waits. A capture waits for
-// calls in flight that it would disturb: launches on a stream whose queue is full,
-// [Context.Synchronize], and calls on the legacy default stream, where the stream is a
-// blocking one. When ctx ends before, CaptureContext and [Stream.WaitEvent] of streams
-// that join return its cause. Once the capture has begun, ctx ends nothing else.
+// CaptureContext is [Stream.Capture] with options and a limit to its waits. Before a
+// capture begins, it waits for calls in flight that it would disturb: launches on a
+// stream whose queue is full, [Context.Synchronize], and, if the stream is a blocking
+// one, calls on the legacy default stream. If ctx ends during this wait, CaptureContext
+// returns its cause; so does [Stream.WaitEvent] on a stream that is about to join. ctx
+// has no effect on a capture that has begun.
 func (s *Stream) CaptureContext(ctx context.Context, o CaptureOptions, f func() error) (*Graph, error) {
 	return s.captureFunc(ctx, "Stream.Capture", o.Mode, nil, f)
 }
@@ -99,11 +101,12 @@ func (s *Stream) CaptureTo(g *Graph, o CaptureToOptions, f func() error) error {
 	return err
 }
 
-// Recapture is [Stream.Capture] of the same work once more, with other arguments,
-// which g takes over: f must put the same kinds of work in the same order, behind
-// the same other work. [GraphExec.Update] with g then changes its executables. If
-// the work differs otherwise, or the capture fails, g is [ErrGraphLost]. It must be no
-// part of another graph. It needs a driver of CUDA 13.3. Source: cuStreamBeginRecaptureToGraph, without a callback.
+// Recapture captures the work of g once more with other arguments, which replace those in
+// g. f must enqueue the same kinds of work in the same order, with the same dependencies.
+// Then call [GraphExec.Update] with g to change its executables. If the work differs
+// otherwise, or the capture fails, the methods of g return [ErrGraphLost]. g must not be
+// a child of another graph. It returns [ErrNotSupported] with a driver before CUDA 13.3.
+// Source: cuStreamBeginRecaptureToGraph, without a callback.
 func (s *Stream) Recapture(g *Graph, o CaptureOptions, f func() error) error {
 	_, err := s.captureFunc(context.Background(), "Stream.Recapture", o.Mode, &target{graph: g, again: true}, f)
 	return err
@@ -156,13 +159,14 @@ func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 }
 
 // BeginCapture begins a capture that lasts until [Capture.End]. The goroutine stays on
-// its thread until then and must call End itself; in [CaptureRelaxed], see
-// [Stream.BeginCaptureContext], any goroutine may. [Stream.Capture] is the safer form.
+// its thread until then and must call End itself, except in [CaptureRelaxed]: see
+// [Stream.BeginCaptureContext]. Prefer [Stream.Capture], which cannot leave a capture
+// open.
 func (s *Stream) BeginCapture() (*Capture, error) {
 	return s.BeginCaptureContext(context.Background(), CaptureOptions{})
 }
 
-// BeginCaptureContext is [Stream.BeginCapture] with options. Its wait ends with ctx: see
+// BeginCaptureContext is [Stream.BeginCapture] with options. ctx limits its wait: see
 // [Stream.CaptureContext].
 func (s *Stream) BeginCaptureContext(ctx context.Context, o CaptureOptions) (*Capture, error) {
 	return s.begin(ctx, "Stream.BeginCapture", o.Mode, nil)
@@ -203,14 +207,14 @@ func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *t
 	return capture, nil
 }
 
-// begin begins the capture by a call of the driver.
+// begin claims the stream and begins the capture with call.
 func (c *capturing) begin(op string, call func() error) error {
 	s := c.origin
 	switch {
 	case rt.InCallback():
 		return &Error{Op: op, Err: ErrInCallback}
 	case s.legacy():
-		return refuse(op, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture")
+		return refuse(op, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture; use another stream")
 	}
 	gates, err := s.claim(op, c)
 	if err != nil {
@@ -218,7 +222,7 @@ func (c *capturing) begin(op string, call func() error) error {
 	}
 	if s.capturing() {
 		s.disclaim(gates)
-		return refuse(op, ErrCapturing, "a capture that this package did not begin is under way")
+		return refuse(op, ErrCapturing, "the stream is in a capture that this package did not begin")
 	}
 	c.graph.mu.Lock()
 	err = s.ctx.withCurrent(call)
@@ -236,7 +240,7 @@ func (c *capturing) begin(op string, call func() error) error {
 	return nil
 }
 
-// begin begins a capture into the graph, which is marked until the end.
+// begin begins a capture into the graph, and acquires the graph until the end.
 func (t *target) begin(op string, c *capturing) error {
 	g, err := t.graph.acquire(op)
 	if err != nil {
@@ -259,7 +263,7 @@ func (t *target) begin(op string, c *capturing) error {
 func (c *capturing) intoGraph(op string, t *target) error {
 	if t.again {
 		if c.graph.parent != nil {
-			return refuse(op, ErrInvalidArgument, "the graph is a part of another")
+			return refuse(op, ErrInvalidArgument, "the graph is a child of another graph")
 		}
 		return c.again()
 	}
@@ -270,8 +274,8 @@ func (c *capturing) intoGraph(op string, t *target) error {
 	return driver.CuStreamBeginCaptureToGraph(c.origin.raw, c.graph.raw, unsafe.SliceData(deps), unsafe.SliceData(data), uint64(len(deps)), c.mode.raw())
 }
 
-// again begins to capture the graph once more. What its nodes used so far is kept
-// until the end.
+// again begins to recapture the graph. What its nodes used before stays retained until
+// the end.
 func (c *capturing) again() error {
 	g := c.graph
 	err := driver.CuStreamBeginRecaptureToGraph(c.origin.raw, c.mode.raw(), g.raw, 0, 0)
@@ -284,12 +288,12 @@ func (c *capturing) again() error {
 	return err
 }
 
-// End ends the capture and returns the graph: a new one, or the one captured
-// into. Why CUDA has dropped a capture is in the error: a stream that was not
-// joined is driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED, a call that it forbids is
-// driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. On another thread than the one that
-// began it, unless the mode is relaxed, End is [ErrWrongThread], and the capture
-// goes on. Source: cuStreamEndCapture.
+// End ends the capture and returns the graph: a new one, or the one captured into. If
+// CUDA has invalidated the capture, the error says why:
+// driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED if the stream does not wait for a stream that
+// joined, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED after a call that captures do not
+// allow. Unless the mode is relaxed, End returns [ErrWrongThread] on another thread than
+// the one that began the capture, which then goes on. Source: cuStreamEndCapture.
 func (c *Capture) End() (*Graph, error) { return c.end("Capture.End") }
 
 func (c *Capture) end(op string) (*Graph, error) {
@@ -348,25 +352,25 @@ func (c *capturing) finish() error {
 		return driver.CuStreamEndCapture(s.raw, &raw)
 	}
 	err := s.ctx.withCurrent(end)
-	if !ended && err != rt.CodeReset { // it must not go on, whatever keeps the context from us
+	if !ended && err != rt.CodeReset { // the capture must end even if the context cannot be made current
 		err = end()
 	}
 	if err != nil {
 		g.top().lost = true
-		g.top().destroyed = c.before == nil // a graph that was captured into, by CUDA
+		g.top().destroyed = c.before == nil // CUDA destroys a graph that was captured into
 	} else if g.raw == 0 {
-		g.raw = raw // a new one, which nobody else has yet
+		g.raw = raw // new: no other goroutine has it yet
 	}
-	c.letGo()
+	c.release()
 	if c.before != nil {
 		c.before.release()
 	}
 	return err
 }
 
-// letGo lets go of the streams and events, once the driver's end has returned. The
+// release releases the streams and events once the driver has ended the capture. The
 // graph is locked.
-func (c *capturing) letGo() {
+func (c *capturing) release() {
 	c.ended.Store(true)
 	c.origin.capture.Store(nil)
 	for _, s := range c.joined {

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Captures that fail, and calls that a capturing stream rejects. Runs on any driver.
+
 package safe_test
 
 import (
@@ -64,7 +66,7 @@ func TestCaptureErrors(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }
 
-// TestCaptureMix: captures that meet, and are ended by the wrong one.
+// TestCaptureMix: captures that meet, and captures ended by the wrong goroutine.
 func TestCaptureMix(t *testing.T) {
 	x := open(t, 0)
 	s, side, y, fork := stream(t, x), stream(t, x), buffer[float32](t, x, 10), event(t, x)
@@ -142,8 +144,8 @@ func TestCaptureEnds(t *testing.T) {
 	})
 }
 
-// TestCaptureRefuses: what a capturing stream cannot do is refused, and the
-// capture goes on.
+// TestCaptureRefuses: calls that a capturing stream cannot make return an error, and the
+// capture stays valid.
 func TestCaptureRefuses(t *testing.T) {
 	x := open(t, 0)
 	s, y, captured := stream(t, x), buffer[float32](t, x, 10), event(t, x)

@@ -7,23 +7,23 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// CaptureInfo says how far a capture has come.
+// CaptureInfo is the state of a capture.
 type CaptureInfo struct {
 	Status driver.CUstreamCaptureStatus
-	// ID is unique to the capture in this process, 0 where there is none.
+	// ID identifies the capture in this process. It is 0 without a capture.
 	ID uint64
-	// Graph is what is being made, for calls of package driver on the thread that
-	// captures; 0 where there is no capture. It is not to be destroyed.
+	// Graph is the graph under construction, for calls of package driver on the thread
+	// that captures. It is 0 without a capture. Do not destroy it.
 	Graph driver.CUgraph
-	// Dependencies are the nodes that the next captured work will wait for.
+	// Dependencies are the nodes that the next captured work depends on.
 	Dependencies []Node
-	// Data of the edges from them; nil where the driver is older than CUDA 12.3, or
-	// where all are of the plain kind.
+	// Data is the data of the edges from Dependencies. It is nil if all edges are plain,
+	// or with a driver before CUDA 12.3.
 	Data []driver.CUgraphEdgeData
 }
 
-// CaptureStatus tells whether the stream captures, and whether the capture is
-// lost already. Source: cuStreamIsCapturing.
+// CaptureStatus returns whether the stream is capturing, and whether the capture is
+// invalidated. Source: cuStreamIsCapturing.
 func (s *Stream) CaptureStatus() (driver.CUstreamCaptureStatus, error) {
 	const op = "Stream.CaptureStatus"
 	var status driver.CUstreamCaptureStatus
@@ -36,8 +36,8 @@ func (s *Stream) CaptureStatus() (driver.CUstreamCaptureStatus, error) {
 	return status, wrap(op, err)
 }
 
-// CaptureInfo asks about the capture under way on the stream.
-// Source: cuStreamGetCaptureInfo_v3, before CUDA 12.3 cuStreamGetCaptureInfo_v2.
+// CaptureInfo returns the state of the stream's capture. Source:
+// cuStreamGetCaptureInfo_v3, before CUDA 12.3 cuStreamGetCaptureInfo_v2.
 func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 	const op = "Stream.CaptureInfo"
 	var info CaptureInfo
@@ -55,7 +55,8 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 	return info, wrap(op, err)
 }
 
-// core is the graph that is being made, nil for a capture begun by other means.
+// core returns the graph under construction, or nil for a capture that this package did
+// not begin.
 func (c *capturing) core() *graphCore {
 	if c == nil {
 		return nil
@@ -63,7 +64,7 @@ func (c *capturing) core() *graphCore {
 	return c.graph
 }
 
-// askCapture copies what the driver points to, before anything is captured again.
+// askCapture copies the driver's arrays, which the next captured call may change.
 func (s *streamCore) askCapture(info *CaptureInfo, g *graphCore) error {
 	var nodes *driver.CUgraphNode
 	var data *driver.CUgraphEdgeData
@@ -92,12 +93,13 @@ func (s *streamCore) askCapture(info *CaptureInfo, g *graphCore) error {
 	return nil
 }
 
-// UpdateCaptureDependencies changes what the next captured work will wait for:
-// nodes of the graph that is being made are added to it, or with flags
-// driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES replace it. data is of the edges from
-// the nodes, nil for plain ones; other data needs a driver of CUDA 12.3. Nodes of
-// another graph are [ErrForeignNode]. Source: cuStreamUpdateCaptureDependencies_v2,
-// before CUDA 12.3 cuStreamUpdateCaptureDependencies.
+// UpdateCaptureDependencies changes what the next captured work depends on. It adds nodes
+// of the graph under construction to the dependencies, or replaces them by nodes if flags
+// has driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES. data is the data of the edges from
+// nodes, nil for plain edges; other data needs a driver of CUDA 12.3. It returns
+// [ErrForeignNode] for a node of another graph. Source:
+// cuStreamUpdateCaptureDependencies_v2, before CUDA 12.3
+// cuStreamUpdateCaptureDependencies.
 func (s *Stream) UpdateCaptureDependencies(nodes []Node, data []driver.CUgraphEdgeData, flags driver.CUstreamUpdateCaptureDependencies_flags) error {
 	const op = "Stream.UpdateCaptureDependencies"
 	c, err := s.acquire(op)
@@ -111,7 +113,7 @@ func (s *Stream) UpdateCaptureDependencies(nodes []Node, data []driver.CUgraphEd
 	}
 	defer c.leave(capture)
 	if capture == nil {
-		return refuse(op, driver.CUDA_ERROR_ILLEGAL_STATE, "no capture that this package began is under way on the stream")
+		return refuse(op, driver.CUDA_ERROR_ILLEGAL_STATE, "the stream is in no capture that this package began")
 	}
 	raw, data, err := capture.graph.dependencies(op, nodes, data)
 	if err != nil {

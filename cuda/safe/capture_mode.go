@@ -8,17 +8,17 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A CaptureMode says which calls of package driver, and of other libraries, CUDA
-// refuses during a capture because they could depend on captured work: cuMemAlloc and
-// cuEventQuery are examples. Calls of this package are never refused for the mode.
+// A CaptureMode says which calls of package driver, and of other libraries, CUDA rejects
+// during a capture because they could depend on captured work, such as cuMemAlloc and
+// cuEventQuery. No mode affects calls of this package.
 type CaptureMode int
 
 const (
-	// CaptureThreadLocal refuses them on the thread that captures.
+	// CaptureThreadLocal rejects them on the thread that captures.
 	CaptureThreadLocal CaptureMode = iota
-	// CaptureGlobal refuses them on every thread of the process.
+	// CaptureGlobal rejects them on every thread of the process.
 	CaptureGlobal
-	// CaptureRelaxed refuses none. Any goroutine may end the capture.
+	// CaptureRelaxed rejects none. Any goroutine may end the capture.
 	CaptureRelaxed
 )
 
@@ -47,7 +47,7 @@ func (m CaptureMode) String() string {
 // check returns an error if there is no such mode.
 func (m CaptureMode) check(op string) error {
 	if m < CaptureThreadLocal || m > CaptureRelaxed {
-		return refuse(op, ErrInvalidArgument, "there is no %v", m)
+		return refuse(op, ErrInvalidArgument, "%v does not exist", m)
 	}
 	return nil
 }
@@ -70,10 +70,10 @@ func (o CaptureToOptions) target(g *Graph) *target {
 	return &target{graph: g, deps: o.Dependencies, data: o.EdgeData}
 }
 
-// WithCaptureMode calls f with the capture mode of its thread exchanged: it decides
-// which calls of package driver and of other libraries in f CUDA refuses, or lets
-// invalidate captures elsewhere. Calls of this package never do, in any mode. The
-// goroutine stays on its thread during f. WithCaptureMode restores the mode, also if f
+// WithCaptureMode calls f with another capture mode for its thread. The mode decides
+// which calls of package driver and of other libraries in f CUDA rejects, or lets
+// invalidate captures elsewhere. It does not affect calls of this package. The goroutine
+// stays on its thread during f. WithCaptureMode restores the previous mode even if f
 // panics. Source: cuThreadExchangeStreamCaptureMode.
 func WithCaptureMode(mode CaptureMode, f func() error) error {
 	const op = "WithCaptureMode"

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Captures beside calls that could invalidate them. Needs the simulated driver.
+
 package safe_test
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// blockingStream is a stream that waits for the legacy one.
+// blockingStream creates a stream that synchronizes with the legacy stream.
 func blockingStream(t *testing.T, x *safe.Context) *safe.Stream {
 	s, err := safe.NewStream(x, safe.StreamOptions{})
 	require.NoError(t, err)
@@ -24,7 +26,8 @@ func blockingStream(t *testing.T, x *safe.Context) *safe.Stream {
 	return s
 }
 
-// TestSimLegacyAmongCaptures: what is put on the legacy stream is refused while a blocking stream captures.
+// TestSimLegacyAmongCaptures: work on the legacy stream returns an error while a blocking
+// stream captures.
 func TestSimLegacyAmongCaptures(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -64,7 +67,7 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 	}
 }
 
-// TestSimLegacyClosed: closing the legacy stream destroys no capture.
+// TestSimLegacyClosed: closing the legacy stream invalidates no capture.
 func TestSimLegacyClosed(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -84,7 +87,7 @@ func TestSimLegacyClosed(t *testing.T) {
 	}
 }
 
-// TestSimLegacyUsed: nor does closing what was used on it.
+// TestSimLegacyUsed: nor does closing objects that were used on it.
 func TestSimLegacyUsed(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -105,7 +108,7 @@ func TestSimLegacyUsed(t *testing.T) {
 	})
 }
 
-// TestSimBorrowCaptures: what is captured by way of a borrowed stream is kept.
+// TestSimBorrowCaptures: objects captured through a borrowed stream are retained.
 func TestSimBorrowCaptures(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -131,7 +134,8 @@ func TestSimBorrowCaptures(t *testing.T) {
 	simulated.Reset()
 }
 
-// TestSimFedAtTheEnd: a joined stream may be fed while the capture ends.
+// TestSimFedAtTheEnd: other goroutines may enqueue on a joined stream while the capture
+// ends.
 func TestSimFedAtTheEnd(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -157,7 +161,7 @@ func TestSimFedAtTheEnd(t *testing.T) {
 	assert.Equal(t, live-1, simulated.Live("memory"), "nobody needs it")
 }
 
-// TestSimModuleClosed: a module that is closed during a captured launch is kept.
+// TestSimModuleClosed: a module closed during a captured launch is retained.
 func TestSimModuleClosed(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -191,7 +195,8 @@ func TestSimModuleClosed(t *testing.T) {
 	t.Log(g.Instantiate())
 }
 
-// TestSimContextClosed: what is open can still be captured and instantiated.
+// TestSimContextClosed: open objects of a closed context can be captured and
+// instantiated.
 func TestSimContextClosed(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -215,7 +220,7 @@ func TestSimContextClosed(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// beside calls f again and again until the test is over.
+// beside calls f repeatedly until the test ends.
 func beside(t *testing.T, f func()) {
 	t.Helper()
 	var stop atomic.Bool
@@ -228,7 +233,8 @@ func beside(t *testing.T, f func()) {
 	})
 }
 
-// TestSimQueryAndCapture: asking a stream beside the beginning of a capture does no harm.
+// TestSimQueryAndCapture: querying a stream while a capture begins does not invalidate
+// it.
 func TestSimQueryAndCapture(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -242,7 +248,7 @@ func TestSimQueryAndCapture(t *testing.T) {
 	}
 }
 
-// TestSimEventAndCapture: nor does asking an event.
+// TestSimEventAndCapture: nor does querying an event.
 func TestSimEventAndCapture(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -257,7 +263,7 @@ func TestSimEventAndCapture(t *testing.T) {
 	}
 }
 
-// TestSimEndInCallback: a capture that a host function could not end can be ended.
+// TestSimEndInCallback: a capture that a host function failed to end can still be ended.
 func TestSimEndInCallback(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -277,7 +283,7 @@ func TestSimEndInCallback(t *testing.T) {
 	assert.NoError(t, other.Synchronize(), "it captures no more")
 }
 
-// TestSimLostGraphIsSaid: the error says that a graph is lost.
+// TestSimLostGraphIsSaid: the error says that the graph is lost.
 func TestSimLostGraphIsSaid(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -299,7 +305,7 @@ func TestSimLostGraphIsSaid(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the graph is lost and nobody says so")
 }
 
-// TestSimReleaseInCapture: a capturing stream is not given away.
+// TestSimReleaseInCapture: Release does not release a capturing stream.
 func TestSimReleaseInCapture(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)

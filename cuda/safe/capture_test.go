@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Captures of one and of several streams, and of work from other goroutines. Runs on any
+// driver.
+
 package safe_test
 
 import (
@@ -24,7 +27,7 @@ func executable(t *testing.T, g *safe.Graph) *safe.GraphExec {
 	return e
 }
 
-// adding is a graph that adds 1 to each value, by way of saxpy.
+// adding returns a graph that adds 1 to each value by saxpy.
 func adding(t *testing.T, s *safe.Stream, saxpy *safe.Kernel, ones, y *safe.Buffer[float32]) *safe.Graph {
 	t.Helper()
 	g, err := s.Capture(func() error {
@@ -71,7 +74,7 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestCaptureFork captures two streams, of which one is fed by another goroutine.
+// TestCaptureFork captures two streams; another goroutine enqueues on one of them.
 func TestCaptureFork(t *testing.T) {
 	x := open(t, 0)
 	const n = 64
@@ -125,7 +128,7 @@ func TestCaptureInfo(t *testing.T) {
 		first = info.Dependencies
 		require.NoError(t, y.FillAsync(s, 2))
 		require.NoError(t, s.UpdateCaptureDependencies(first, nil, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
-		return y.FillAsync(s, 3) // behind the first, beside the second
+		return y.FillAsync(s, 3) // after the first, concurrent with the second
 	})
 	require.NoError(t, err)
 	closing(t, g)
@@ -145,8 +148,8 @@ func TestCaptureInfo(t *testing.T) {
 	require.NoError(t, other.Close())
 }
 
-// TestCaptureAmongOthers: a capture in any mode survives 100 goroutines that use
-// the layer.
+// TestCaptureAmongOthers: a capture in any mode survives 100 goroutines that use the
+// package.
 func TestCaptureAmongOthers(t *testing.T) {
 	x := open(t, 0)
 	const n = 256

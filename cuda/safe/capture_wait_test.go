@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Captures that wait for calls in flight, and Device.ResetPrimary. Runs on any driver.
+
 package safe_test
 
 import (
@@ -13,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCaptureWaitEnds: a capture that waits for a call in flight is given up when its
-// context ends, holds up nothing meanwhile, and begins once the call is over.
+// TestCaptureWaitEnds: a capture that waits for a call in flight gives up when its
+// context ends, delays no other call meanwhile, and begins once the call has returned.
 func TestCaptureWaitEnds(t *testing.T) {
 	x := open(t, 0)
 	g, s, stuck, b := newGate(t, x), stream(t, x), stream(t, x), buffer[float32](t, x, 10)
 	g.shut(t, stuck)
 	over := make(chan error)
-	go func() { over <- x.Synchronize() }() // every capture of the context waits for that
+	go func() { over <- x.Synchronize() }() // captures of the context wait for it
 	time.Sleep(20 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -53,8 +55,8 @@ func TestCaptureWaitEnds(t *testing.T) {
 	require.NoError(t, <-begun)
 }
 
-// TestResetPrimary: objects of before a reset return ErrReset and close quietly, and a
-// stream that captures keeps it from happening.
+// TestResetPrimary: old objects return ErrReset and close without errors, and a capturing
+// stream prevents the reset.
 func TestResetPrimary(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		x, err := safe.Open(0)
@@ -93,7 +95,7 @@ func TestResetPrimary(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoError(t, y.Close())
 		if !onGPU {
-			simulated.Lost() // what the reset took
+			simulated.Lost() // objects destroyed by the reset
 		}
 	})
 }

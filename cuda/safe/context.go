@@ -11,57 +11,58 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Context is a device's context: the home of streams, memory and modules.
-// Any goroutine may use it, and contexts of several devices in any order; none
-// has to be made current by the program, and what is current on a thread, for
-// other libraries, stays.
+// Context is a context of a device: it holds streams, memory and modules. Any goroutine
+// may use it. Programs need not make it current, and may use contexts of several devices
+// in any order. Calls leave the thread's current context, which other libraries may
+// depend on, as it was.
 type Context struct {
 	core    *contextCore
 	cleanup runtime.Cleanup
 }
 
-// contextCore is a context while anything needs it.
+// contextCore is the state of a Context. It lives until the last object in the context is
+// destroyed.
 type contextCore struct {
 	lifetime.Handle
 	raw    driver.CUcontext
-	id     uint64 // 0 where the driver does not tell
+	id     uint64 // 0 with a driver before CUDA 12.0
 	device Device
-	owner  any // of a borrowed context: kept alive
+	owner  any // of a borrowed context: stays reachable
 	shared *contextState
 
-	left, last, emptied bool // while it is destroyed
+	left, last, emptied bool // progress of Destroy
 	err                 error
 	releases            destruction
 }
 
-// contextState is what all cores of one of CUDA's contexts share.
+// contextState is shared by all contextCores of one CUDA context.
 type contextState struct {
 	raw      driver.CUcontext
 	id       uint64
 	cores    int
 	events   eventPool
 	copies   streamPool     // for synchronous copies
-	releases streamPool     // for memory that is freed when its uses are over
-	frees    lifetime.Queue // of what has the driver wait for the context's work
-	tails    closedStreams
+	releases streamPool     // for memory that is freed once its uses have completed
+	frees    lifetime.Queue // frees that make the driver wait for the context's work
+	closed   closedStreams
 
 	device driver.CUdevice
 	own    bool        // the primary context, of Open
-	reset  atomic.Bool // by ResetPrimary: old handles must not get to the driver
+	reset  atomic.Bool // by ResetPrimary: old handles must not reach the driver
 
-	whole, legacy gate   // of Context.Synchronize, and of calls on the legacy stream
-	legacyQueue   *queue // which all Streams of the legacy stream are
+	whole, legacy gate   // for Context.Synchronize, and for calls on the legacy stream
+	legacyQueue   *queue // shared by all Streams of the legacy stream
 
 	mu      sync.Mutex
 	streams map[*streamCore]struct{}
-	peers   map[*contextState]struct{} // whose memory kernels here may reach
+	peers   map[*contextState]struct{} // their memory is accessible to kernels here
 }
 
-// Open retains the primary context of a device, which the runtime API and most
-// libraries use too. Each Context that Open returns is closed on its own.
+// Open retains the primary context of a device, which the runtime API and most libraries
+// use too. Close each Context that Open returns.
 //
-// The errors are those of [Devices], and driver.CUDA_ERROR_INVALID_DEVICE for
-// an ordinal that no device has. Source: cuDevicePrimaryCtxRetain.
+// The errors are those of [Devices]. Open returns driver.CUDA_ERROR_INVALID_DEVICE if no
+// device has the ordinal. Source: cuDevicePrimaryCtxRetain.
 func Open(ordinal int) (*Context, error) {
 	const op = "Open"
 	d, err := device(ordinal)
@@ -75,9 +76,9 @@ func Open(ordinal int) (*Context, error) {
 	return core.adopt(op)
 }
 
-// BorrowContext makes a context that somebody else has created usable here. It
-// is never destroyed; owner, which may be nil, is kept alive until everything
-// made in the context is closed. Source: cuCtxGetDevice.
+// BorrowContext makes a context that was created elsewhere usable with this package, and
+// never destroys it. owner may be nil; otherwise it stays reachable until everything made
+// in the context is closed. Source: cuCtxGetDevice.
 func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 	const op = "BorrowContext"
 	if err := rt.Init(); err != nil {
@@ -106,10 +107,10 @@ func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 	return core.adopt(op)
 }
 
-// adopt makes a Context of a core whose context is held already.
+// adopt makes a Context of c, whose CUDA context is already retained.
 func (c *contextCore) adopt(op string) (*Context, error) {
 	if err := driver.CuCtxGetId(c.raw, &c.id); err != nil && !errors.Is(err, ErrNotSupported) {
-		return nil, errors.Join(wrap(op, err), c.letGo())
+		return nil, errors.Join(wrap(op, err), c.releasePrimary())
 	}
 	c.shared = c.shareState()
 	if err := c.Open(c, nil); err != nil {
@@ -120,8 +121,8 @@ func (c *contextCore) adopt(op string) (*Context, error) {
 	return x, nil
 }
 
-// same tells whether two are the same context of CUDA's: after a reset there is
-// another one with the same handle.
+// same returns whether two cores share a CUDA context: after a reset, another context may
+// have the same handle.
 func (c *contextCore) same(o *contextCore) bool { return c.shared == o.shared }
 
 func (c *contextCore) Kind() string { return "Context" }
@@ -130,8 +131,8 @@ func (c *contextCore) Destroy(wait bool) error {
 	if !c.left {
 		c.left, c.last = true, c.shared.leave()
 	}
-	// The context may outlive ours, and so the work of streams that are closed.
-	if c.last && !c.shared.tails.over() {
+	// The CUDA context may outlive this core, and so may the work of closed streams.
+	if c.last && !c.shared.closed.over() {
 		return lifetime.ErrLater
 	}
 	if !wait {
@@ -141,15 +142,15 @@ func (c *contextCore) Destroy(wait bool) error {
 		c.emptied = true
 		c.err = c.destroying("Context.Close", func() error { return c.shared.empty() })
 	}
-	err := c.releases.try(c.letGo)
+	err := c.releases.try(c.releasePrimary)
 	if err == lifetime.ErrLater {
 		return err
 	}
 	return errors.Join(c.err, wrap("Context.Close", err))
 }
 
-// letGo gives the context back.
-func (c *contextCore) letGo() error {
+// releasePrimary releases CUDA's context, unless it is borrowed.
+func (c *contextCore) releasePrimary() error {
 	if c.owner != nil {
 		c.owner = nil
 		return nil
@@ -157,13 +158,13 @@ func (c *contextCore) letGo() error {
 	return driver.CuDevicePrimaryCtxRelease(c.device.raw)
 }
 
-// states has the state of every context that is in use.
+// states holds the state of every context in use.
 var states struct {
 	sync.Mutex
 	of map[driver.CUcontext]*contextState
 }
 
-// shareState finds the state of a context, or makes it. A context that was
+// shareState returns the state of a context, creating it if needed. A context that was
 // reset has another id.
 func (c *contextCore) shareState() *contextState {
 	states.Lock()
@@ -181,7 +182,7 @@ func (c *contextCore) shareState() *contextState {
 	return s
 }
 
-// leave tells whether nobody uses the state any more.
+// leave removes a user, and returns whether it was the last.
 func (s *contextState) leave() (last bool) {
 	states.Lock()
 	defer states.Unlock()
@@ -191,7 +192,7 @@ func (s *contextState) leave() (last bool) {
 	if states.of[s.raw] == s {
 		delete(states.of, s.raw)
 	}
-	for _, o := range states.of { // CUDA forgets as well
+	for _, o := range states.of { // as CUDA does
 		o.mu.Lock()
 		delete(o.peers, s)
 		o.mu.Unlock()
@@ -199,12 +200,12 @@ func (s *contextState) leave() (last bool) {
 	return true
 }
 
-// empty destroys what the layer made for itself. The context is current.
+// empty destroys the pools. The context must be current.
 func (s *contextState) empty() error {
 	return errors.Join(s.copies.empty(), s.releases.empty(), s.events.empty())
 }
 
-// acquire marks the context for a call.
+// acquire acquires the context for a call.
 func (x *Context) acquire(op string) (*contextCore, error) {
 	if x == nil || x.core == nil || !x.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -212,7 +213,7 @@ func (x *Context) acquire(op string) (*contextCore, error) {
 	return x.core, nil
 }
 
-// do calls f with the context current and marked.
+// do acquires the context and calls f with the context current.
 func (x *Context) do(op string, f func() error) error {
 	c, err := x.acquire(op)
 	if err != nil {
@@ -222,9 +223,9 @@ func (x *Context) do(op string, f func() error) error {
 	return wrap(op, c.withCurrent(f))
 }
 
-// Close gives the context back. Streams, memory and modules that are still open
-// keep working; the context goes with the last of them. Closing again does
-// nothing. Source: cuDevicePrimaryCtxRelease.
+// Close releases the context. Streams, memory and modules that are still open keep
+// working; CUDA's context is released after the last of them is closed. Closing again
+// does nothing. Source: cuDevicePrimaryCtxRelease.
 func (x *Context) Close() error {
 	if x == nil || x.core == nil {
 		return nil
@@ -233,8 +234,8 @@ func (x *Context) Close() error {
 	return x.core.Close()
 }
 
-// Raw is the context for calls of package driver and for other libraries. It is 0
-// once the context is closed.
+// Raw returns the handle for calls of package driver and for other libraries. It returns
+// 0 once the context is closed.
 func (x *Context) Raw() driver.CUcontext {
 	if x == nil || x.core == nil || x.core.Closed() {
 		return 0
@@ -242,7 +243,7 @@ func (x *Context) Raw() driver.CUcontext {
 	return x.core.raw
 }
 
-// Device is the GPU the context is for.
+// Device returns the context's GPU.
 func (x *Context) Device() Device {
 	if x == nil || x.core == nil {
 		return Device{}
@@ -250,10 +251,10 @@ func (x *Context) Device() Device {
 	return x.core.device
 }
 
-// Do calls f on a thread where the context is current, for calls of package
-// driver and of other libraries that want that. The goroutine stays on its
-// thread during f, and afterwards what was current before is current again, also if f
-// panics. The capture mode of the thread is left alone.
+// WithCurrent calls f on a thread where the context is current, for calls of package
+// driver and of other libraries. The goroutine stays on its thread during f. Then
+// WithCurrent makes the previous context current again, even if f panics. It does not
+// change the thread's capture mode.
 //
 // Source: cuCtxGetCurrent, cuCtxSetCurrent.
 func (x *Context) WithCurrent(f func() error) error {
@@ -263,7 +264,7 @@ func (x *Context) WithCurrent(f func() error) error {
 		return err
 	}
 	defer c.Release()
-	var from error // f's own errors are not ours to name
+	var from error // f's error is returned as it is
 	err = c.withCurrentMode(false, func() error {
 		from = f()
 		return nil
@@ -289,11 +290,11 @@ func (c *contextCore) contextOf(raw driver.CUstream) (driver.CUcontext, error) {
 	return primary, err
 }
 
-// A greenCore is a green context: a context with a part of the multiprocessors.
+// A greenCore is a green context: a context with some of the multiprocessors.
 type greenCore struct {
 	lifetime.Handle
 	ctx  *contextCore
-	gate gate       // of calls that see the captures of all its streams
-	mu   sync.Mutex // CUDA wants the handle to be used by one thread at a time
+	gate gate       // for calls that see the captures of all its streams
+	mu   sync.Mutex // one thread at a time may use the handle
 	raw  driver.CUgreenCtx
 }

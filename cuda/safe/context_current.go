@@ -7,10 +7,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// in calls f on a thread where c is current and whose capture mode is RELAXED,
-// so that what f does destroys no capture that another thread has under way.
-// Afterwards the thread is as it was. Calls that are made often have a function
-// in package rt instead, which does all this in one crossing.
+// withCurrent calls f on a thread where c is current and whose capture mode is RELAXED,
+// so that f cannot invalidate a capture on another thread. Then it restores the thread.
+// Frequent calls have a function in package rt instead, which does all of this in one cgo
+// call.
 func (c *contextCore) withCurrent(f func() error) error { return c.withCurrentMode(true, f) }
 
 func (c *contextCore) withCurrentMode(relaxed bool, f func() error) error {
@@ -27,8 +27,8 @@ func (c *contextCore) withCurrentMode(relaxed bool, f func() error) error {
 	return f()
 }
 
-// lock locks mu, but not on a thread of the driver: whoever holds mu may be waiting for
-// the function that the driver calls there.
+// lock locks mu. On a thread of the driver it does not wait: the holder of mu may be
+// waiting for the function that the driver calls there.
 func lock(op string, mu locker) error {
 	if mu.TryLock() {
 		return nil
@@ -40,8 +40,8 @@ func lock(op string, mu locker) error {
 	return nil
 }
 
-// destroying is in for the destruction of an object, which a reset of the
-// context has done already.
+// destroying is withCurrent for destroying an object. A reset of the context has
+// destroyed it already.
 func (c *contextCore) destroying(op string, f func() error) error {
 	err := c.withCurrent(f)
 	if err == rt.CodeReset {
@@ -50,8 +50,8 @@ func (c *contextCore) destroying(op string, f func() error) error {
 	return wrap(op, err)
 }
 
-// bare is the context to make current for a call that carries a handle: none
-// where the driver is known to need none.
+// handleContext returns the context to make current for a call that has a handle, or 0 if
+// the driver takes the context from the handle.
 func (c *contextCore) handleContext() driver.CUcontext {
 	if rt.HandlesSuffice {
 		return 0
@@ -59,17 +59,17 @@ func (c *contextCore) handleContext() driver.CUcontext {
 	return c.raw
 }
 
-// home is the context for calls of package rt that notice a reset of it.
+// home returns the context for calls of package rt that detect a reset.
 func (c *contextCore) home() rt.Home {
-	return rt.Home{Set: c.handleContext(), Context: c.raw, ID: c.id}
+	return rt.Home{CallContext: c.handleContext(), Context: c.raw, ID: c.id}
 }
 
-// home is that of the event's context.
+// home returns the home of the event's context.
 func (e *eventCore) home() rt.Home {
-	return rt.Home{Set: e.callContext, Context: e.ctx.raw, ID: e.ctx.id}
+	return rt.Home{CallContext: e.callContext, Context: e.ctx.raw, ID: e.ctx.id}
 }
 
-// home is that of the stream's context.
+// home returns the home of the stream's context.
 func (s *streamCore) home() rt.Home {
-	return rt.Home{Set: s.callContext, Context: s.ctx.raw, ID: s.ctx.id}
+	return rt.Home{CallContext: s.callContext, Context: s.ctx.raw, ID: s.ctx.id}
 }

@@ -4,56 +4,57 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// ID is unique to the context in this process; a context that was reset has
-// another. It needs a driver of CUDA 12.0. Source: cuCtxGetId.
+// ID returns a number that identifies the context in this process. It changes when the
+// context is reset. It returns [ErrNotSupported] with a driver before CUDA 12.0. Source:
+// cuCtxGetId.
 func (x *Context) ID() (uint64, error) {
 	var id uint64
 	err := x.do("Context.ID", func() error { return driver.CuCtxGetId(x.core.raw, &id) })
 	return id, err
 }
 
-// Flags are those the context was made with. Source: cuCtxGetFlags.
+// Flags returns the flags with which the context was created. Source: cuCtxGetFlags.
 func (x *Context) Flags() (driver.CUctx_flags, error) {
 	var flags uint32
 	err := x.do("Context.Flags", func() error { return driver.CuCtxGetFlags(&flags) })
 	return driver.CUctx_flags(flags), err
 }
 
-// Limit is one of the context's limits, such as driver.CU_LIMIT_STACK_SIZE.
-// Source: cuCtxGetLimit.
+// Limit returns one of the context's limits, such as driver.CU_LIMIT_STACK_SIZE. Source:
+// cuCtxGetLimit.
 func (x *Context) Limit(limit driver.CUlimit) (uint64, error) {
 	var value uint64
 	err := x.do("Context.Limit", func() error { return driver.CuCtxGetLimit(&value, limit) })
 	return value, err
 }
 
-// SetLimit asks for a limit. The driver may grant another value, which
-// [Context.Limit] tells. Source: cuCtxSetLimit.
+// SetLimit requests a limit. The driver may choose another value: see [Context.Limit].
+// Source: cuCtxSetLimit.
 func (x *Context) SetLimit(limit driver.CUlimit, value uint64) error {
 	return x.do("Context.SetLimit", func() error { return driver.CuCtxSetLimit(limit, value) })
 }
 
-// MemoryInfo is how much of the device's memory is free, and how much it has,
-// in bytes. Other processes change the first at any time. Source: cuMemGetInfo.
+// MemoryInfo returns how much of the device's memory is free, and its total size, in
+// bytes. Other processes may allocate and free memory at any time. Source: cuMemGetInfo.
 func (x *Context) MemoryInfo() (free, total uint64, err error) {
 	err = x.do("Context.MemoryInfo", func() error { return driver.CuMemGetInfo(&free, &total) })
 	return free, total, err
 }
 
-// StreamPriorityRange is the range of [StreamOptions].Priority: least is the
-// default, 0, and greatest, the most urgent, is the smaller number.
-// Source: cuCtxGetStreamPriorityRange.
+// StreamPriorityRange returns the range of [StreamOptions].Priority. least is 0, the
+// default. greatest, the most urgent priority, is the lower number. Source:
+// cuCtxGetStreamPriorityRange.
 func (x *Context) StreamPriorityRange() (least, greatest int, err error) {
 	var l, g int32
 	err = x.do("Context.StreamPriorityRange", func() error { return driver.CuCtxGetStreamPriorityRange(&l, &g) })
 	return int(l), int(g), err
 }
 
-// Synchronize waits until the context's work is done, that of every stream of
-// it. It blocks the thread.
+// Synchronize waits until all work of the context, on every stream, has completed. It
+// blocks the thread.
 //
-// CUDA destroys every capture in the context at this call, so that it is
-// refused with [ErrCapturing] while one of the streams made here captures.
+// CUDA would invalidate every capture in the context. Synchronize therefore returns
+// [ErrCapturing] while a stream of the context that this package knows is capturing.
 // Source: cuCtxSynchronize.
 func (x *Context) Synchronize() error {
 	const op = "Context.Synchronize"
@@ -64,12 +65,12 @@ func (x *Context) Synchronize() error {
 		}
 		defer s.whole.leaveLong()
 		defer synchronizing.leaveLong()
-		for _, c := range s.live() { // captures that this package did not begin
+		for _, c := range s.live() { // some may be in captures that this package did not begin
 			if c.Acquire() {
 				captures := c.capturing()
 				c.Release()
 				if captures {
-					return refuse(op, ErrCapturing, "another stream of the context captures")
+					return refuse(op, ErrCapturing, "another stream of the context is capturing")
 				}
 			}
 		}
@@ -77,8 +78,8 @@ func (x *Context) Synchronize() error {
 	})
 }
 
-// queueOf is the queue of a stream: that of a Stream which is the same one of the
-// driver's, if there is one.
+// queueOf returns the queue of a Stream for the same CUDA stream if there is one, or else
+// a new queue.
 func (s *contextState) queueOf(raw driver.CUstream) *queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +91,7 @@ func (s *contextState) queueOf(raw driver.CUstream) *queue {
 	return newQueue()
 }
 
-// live lists the streams of the context.
+// live returns the streams of the context.
 func (s *contextState) live() []*streamCore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,21 +102,21 @@ func (s *contextState) live() []*streamCore {
 	return streams
 }
 
-// EnablePeerAccess lets kernels of x reach the memory of peer's device, one
-// way. It is no error if they may already. [Device.CanAccessPeer] tells whether
-// it is possible. Source: cuCtxEnablePeerAccess.
+// EnablePeerAccess lets kernels of x access the memory of peer's device, but not the
+// other way round. It succeeds if access is enabled already. [Device.CanAccessPeer]
+// returns whether it is possible. Source: cuCtxEnablePeerAccess.
 func (x *Context) EnablePeerAccess(peer *Context) error {
 	return x.peerAccess("Context.EnablePeerAccess", peer, true, driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
 		func(raw driver.CUcontext) error { return driver.CuCtxEnablePeerAccess(raw, 0) })
 }
 
-// DisablePeerAccess takes back what [Context.EnablePeerAccess] allowed. It is
-// no error if nothing was. Source: cuCtxDisablePeerAccess.
+// DisablePeerAccess undoes [Context.EnablePeerAccess]. It succeeds if access is not
+// enabled. Source: cuCtxDisablePeerAccess.
 func (x *Context) DisablePeerAccess(peer *Context) error {
 	return x.peerAccess("Context.DisablePeerAccess", peer, false, driver.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, driver.CuCtxDisablePeerAccess)
 }
 
-// peerAccess makes a change, which may have been made already.
+// peerAccess calls change and records the result. The error already means success.
 func (x *Context) peerAccess(op string, peer *Context, allowed bool, already driver.CUresult, change func(driver.CUcontext) error) error {
 	p, err := peer.acquire(op)
 	if err != nil {
@@ -138,7 +139,7 @@ func (x *Context) peerAccess(op string, peer *Context, allowed bool, already dri
 	})
 }
 
-// reaches tells whether kernels of c may use memory of other.
+// reaches returns whether kernels of c may access memory of other.
 func (c *contextCore) reaches(other *contextCore) bool {
 	if c.same(other) {
 		return true

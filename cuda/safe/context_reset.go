@@ -8,17 +8,17 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// ResetPrimary destroys everything in the device's primary context, in this process:
-// streams, memory, modules, whoever made them. Objects of this package that were made in
-// it return errors from then on, see [ErrReset], and closing them does nothing. Contexts
-// opened afterwards are new ones.
+// ResetPrimary destroys everything in the device's primary context in this process:
+// streams, memory and modules, including those of other libraries. Objects of this
+// package that were made in the context then return [ErrReset], and closing them does
+// nothing. Contexts opened afterwards are new.
 //
-// It waits for calls in flight on streams and executables of this package and for the
-// destruction of what was closed or dropped, and returns [ErrCapturing] while a stream of
-// the device captures. Nothing else may be in flight in the context meanwhile: CUDA
-// crashes where an allocation, or a call of package driver or of another library, meets a
-// reset. For the same reason a reset by other means than ResetPrimary needs all of it
-// closed before. Source: cuDevicePrimaryCtxReset.
+// ResetPrimary waits for calls in flight on streams and executables of this package, and
+// for pending destruction of closed or dropped objects. It returns [ErrCapturing] while a
+// stream of the device is capturing. Nothing else may be in flight in the context: CUDA
+// crashes if an allocation, or a call of package driver or of another library, coincides
+// with a reset. For the same reason, close every object before you reset the context by
+// other means. Source: cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {
 	const op = "Device.ResetPrimary"
 	if err := rt.Init(); err != nil {
@@ -36,7 +36,7 @@ func (d Device) ResetPrimary() error {
 	}
 	for q := range queues {
 		if q.capture.Load() != nil {
-			return refuse(op, ErrCapturing, "a stream of %v captures", d)
+			return refuse(op, ErrCapturing, "a stream of %v is capturing", d)
 		}
 	}
 	d.noteReset()
@@ -47,7 +47,7 @@ func (d Device) ResetPrimary() error {
 	return wrap(op, err)
 }
 
-// noteReset keeps calls on what is in the primary context from the driver.
+// noteReset makes calls on objects in the primary context return ErrReset.
 func (d Device) noteReset() {
 	states.Lock()
 	defer states.Unlock()
@@ -58,7 +58,7 @@ func (d Device) noteReset() {
 	}
 }
 
-// queues are those of the streams in the device's primary context.
+// queues returns the queues of all streams in the device's primary context.
 func (d Device) queues() map[*queue]struct{} {
 	states.Lock()
 	defer states.Unlock()

@@ -1,7 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// These tests reset a primary context, as any library may, and count the calls that
-// come after it. They need the simulated driver, and CUDA 12.0 to tell contexts apart.
+// Objects of a context that was reset make no calls with old handles. Needs the simulated
+// driver, and CUDA 12.0 to tell contexts apart.
 
 package safe_test
 
@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// byHandle are the functions that are called with handles and addresses of a context when
-// things of it are used up, closed or copied.
+// byHandle are the functions called with handles and addresses when objects are used,
+// closed or copied.
 var byHandle = []string{
 	"cuStreamQuery", "cuStreamIsCapturing", "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamDestroy_v2",
 	"cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventDestroy_v2",
@@ -32,13 +32,13 @@ func callsByHandle() map[string]int {
 	return n
 }
 
-// old is what there was in a context before it was reset.
+// old has the objects in a context before a reset.
 type old struct {
 	buffer, async, shared *safe.Buffer[float32]
 	all                   []closer
 }
 
-// ofBefore makes something of each kind, with work on several streams.
+// ofBefore creates an object of each kind, with work on several streams.
 func ofBefore(t *testing.T, x *safe.Context) *old {
 	t.Helper()
 	o := &old{}
@@ -72,15 +72,15 @@ func ofBefore(t *testing.T, x *safe.Context) *old {
 	for _, b := range []*safe.Buffer[float32]{o.buffer, o.shared} {
 		require.NoError(t, b.ZeroAsync(s))
 		require.NoError(t, b.ZeroAsync(u))
-		require.NoError(t, b.CopyToHost(make([]float32, 16))) // there are events and streams for it now
+		require.NoError(t, b.CopyToHost(make([]float32, 16))) // creates the internal events and streams
 	}
-	require.NoError(t, u.Close()) // its work may not be over: it leaves an event
+	require.NoError(t, u.Close()) // its work may be pending: it leaves an event
 	add(x, nil)
 	return o
 }
 
-// TestClosedAfterReset: what is closed or used after a reset of its context makes no call
-// with a handle or an address of before, which are those of others now.
+// TestClosedAfterReset: closing or using an object after a reset makes no call with an
+// old handle or address, which may belong to a new object.
 func TestClosedAfterReset(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -116,13 +116,13 @@ func TestClosedAfterReset(t *testing.T) {
 			do(t, o)
 			require.Eventually(t, safe.ReaperIdle, atOnce, time.Millisecond)
 			assert.Equal(t, before, callsByHandle())
-			simulated.Purge() // memory of Go's, which a reset leaves registered
+			simulated.Purge() // a reset leaves Go memory registered
 			simulated.Lost()
 		})
 	}
 }
 
-// TestDroppedAfterReset is that for what the garbage collector finds.
+// TestDroppedAfterReset is the same for objects that the garbage collector finds.
 func TestDroppedAfterReset(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -141,6 +141,6 @@ func TestDroppedAfterReset(t *testing.T) {
 	require.Eventually(t, safe.ReaperIdle, atOnce, time.Millisecond)
 	assert.Equal(t, before, callsByHandle())
 	assert.Zero(t, simulated.Live("primary"), "the context was found")
-	simulated.Purge() // memory of Go's, which a reset leaves registered
+	simulated.Purge() // a reset leaves Go memory registered
 	simulated.Lost()
 }

@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Primary contexts that are reset by raw calls, or opened and closed by many goroutines.
+// CUDA reuses handles and addresses, so old objects must not affect new ones. Each test
+// runs in its own process. Runs on any driver; resets need CUDA 12.0, which reports them.
+
 package safe_test
 
 import (
@@ -15,18 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Primary contexts that somebody resets, and that goroutines open and close at once.
-// CUDA uses handles and addresses again, so that what is of before a reset must touch
-// nothing of after it. Each test has a process of its own; those with a reset need a
-// driver of CUDA 12.0, which tells of it.
-
 // reset resets the primary context of the device by a raw call.
 func reset(t *testing.T, x *safe.Context) {
 	t.Helper()
 	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
 }
 
-// resetting runs f in a process of its own, where a reset may leave objects.
+// resetting runs f in its own process, where a reset may leave objects.
 func resetting(t *testing.T, f func(t *testing.T, x *safe.Context)) {
 	needs(t, "cuCtxGetId")
 	drivertest.InChild(t, func(t *testing.T) {
@@ -44,7 +43,7 @@ func resetting(t *testing.T, f func(t *testing.T, x *safe.Context)) {
 	})
 }
 
-// spinning is a kernel of a module that goes with the reset.
+// spinning returns a kernel of a module that the reset unloads.
 func spinning(t *testing.T, x *safe.Context) (*safe.Kernel, *safe.Module) {
 	t.Helper()
 	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
@@ -54,8 +53,7 @@ func spinning(t *testing.T, x *safe.Context) (*safe.Kernel, *safe.Module) {
 	return k, m
 }
 
-// TestResetKeepsOthersMemory: buffers of before a reset are closed after it, and free
-// nothing of after it.
+// TestResetKeepsOthersMemory: closing old buffers after a reset frees no new ones.
 func TestResetKeepsOthersMemory(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
 		const many, size = 64, 1 << 18
@@ -114,7 +112,7 @@ func TestResetKeepsOthersMemory(t *testing.T) {
 	})
 }
 
-// TestResetTellsWaiters: whoever waits when the context is reset is told, somehow.
+// TestResetTellsWaiters: a wait during a reset returns an error.
 func TestResetTellsWaiters(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
 		spin, m := spinning(t, x)
@@ -150,7 +148,7 @@ func TestResetTellsWaiters(t *testing.T) {
 	})
 }
 
-// TestResetTellsFutures: the same of futures and callbacks.
+// TestResetTellsFutures: so do futures and callbacks.
 func TestResetTellsFutures(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
 		spin, m := spinning(t, x)
@@ -172,7 +170,8 @@ func TestResetTellsFutures(t *testing.T) {
 }
 
 // TestOpenCloseRaces: goroutines open a device, capture, launch a graph, wait and close
-// all, so that the primary context ends again and again beside others' calls.
+// everything, so that the primary context is destroyed again and again beside other
+// calls.
 func TestOpenCloseRaces(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Opening a context while the last one of its device is being destroyed. Needs the
+// simulated driver.
+
 package safe_test
 
 import (
@@ -11,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSimOpenWhileEnding: while the last context of a device waits for its work, to
-// end, another one is opened, which does not end with it.
+// TestSimOpenWhileEnding: a context opened while the last one of its device waits for its
+// work, to be destroyed, stays usable.
 func TestSimOpenWhileEnding(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Contexts: the current context, closing, borrowing, resets. Runs on any driver.
+
 package safe_test
 
 import (
@@ -63,10 +65,10 @@ func TestContext(t *testing.T) {
 	require.NoError(t, x.Synchronize())
 }
 
-// TestCurrentContext: no call leaves anything else current than it found.
+// TestCurrentContext: every call leaves the current context as it was.
 func TestCurrentContext(t *testing.T) {
 	x := open(t, 0)
-	runtime.LockOSThread() // which each goroutine does for itself
+	runtime.LockOSThread() // lock each goroutine to its thread
 	defer runtime.UnlockOSThread()
 	work := func(t *testing.T) {
 		runtime.LockOSThread()
@@ -178,8 +180,8 @@ func TestStream(t *testing.T) {
 	require.NoError(t, legacy.Close())
 }
 
-// TestWaitIsForAPoint: a stream that is fed without pause is never done, and a
-// wait for it ends all the same.
+// TestWaitIsForAPoint: a wait for a stream ends although other goroutines enqueue without
+// pause.
 func TestWaitIsForAPoint(t *testing.T) {
 	x := open(t, 0)
 	spin, s := kernel(t, x, "spin"), stream(t, x)
@@ -247,8 +249,8 @@ func TestEvents(t *testing.T) {
 	require.NoError(t, shared.Close())
 }
 
-// TestReset: a reset of the primary context is noticed, and closing afterwards
-// touches nothing that is gone.
+// TestReset: a reset of the primary context is detected, and closing old objects
+// afterwards affects no new ones.
 func TestReset(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)

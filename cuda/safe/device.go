@@ -8,18 +8,18 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Device is a GPU. It is a plain value, and needs no closing.
+// Device is a GPU. It is a plain value and needs no Close.
 type Device struct {
 	raw     driver.CUdevice
 	ordinal int
 }
 
-// Devices lists the GPUs that this process may use, in the order of their
-// ordinals, which CUDA_VISIBLE_DEVICES can change.
+// Devices returns the GPUs that this process may use, in the order of their ordinals.
+// CUDA_VISIBLE_DEVICES selects and orders them.
 //
-// Where there is no driver the error is a *driver.LibraryError that says what
-// was looked for; where there is no GPU it is driver.CUDA_ERROR_NO_DEVICE.
-// Source: cuInit, cuDeviceGetCount, cuDeviceGet.
+// It returns a *driver.LibraryError, which says why, if there is no
+// driver, and driver.CUDA_ERROR_NO_DEVICE if there is no GPU. Source: cuInit,
+// cuDeviceGetCount, cuDeviceGet.
 func Devices() ([]Device, error) {
 	const op = "Devices"
 	if err := rt.Init(); err != nil {
@@ -39,8 +39,8 @@ func Devices() ([]Device, error) {
 	return devices, nil
 }
 
-// DeviceByPCI returns the GPU at a PCI address such as "0000:3b:00.0".
-// Source: cuDeviceGetPCIBusId.
+// DeviceByPCI returns the GPU with a PCI address such as "0000:3b:00.0". It returns
+// driver.CUDA_ERROR_INVALID_DEVICE if there is none. Source: cuDeviceGetPCIBusId.
 func DeviceByPCI(address string) (Device, error) {
 	const op = "DeviceByPCI"
 	devices, err := Devices()
@@ -56,10 +56,10 @@ func DeviceByPCI(address string) (Device, error) {
 			return d, nil
 		}
 	}
-	return Device{}, refuse(op, driver.CUDA_ERROR_INVALID_DEVICE, "no GPU of this process is at %q", address)
+	return Device{}, refuse(op, driver.CUDA_ERROR_INVALID_DEVICE, "no GPU of this process has the PCI address %q", address)
 }
 
-// device returns the GPU of an ordinal.
+// device returns the GPU with an ordinal.
 func device(ordinal int) (Device, error) {
 	if err := rt.Init(); err != nil {
 		return Device{}, err
@@ -71,16 +71,16 @@ func device(ordinal int) (Device, error) {
 	return d, driver.CuDeviceGet(&d.raw, int32(ordinal))
 }
 
-// Raw is the device for calls of package driver.
+// Raw returns the device for calls of package driver.
 func (d Device) Raw() driver.CUdevice { return d.raw }
 
-// Ordinal is the device's place in [Devices].
+// Ordinal returns the device's index in [Devices].
 func (d Device) Ordinal() int { return d.ordinal }
 
-// String names the device by its ordinal.
+// String returns "device" and the ordinal.
 func (d Device) String() string { return fmt.Sprintf("device %d", d.ordinal) }
 
-// Name is the product's name, such as "NVIDIA H200". Source: cuDeviceGetName.
+// Name returns the product name, such as "NVIDIA H200". Source: cuDeviceGetName.
 func (d Device) Name() (string, error) {
 	var name [256]byte
 	if err := d.get("Device.Name", func() error { return driver.CuDeviceGetName(&name[0], int32(len(name)), d.raw) }); err != nil {
@@ -89,8 +89,7 @@ func (d Device) Name() (string, error) {
 	return cString(name[:]), nil
 }
 
-// get calls what asks the driver for something, which the zero value of a
-// Device may be used for before anything has initialized it.
+// get initializes CUDA, as the zero value of Device needs it, and calls ask.
 func (d Device) get(op string, ask func() error) error {
 	if err := rt.Init(); err != nil {
 		return wrap(op, err)
@@ -98,7 +97,7 @@ func (d Device) get(op string, ask func() error) error {
 	return wrap(op, ask())
 }
 
-// cString is the text before the first zero byte.
+// cString returns the text before the first zero byte.
 func cString(b []byte) string {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	return string(text)
@@ -107,20 +106,20 @@ func cString(b []byte) string {
 // UUID identifies a GPU across processes and machines.
 type UUID [16]byte
 
-// String spells the UUID as nvidia-smi does.
+// String formats the UUID as nvidia-smi does.
 func (u UUID) String() string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// UUID identifies the device. Source: cuDeviceGetUuid_v2.
+// UUID returns the device's UUID. Source: cuDeviceGetUuid_v2.
 func (d Device) UUID() (UUID, error) {
 	var raw driver.CUuuid
 	err := d.get("Device.UUID", func() error { return driver.CuDeviceGetUuid_v2(&raw, d.raw) })
 	return UUID(raw.Bytes), err
 }
 
-// PCIAddress is where the device sits, such as "0000:3b:00.0".
-// Source: cuDeviceGetPCIBusId.
+// PCIAddress returns the device's PCI address, such as "0000:3b:00.0". Source:
+// cuDeviceGetPCIBusId.
 func (d Device) PCIAddress() (string, error) {
 	var address [32]byte
 	if err := d.get("Device.PCIAddress", func() error { return driver.CuDeviceGetPCIBusId(&address[0], int32(len(address)), d.raw) }); err != nil {
@@ -129,24 +128,24 @@ func (d Device) PCIAddress() (string, error) {
 	return cString(address[:]), nil
 }
 
-// TotalMemory is the device's memory in bytes. Source: cuDeviceTotalMem.
+// TotalMemory returns the size of the device's memory in bytes. Source: cuDeviceTotalMem.
 func (d Device) TotalMemory() (uint64, error) {
 	var n uint64
 	err := d.get("Device.TotalMemory", func() error { return driver.CuDeviceTotalMem(&n, d.raw) })
 	return n, err
 }
 
-// Attribute is any of the driver's attributes; [Device.Properties] has the
-// common ones by name. One that the driver does not know is
-// driver.CUDA_ERROR_INVALID_VALUE. Source: cuDeviceGetAttribute.
+// Attribute returns any attribute of the device; [Device.Properties] has the common ones
+// by name. It returns driver.CUDA_ERROR_INVALID_VALUE if the driver does not know the
+// attribute. Source: cuDeviceGetAttribute.
 func (d Device) Attribute(attribute driver.CUdevice_attribute) (int, error) {
 	var n int32
 	err := d.get("Device.Attribute", func() error { return driver.CuDeviceGetAttribute(&n, attribute, d.raw) })
 	return int(n), err
 }
 
-// ComputeCapability is the architecture's version: 9 and 0 for sm_90.
-// Source: cuDeviceGetAttribute.
+// ComputeCapability returns the version of the architecture: 9 and 0 for sm_90. Source:
+// cuDeviceGetAttribute.
 func (d Device) ComputeCapability() (major, minor int, err error) {
 	if major, err = d.Attribute(driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR); err != nil {
 		return 0, 0, err
@@ -155,25 +154,25 @@ func (d Device) ComputeCapability() (major, minor int, err error) {
 	return major, minor, err
 }
 
-// CanAccessPeer tells whether kernels on d can reach the memory of peer, once
-// [Context.EnablePeerAccess] allows it. Copies between devices work in any
-// case. Source: cuDeviceCanAccessPeer.
+// CanAccessPeer returns whether kernels on d can access the memory of peer after
+// [Context.EnablePeerAccess]. Copies between devices always work. Source:
+// cuDeviceCanAccessPeer.
 func (d Device) CanAccessPeer(peer Device) (bool, error) {
 	var can int32
 	err := d.get("Device.CanAccessPeer", func() error { return driver.CuDeviceCanAccessPeer(&can, d.raw, peer.raw) })
 	return can != 0, err
 }
 
-// PeerAttribute is an attribute of the way from d to peer.
-// Source: cuDeviceGetP2PAttribute.
+// PeerAttribute returns an attribute of the link from d to peer. Source:
+// cuDeviceGetP2PAttribute.
 func (d Device) PeerAttribute(peer Device, attribute driver.CUdevice_P2PAttribute) (int, error) {
 	var n int32
 	err := d.get("Device.PeerAttribute", func() error { return driver.CuDeviceGetP2PAttribute(&n, attribute, d.raw, peer.raw) })
 	return int(n), err
 }
 
-// PrimaryState tells whether the device's primary context exists, and with
-// which flags it does or will. Source: cuDevicePrimaryCtxGetState.
+// PrimaryState returns whether the device's primary context is active, and the flags that
+// it has or will have. Source: cuDevicePrimaryCtxGetState.
 func (d Device) PrimaryState() (flags driver.CUctx_flags, active bool, err error) {
 	var raw uint32
 	var on int32
@@ -181,9 +180,9 @@ func (d Device) PrimaryState() (flags driver.CUctx_flags, active bool, err error
 	return driver.CUctx_flags(raw), on != 0, err
 }
 
-// SetPrimaryFlags sets the flags of the device's primary context, which [Open]
-// uses: how the driver's own waits wait, above all.
-// Source: cuDevicePrimaryCtxSetFlags.
+// SetPrimaryFlags sets the flags of the device's primary context, which [Open] uses. Most
+// of them select how waits of the driver block the thread. Source:
+// cuDevicePrimaryCtxSetFlags.
 func (d Device) SetPrimaryFlags(flags driver.CUctx_flags) error {
 	return d.get("Device.SetPrimaryFlags", func() error { return driver.CuDevicePrimaryCtxSetFlags(d.raw, uint32(flags)) })
 }

@@ -2,17 +2,17 @@ package safe
 
 import "github.com/cudabind/cudabind/cuda/generated/driver"
 
-// A PeerLink is the way from a device to another one's memory.
+// A PeerLink describes access from one device to the memory of another.
 type PeerLink struct {
 	From, To Device
-	Access   bool // see [Device.CanAccessPeer]; without it the rest is zero
-	Rank     int  // 0 is the fastest way on this machine
-	Atomics  bool // atomic operations by From on To's memory, over the link
-	Arrays   bool // From can use arrays of To
+	Access   bool // see [Device.CanAccessPeer]; if false, the rest is zero
+	Rank     int  // relative performance: 0 is the fastest link on this machine
+	Atomics  bool // From can use atomic operations on To's memory
+	Arrays   bool // From can access CUDA arrays of To
 }
 
-// Peers lists the ways between all devices, of each pair both. Use it to decide which devices
-// share work, and between which [Context.EnablePeerAccess] is worth it.
+// Peers returns the links between all devices, two for each pair. Use it to decide which
+// devices share work, and for which pairs [Context.EnablePeerAccess] is worthwhile.
 // Source: cuDeviceGetCount, cuDeviceCanAccessPeer, cuDeviceGetP2PAttribute.
 func Peers() ([]PeerLink, error) {
 	const op = "Peers"

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Peers. Runs on any driver.
+
 package safe_test
 
 import (
@@ -14,7 +16,7 @@ func init() {
 	operations = append(operations, operation{"Peers", func(*world) error { _, err := safe.Peers(); return err }})
 }
 
-// TestPeerLinks: what the list says is what the devices say.
+// TestPeerLinks compares the list with the answers of the devices.
 func TestPeerLinks(t *testing.T) {
 	devices, err := safe.Devices()
 	require.NoError(t, err)

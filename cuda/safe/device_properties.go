@@ -6,15 +6,15 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Properties are a device's common attributes. One that the driver does not
-// know is 0 or false. [Device.Attribute] has the rest.
+// Properties are the common attributes of a device. Attributes that the driver does not
+// know are 0 or false. [Device.Attribute] returns all others.
 type Properties struct {
 	Name            string
 	TotalMemory     uint64 // bytes
 	Major, Minor    int    // compute capability
 	Multiprocessors int
 	WarpSize        int // threads
-	ClockRate       int // kHz, at most; 0 where the driver no longer tells
+	ClockRate       int // maximum in kHz; 0 if the driver does not report it
 	MemoryBusWidth  int // bits
 	L2CacheSize     int // bytes
 
@@ -26,15 +26,15 @@ type Properties struct {
 
 	RegistersPerBlock             int // 32 bits each
 	RegistersPerMultiprocessor    int
-	SharedMemoryPerBlock          int // bytes, without asking for more
-	SharedMemoryPerBlockOptin     int // bytes, for a kernel that asks for them
+	SharedMemoryPerBlock          int // bytes, by default
+	SharedMemoryPerBlockOptin     int // bytes, for kernels that opt in
 	SharedMemoryPerMultiprocessor int // bytes
 	ConstantMemory                int // bytes
 	MaxPersistingL2               int // bytes
 	MaxAccessPolicyWindow         int // bytes
 
-	AsyncEngines       int  // copies that can run beside kernels
-	ConcurrentKernels  bool // kernels of several streams at once
+	AsyncEngines       int  // copies that can overlap with kernels
+	ConcurrentKernels  bool // kernels of several streams can run at once
 	StreamPriorities   bool
 	CooperativeLaunch  bool
 	ClusterLaunch      bool
@@ -42,17 +42,17 @@ type Properties struct {
 	ManagedMemory      bool
 	UnifiedAddressing  bool
 	ECC                bool
-	Integrated         bool // shares the host's memory
-	KernelTimeout      bool // the display driver stops long kernels
+	Integrated         bool // shares memory with the host
+	KernelTimeout      bool // the driver aborts long-running kernels
 	IPCEvents          bool
 	ComputePreemption  bool
 	HostRegister       bool
-	PageableAccess     bool // kernels may use any memory of the host
-	VirtualMemory      bool // address ranges and physical memory are managed apart
-	StreamMemoryNOR    bool // a stream can wait for a value by NOR
+	PageableAccess     bool // kernels can access pageable host memory
+	VirtualMemory      bool // ReserveAddress and NewPhysicalMemory work
+	StreamMemoryNOR    bool // WaitValue supports NOR
 	TensorMap          bool
 	Multicast          bool
-	NUMANode           int // the host's node nearest to the device, -1 for none
+	NUMANode           int // nearest NUMA node of the host, -1 for none
 	MemorySyncDomains  int
 	PCIBus, PCIDevice  int
 	PCIDomain          int
@@ -60,8 +60,8 @@ type Properties struct {
 	MultiGPUBoardGroup int
 }
 
-// Properties asks for the common attributes.
-// Source: cuDeviceGetName, cuDeviceTotalMem, cuDeviceGetAttribute.
+// Properties returns the common attributes. Source: cuDeviceGetName, cuDeviceTotalMem,
+// cuDeviceGetAttribute.
 func (d Device) Properties() (Properties, error) {
 	var p Properties
 	err := p.ask(d)
@@ -90,7 +90,7 @@ func (p *Properties) ask(d Device) (err error) {
 	return nil
 }
 
-// known is an attribute, 0 where the driver does not know it.
+// known returns an attribute, or 0 if the driver does not know it.
 func (d Device) known(id driver.CUdevice_attribute) (int, error) {
 	n, err := d.Attribute(id)
 	if errors.Is(err, driver.CUDA_ERROR_INVALID_VALUE) {

@@ -1,7 +1,7 @@
-// Package safe is CUDA for Go programs: devices, contexts, streams, events,
-// memory, modules and launches as objects that any goroutine may use, with
-// errors instead of crashes. It stands on the driver API, by package driver,
-// and needs nothing but NVIDIA's driver, of CUDA 11.8 or newer.
+// Package safe is CUDA for Go programs. Devices, contexts, streams, events, memory,
+// modules and graphs are objects that any goroutine may use, and misuse returns an error
+// instead of crashing the process. The package calls the driver API through package
+// driver. It needs NVIDIA's driver for CUDA 11.8 or newer, and no CUDA toolkit.
 //
 //	x, err := safe.Open(0)
 //	...
@@ -12,67 +12,66 @@
 //		safe.Val(uint32(n)), safe.Val(float32(2)), in.Arg(), out.Arg())
 //	err = s.Synchronize()
 //
-// # Work and memory
+// # Streams and memory
 //
-// A [Context] is the home of everything on a device. A [Module] holds kernels,
-// as PTX that nvcc or somebody else has made; a [Kernel] is launched on a
-// [Stream], with arguments made by [Val], [Buffer.Arg] and [Pinned.Arg].
-// What is on one stream runs in order, and what is on two does so where an
-// [Event] says it: see [Stream.Record] and [Stream.WaitEvent].
+// A [Context] holds every other object of a device. A [Module] holds kernels, which nvcc
+// or another compiler has compiled to PTX or to a cubin. A [Kernel] is launched on a
+// [Stream], with arguments made by [Val], [Buffer.Arg] and [Pinned.Arg]. Work on one
+// stream runs in order. Work on different streams runs concurrently unless an [Event]
+// orders it: see [Stream.Record] and [Stream.WaitEvent].
 //
-// A [Buffer] is memory of the device, a [Pinned] memory of the host that the
-// device reaches. Methods with Async in their name put work on a stream and
-// return, and take a [Pinned] for the host's side. The others take Go slices,
-// wait for the streams that use the buffer, and return when all is done: no
-// program has to synchronize before [Buffer.CopyToHost].
+// A [Buffer] is device memory. A [Pinned] is page-locked host memory that devices can
+// access. Methods with Async in their name enqueue work on a stream and return; their
+// host side is a [Pinned]. The other methods take Go slices, wait for all work that uses
+// the buffer, and return when the copy has completed: [Buffer.CopyToHost] needs no
+// synchronization before it.
 //
-// [ReserveAddress] is for memory that grows where it is, [NewLinker] for code in
-// several pieces.
+// [ReserveAddress] is for memory that grows in place, [NewLinker] for linking several
+// pieces of code.
 //
-// [Stream.Wait] and [Event.Wait] take a [context.Context], and block a goroutine
-// but no thread. A wait that is given up leaves the work running, and what it
-// uses alive. [Enqueue] and [Stream.Completion] make a [Future]; [Stream.Scope] lends
-// memory of Go's to a stream; [Stream.AddCallback] and [Stream.LaunchHostFunc] call
-// Go when work is done; [Stream.Capture] makes a [Graph] of work that is done
-// again and again; kernels on streams of a [GreenContext] keep to a part of the
-// device. A tour, a page a topic, begins in docs/README.md of this module, and
-// programs are in examples/samples.
+// [Stream.Wait] and [Event.Wait] take a [context.Context] and block the goroutine without
+// blocking a thread. If the wait is canceled, the work goes on, and the memory it uses
+// stays allocated. [Enqueue] and [Stream.Completion] return a [Future]. [Stream.Scope]
+// lends Go memory to a stream. [Stream.AddCallback] and [Stream.LaunchHostFunc] call a Go
+// function once earlier work has completed. [Stream.Capture] makes a [Graph] of work that
+// runs repeatedly. Kernels on streams of a [GreenContext] run on a part of the device. A
+// tour by topic starts in docs/README.md of this module; complete programs are in
+// examples/samples.
 //
-// Programs are tested without a GPU on the simulated driver, a test double:
+// Programs can be tested without a GPU on the simulated driver, a test double:
 //
 //	go run github.com/cudabind/cudabind/tools/simdriver -o sim
 //	LD_LIBRARY_PATH=$PWD/sim go test ./...
 //
 // # Goroutines and contexts
 //
-// CUDA's current context belongs to a thread, and goroutines move between
-// threads. No function here leans on the current context or changes it; what a
-// thread had before a call it has afterwards, also none. [Context.WithCurrent] is for
-// other libraries, which want a context to be current.
+// CUDA's current context belongs to a thread, and goroutines move between threads. No
+// function of this package depends on the current context, and each leaves the thread's
+// current context as it was, even if there was none. [Context.WithCurrent] makes a
+// context current for libraries that need it.
 //
 // # Lifetime
 //
-// What is made is closed: streams, events, buffers, modules, contexts. Close may
-// come in any order, twice, and while other goroutines use the object: then it
-// is destroyed when their calls are over. A context that is closed goes with
-// the last object in it. What is dropped without Close is destroyed when the
-// garbage collector finds it; that is a net, not a plan, since the collector
-// does not know how full the device is. See [OnError] and [TrackLeaks].
+// Every stream, event, buffer, module, context and graph has a Close method. Close may be
+// called in any order, more than once, and while other goroutines use the object, which
+// is then destroyed after their calls have returned. A context that is closed first is
+// destroyed after the last object in it. The garbage collector also closes objects that
+// were dropped without Close. Do not rely on it: it does not know how full the device is.
+// See [OnError] and [TrackLeaks].
 //
-// A nil pointer or a zero value of any type behaves like a closed object.
+// A nil pointer and the zero value of any of these types behave like a closed object.
 //
 // # Errors
 //
-// Every error is an [*Error] that names the operation. CUDA's codes are
-// compared with by errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY); what this
-// package itself refuses has names such as [ErrClosed]. Errors of work on the
-// device are reported by whatever call comes later, and have Async set; after
-// one for which [IsFatal] holds only a new process helps.
+// Every error is an [*Error] that names the operation. Compare CUDA's codes with
+// errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY), and the errors of this package, such
+// as [ErrClosed], likewise. An error of work that failed on the device is returned by
+// some later call, with Async set. If [IsFatal] returns true for it, CUDA stays unusable
+// until the process is restarted.
 //
 // # Captures
 //
-// CUDA destroys a capture of one thread when another thread makes calls that
-// have nothing to do with it. What this package calls is arranged so that it
-// does not; where a call cannot be made without destroying the capture of its
-// own stream, it is refused with [ErrCapturing].
+// In CUDA, a call on one thread can invalidate a capture on another, even if they have
+// nothing else in common. No call of this package does that. A call that would invalidate
+// the capture of its own stream returns [ErrCapturing] instead.
 package safe

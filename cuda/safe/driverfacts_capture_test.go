@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Which driver calls invalidate captures, by capture mode. Needs any driver, simulated or
+// a GPU's.
+
 package safe_test
 
 import (
@@ -22,7 +25,7 @@ const (
 var factModes = []struct {
 	name string
 	mode driver.CUstreamCaptureMode
-	own  safe.CaptureMode // this package's name of it
+	own  safe.CaptureMode // the constant of package safe
 }{
 	{"global", globalMode, safe.CaptureGlobal},
 	{"thread local", localMode, safe.CaptureThreadLocal},
@@ -35,12 +38,10 @@ type factCall struct {
 	do   func(w *facts) error
 }
 
-// An outcome is how a call went that was made during a capture of a stream, and
-// how the capture ended.
+// An outcome has the results of a call during a capture, and of the capture.
 type outcome struct{ call, end error }
 
-// during makes a call while another thread captures w.s in a mode, on a thread
-// whose own mode is given.
+// during makes a call on a thread with the given mode while another thread captures w.s.
 func (w *facts) during(t *testing.T, capture, mode driver.CUstreamCaptureMode, do func(*facts) error) outcome {
 	return w.capture(t, w.s, capture, func() error {
 		return onThreadOf(w.x, func() error { return inMode(w, mode, do) })
@@ -60,7 +61,7 @@ func inMode(w *facts, mode driver.CUstreamCaptureMode, do func(*facts) error) er
 	return do(w)
 }
 
-// capture calls do while a stream captures a launch, on the thread that does.
+// capture calls do while a stream captures a launch, on the capturing thread.
 func (w *facts) capture(t *testing.T, s driver.CUstream, mode driver.CUstreamCaptureMode, do func() error) (c outcome) {
 	t.Helper()
 	var graph driver.CUgraph
@@ -80,7 +81,7 @@ func (w *facts) capture(t *testing.T, s driver.CUstream, mode driver.CUstreamCap
 				}
 				return driver.CuGraphDestroy(graph)
 			},
-			func() error { return driver.CuStreamSynchronize(s) }, // it works as before
+			func() error { return driver.CuStreamSynchronize(s) }, // the stream works as before
 		)
 	}))
 	return c
@@ -88,7 +89,7 @@ func (w *facts) capture(t *testing.T, s driver.CUstream, mode driver.CUstreamCap
 
 var captureLost = driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 
-// unsafeCalls are those that a capture in mode global forbids the whole process.
+// unsafeCalls are rejected on every thread during a capture in mode global.
 var unsafeCalls = []factCall{
 	{"StreamQuery", func(w *facts) error { return driver.CuStreamQuery(w.other) }},
 	{"StreamSynchronize", func(w *facts) error { return driver.CuStreamSynchronize(w.other) }},
@@ -124,8 +125,8 @@ func TestFactCaptureForbids(t *testing.T) {
 	}
 }
 
-// TestFactCaptureModes: the mode of the capture and that of the thread decide
-// together, and a capture in mode thread local is none of other threads' business.
+// TestFactCaptureModes: the modes of the capture and of the thread decide together. A
+// capture in mode thread-local does not affect other threads.
 func TestFactCaptureModes(t *testing.T) {
 	query := func(w *facts) error { return driver.CuStreamQuery(w.other) }
 	for _, capture := range factModes {
@@ -172,8 +173,7 @@ func TestFactCaptureAllows(t *testing.T) {
 	}
 }
 
-// TestFactCapturingStream: what the stream that captures may not be asked, in
-// any mode.
+// TestFactCapturingStream: queries that a capturing stream rejects in every mode.
 func TestFactCapturingStream(t *testing.T) {
 	record := func(w *facts) error { return driver.CuEventRecord(w.fresh, w.s) }
 	for _, c := range []struct {
@@ -215,8 +215,8 @@ func TestFactCapturingStream(t *testing.T) {
 	}
 }
 
-// TestFactEndElsewhere: only the thread that began a capture ends it, and one
-// that tries takes it away, except in mode relaxed.
+// TestFactEndElsewhere: only the thread that began a capture can end it, except in mode
+// relaxed. A failed try invalidates the capture.
 func TestFactEndElsewhere(t *testing.T) {
 	for _, m := range factModes {
 		t.Run(m.name, func(t *testing.T) {
@@ -249,8 +249,8 @@ func TestFactEndWithoutBegin(t *testing.T) {
 	assert.Zero(t, graph)
 }
 
-// TestFactLegacyStream: the legacy stream waits for blocking streams, which a
-// capture cannot have.
+// TestFactLegacyStream: the legacy stream waits for blocking streams, which a capture
+// does not allow.
 func TestFactLegacyStream(t *testing.T) {
 	for _, c := range []factCall{
 		{"MemcpyHtoD", (*facts).copyIn},

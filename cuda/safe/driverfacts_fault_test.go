@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// What a kernel fault does to contexts, callbacks and host functions. Needs any driver,
+// simulated or a GPU's.
+
 package safe_test
 
 import (
@@ -13,10 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFactFault kills the process's CUDA: one context's bad store is the other's
-// end. Callbacks with a status that wait for the GPU get the code, and host
-// functions that do are not run. Those that wait for a host function alone do not
-// notice.
+// TestFactFault: a bad store in one context makes CUDA unusable in all. Callbacks with a
+// status that wait for the GPU get the code; host functions that do never run. Callbacks
+// that wait only for a host function do not notice.
 func TestFactFault(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -33,7 +35,7 @@ func TestFactFault(t *testing.T) {
 	}
 }
 
-// A fault is what there is when it comes.
+// A fault has the objects that exist when the fault happens.
 type fault struct {
 	t              *testing.T
 	x              *safe.Context
@@ -45,7 +47,7 @@ type fault struct {
 	release        chan struct{}
 }
 
-// gate keeps the pending stream busy for good.
+// gate keeps the pending stream busy for ever.
 func (w *fault) gate() error {
 	s, err := safe.BorrowStream(w.pending, w.x, nil)
 	if err != nil {
@@ -55,7 +57,7 @@ func (w *fault) gate() error {
 	return w.wait.Launch(s, one, safe.Val(uint64(w.memory)))
 }
 
-// hold keeps the pending stream busy with a host function, which runs now.
+// hold keeps the pending stream busy with a running host function.
 func (w *fault) hold() error {
 	running := make(chan struct{})
 	if err := hostFunc(w.t, w.pending, func() { close(running); <-w.release }); err != nil {

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// How the driver treats handles and captures of green contexts. Needs any driver for CUDA
+// 12.4 or newer.
+
 package safe_test
 
 import (
@@ -12,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rawGreen makes a green context by package driver, of one group.
+// rawGreen creates a green context of one group through package driver.
 func rawGreen(t *testing.T, x *safe.Context) (g driver.CUgreenCtx) {
 	t.Helper()
 	part := splitInto(t, 1)[0].Raw()
@@ -22,7 +25,7 @@ func rawGreen(t *testing.T, x *safe.Context) (g driver.CUgreenCtx) {
 	return g
 }
 
-// TestFactGreenContext: what package safe takes for granted about handles.
+// TestFactGreenContext: assumptions of package safe about handles.
 func TestFactGreenContext(t *testing.T) {
 	x := open(t, 0)
 	needs(t, "cuGreenCtxStreamCreate")
@@ -66,8 +69,8 @@ func TestFactGreenContext(t *testing.T) {
 	}
 }
 
-// TestFactGreenCapture: what stands for all streams of a green context destroys the
-// captures of them, in any mode.
+// TestFactGreenCapture: calls on a whole green context invalidate captures of its
+// streams, in every mode.
 func TestFactGreenCapture(t *testing.T) {
 	x := open(t, 0)
 	needs(t, "cuGreenCtxStreamCreate")

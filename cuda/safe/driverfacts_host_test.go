@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// What the driver allows in host functions, and which calls block. Needs any driver,
+// simulated or a GPU's.
+
 package safe_test
 
 import (
@@ -17,24 +20,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A hang is noticed after this time.
+// hang is the time after which a call counts as hanging.
 const hang = 30 * time.Second
 
-// hostFunc enqueues a call of f, which is kept until the test is over.
+// hostFunc enqueues a call of f, which stays reachable until the test ends.
 func hostFunc(t *testing.T, s driver.CUstream, f func()) error {
 	h := cgo.NewHandle(f)
 	t.Cleanup(h.Delete)
 	return driver.CuLaunchHostFunc(s, driver.CUhostFn(drivertest.HostFunc()), uintptr(h))
 }
 
-// statusCallback is hostFunc for a callback that gets a code.
+// statusCallback is hostFunc for a callback with a status.
 func statusCallback(t *testing.T, s driver.CUstream, f func(stream uintptr, status int)) error {
 	h := cgo.NewHandle(f)
 	t.Cleanup(h.Delete)
 	return driver.CuStreamAddCallback(s, driver.CUstreamCallback(drivertest.StreamCallback()), uintptr(h), 0)
 }
 
-// next receives what is to come.
+// next receives the next value.
 func next[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {
@@ -46,7 +49,7 @@ func next[T any](t *testing.T, c <-chan T) T {
 	}
 }
 
-// TestFactHostFuncsShareAThread, and it is none of the program's.
+// TestFactHostFuncsShareAThread: it is not one of the program's threads.
 func TestFactHostFuncsShareAThread(t *testing.T) {
 	w := newFacts(t)
 	threads := make(chan int, 12)
@@ -86,8 +89,8 @@ func TestFactStreamWaitsForHostFunc(t *testing.T) {
 	}))
 }
 
-// TestFactInsideHostFunc: what carries a stream or an event is allowed, for the
-// most part, and what needs to know the context or the device is not.
+// TestFactInsideHostFunc: most calls with a stream or an event are allowed; calls that
+// need to know the context or the device are not.
 func TestFactInsideHostFunc(t *testing.T) {
 	const refused = driver.CUDA_ERROR_NOT_PERMITTED
 	for _, c := range []struct {
@@ -162,8 +165,8 @@ func TestFactInsideHostFunc(t *testing.T) {
 	}
 }
 
-// waits tells whether a call returns only after a gate was opened, which keeps a
-// stream of the context busy that the call has nothing to do with.
+// waits returns whether a call blocks until a gate opens that keeps an unrelated stream
+// of the context busy.
 func waits(t *testing.T, w *facts, g *gate, s *safe.Stream, openAfter time.Duration, do func(w *facts) error) bool {
 	t.Helper()
 	g.shut(t, s)
@@ -177,8 +180,8 @@ func waits(t *testing.T, w *facts, g *gate, s *safe.Stream, openAfter time.Durat
 	return waited
 }
 
-// TestFactFreesWait for all work of the context, also in streams that are not
-// blocking ones. What is ordered in a stream does not.
+// TestFactFreesWait: freeing waits for all work of the context, even on non-blocking
+// streams. Stream-ordered calls do not.
 func TestFactFreesWait(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -204,8 +207,8 @@ func TestFactFreesWait(t *testing.T) {
 	}
 }
 
-// TestFactDestroyedStreamGoesOn: destroying a stream does not wait for its work,
-// which is done all the same.
+// TestFactDestroyedStreamGoesOn: destroying a stream does not wait for its work, which
+// still completes.
 func TestFactDestroyedStreamGoesOn(t *testing.T) {
 	w := newFacts(t)
 	g := newGate(t, w.x)
@@ -228,8 +231,8 @@ func TestFactDestroyedStreamGoesOn(t *testing.T) {
 	assert.True(t, next(t, ran), "behind the gate")
 }
 
-// TestFactLaunchesQueue: a stream takes some launches that cannot run yet, and
-// the thread that makes one more waits in it.
+// TestFactLaunchesQueue: a stream queues some launches that cannot run yet; one more
+// blocks its thread.
 func TestFactLaunchesQueue(t *testing.T) {
 	const all = 10_000
 	w := newFacts(t)

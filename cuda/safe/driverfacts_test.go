@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Facts about CUDA on which package safe relies, tested through package driver alone,
+// with the same results on the simulated driver and on a GPU.
+
 package safe_test
 
 import (
@@ -16,11 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What package safe takes for granted about CUDA is tested here, through
-// package driver alone: the same on the simulated driver and on a real one.
-
-// facts is a device's primary context and some objects in it, which calls are
-// tried on. The streams are idle, and nothing is current on any thread.
+// facts is a device's primary context and some objects in it. The streams are idle, and
+// no thread has a current context.
 type facts struct {
 	x                        *safe.Context
 	s, other, blocking       driver.CUstream
@@ -72,7 +72,7 @@ func newFacts(t *testing.T) *facts {
 	return w
 }
 
-// close gives back what the calls have left.
+// close destroys the objects that the calls have left.
 func (w *facts) close() error {
 	var all []func() error
 	for _, s := range []driver.CUstream{w.s, w.other, w.blocking, w.moreStream} {
@@ -125,7 +125,7 @@ func (w *facts) load() error {
 	return driver.CuModuleLoadData(&w.moreModule, unsafe.Pointer(&w.image[0]))
 }
 
-// gone forgets what a call has destroyed.
+// gone clears a handle that a call has destroyed.
 func gone[T comparable](v *T, err error) error {
 	if err == nil {
 		*v = *new(T)
@@ -145,18 +145,18 @@ func first(all ...func() error) error {
 
 func cName(name string) *byte { return unsafe.StringData(name + "\x00") }
 
-// onThread runs f on a thread of its own, on which nothing is current and the
-// mode of captures is the default.
+// onThread runs f on a thread of its own without a current context and with the default
+// capture mode.
 func onThread[T any](f func() T) T {
 	c := make(chan T)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		c <- f()
 	}()
 	return <-c
 }
 
-// onThreadOf is onThread with a context that is current there.
+// onThreadOf is onThread with a current context.
 func onThreadOf(x *safe.Context, f func() error) error {
 	return onThread(func() error {
 		if err := driver.CuCtxSetCurrent(x.Raw()); err != nil {
@@ -166,7 +166,8 @@ func onThreadOf(x *safe.Context, f func() error) error {
 	})
 }
 
-// needsDriver skips a test of what drivers do since a CUDA version, 13000 for 13.0.
+// needsDriver skips a test of behaviour that drivers have since a CUDA version, 13000 for
+// 13.0.
 func needsDriver(t *testing.T, number int32, why string) {
 	t.Helper()
 	var n int32
@@ -255,8 +256,8 @@ func TestFactEvents(t *testing.T) {
 	}))
 }
 
-// TestFactEventOfAnotherContext: an event is recorded in its own context alone,
-// and waited for in any.
+// TestFactEventOfAnotherContext: an event can be recorded in its own context only, and
+// waited for in any.
 func TestFactEventOfAnotherContext(t *testing.T) {
 	w := newFacts(t)
 	assert.NoError(t, onThread(func() error {
@@ -293,7 +294,7 @@ func TestFactHostRegister(t *testing.T) {
 	}))
 }
 
-// TestFactPrimaryContext needs a process in which nobody else retains it.
+// TestFactPrimaryContext needs a process in which no other code retains the context.
 func TestFactPrimaryContext(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		require.NoError(t, driver.CuInit(0))

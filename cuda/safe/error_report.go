@@ -2,8 +2,8 @@ package safe
 
 import "github.com/cudabind/cudabind/cuda/internal/lifetime"
 
-// LeakError reports an object that was dropped without Close. The garbage collector has
-// found it, and it was closed then.
+// LeakError reports an object that was dropped without Close. The garbage collector found
+// it, and the object was then closed.
 type LeakError struct {
 	Kind  string // of the object, such as "Stream"
 	Stack string // of the call that made it
@@ -13,8 +13,8 @@ func (e *LeakError) Error() string { return (*lifetime.Leak)(e).Error() }
 
 // OnError sets a function that receives errors which no call can return: errors of
 // destroying objects that were dropped without Close or closed during a call, panics of
-// host functions, and leaks (see [TrackLeaks]). Only one goroutine at a time calls f,
-// which must not block. nil, the default, discards the errors.
+// host functions, and leaks (see [TrackLeaks]). f runs on one goroutine at a time and
+// must not block. nil, the default, discards the errors.
 func OnError(f func(error)) {
 	if f == nil {
 		lifetime.OnError(nil)
@@ -28,7 +28,7 @@ func OnError(f func(error)) {
 	})
 }
 
-// TrackLeaks records, for every object made from now on, the stack of the call that made
-// it. If the object is dropped without Close, the function of [OnError] receives a
+// TrackLeaks makes each object that is created from now on record the stack of its
+// creation. If the object is dropped without Close, the function of [OnError] receives a
 // [*LeakError] with the stack. It costs some microseconds per object.
 func TrackLeaks(on bool) { lifetime.TrackLeaks(on) }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,12 +23,15 @@ import (
 // that want the context to be current for every call, and on one that has more.
 func TestSimOtherDrivers(t *testing.T) {
 	needsSimulated(t)
+	if testing.Short() {
+		t.Skip("it runs all tests three times")
+	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for _, version := range []string{"11.8", "12.4", sim.Newest} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(self, "-test.v", "-test.skip=^TestSimOtherDrivers$", "-test.timeout=10m")
+			cmd := command.Built(self, "-test.v", "-test.skip=^TestSimOtherDrivers$", "-test.timeout=10m")
 			cmd.Env = append(os.Environ(), "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version, "CUDABIND_STORM=10ms")
 			out, err := cmd.CombinedOutput()
 			for line := range strings.Lines(string(out)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Event is a place in a stream's work: see [Stream.Record]. Any number of
+// Event marks a point in the work of a stream: see [Stream.Record]. Any number of
 // goroutines may use an event at once.
 type Event struct {
 	core    *eventCore
@@ -23,20 +23,21 @@ type eventCore struct {
 	lifetime.Handle
 	ctx         *contextCore
 	raw         driver.CUevent
-	callContext driver.CUcontext // to make current for a call, 0 for none
-	gate        gate             // closed while the event stands for captured work
-	recorded    atomic.Bool      // at least once, by this package, or perhaps by others
-	waiting     atomic.Int32     // waits that the poller asks it for, or will
+	callContext driver.CUcontext // made current for each call, 0 for none
+	gate        gate             // closed while the last record is captured
+	recorded    atomic.Bool      // at least once by this package, or perhaps elsewhere
+	waiting     atomic.Int32     // waits in the poller, or about to be
 	mu          mutex[eventRank] // held while the gate is closed or opened
-	captured    bool             // with mu: stands for captured work
+	captured    bool             // the last record is captured; guarded by mu
 	capture     atomic.Pointer[capturing]
 }
 
-// errForeign says that an event belongs to an open capture, and not the caller's.
-var errForeign = fmt.Errorf("%w: the event stands for work of another capture", ErrCapturing)
+// errForeign means that the event was recorded in an open capture that is not the
+// caller's.
+var errForeign = fmt.Errorf("%w: the event was recorded in another capture", ErrCapturing)
 
-// enter admits a call with the event until gate.leave. It fails if the event stands for
-// captured work.
+// enter admits a call with the event until gate.leave. It fails if the event was last
+// recorded in a capture.
 func (e *eventCore) enter() bool {
 	for !e.gate.enter() {
 		if lock("", &e.mu) != nil {
@@ -51,8 +52,8 @@ func (e *eventCore) enter() bool {
 	return true
 }
 
-// quick is the event, with its gate entered, where nothing is in the way: else it is nil.
-// The call needs no mark, as destroying the event closes the gate.
+// quick returns the event with its gate entered, for the common case, and nil otherwise.
+// The call need not acquire the event, as Destroy closes the gate.
 func (e *Event) quick() *eventCore {
 	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() || !e.core.gate.enter() {
 		return nil
@@ -64,8 +65,8 @@ func (e *Event) quick() *eventCore {
 	return e.core
 }
 
-// exclude calls f, for a stream of a capture or of none, while no other call with the
-// event is in flight. It fails if the event stands for work of another capture.
+// exclude calls f while no other call with the event is in flight. of is the caller's
+// capture, or nil. It fails if the event was recorded in another capture.
 func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
 	if err := lock(op, &e.mu); err != nil {
 		return err
@@ -79,8 +80,7 @@ func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
 	return f()
 }
 
-// use calls f while the event stands for work of the capture, or for none that is
-// captured.
+// use calls f while the last record of the event is in capture of, or in none.
 func (e *eventCore) use(op string, of *capturing, f func() error) error {
 	if e.gate.enter() {
 		defer e.gate.leave()
@@ -89,9 +89,9 @@ func (e *eventCore) use(op string, of *capturing, f func() error) error {
 	return e.exclude(op, of, f)
 }
 
-// stands notes whether the event stands for captured work from now on, and of which
-// capture, if this package began that. It is called in exclude.
-func (e *eventCore) stands(captured bool, c *capturing) {
+// setCaptured notes whether the last record of the event is captured, and in which
+// capture if this package began that. The caller is in exclude.
+func (e *eventCore) setCaptured(captured bool, c *capturing) {
 	switch {
 	case captured && !e.captured:
 		e.gate.captures.Add(1)
@@ -106,23 +106,24 @@ func (e *eventCore) stands(captured bool, c *capturing) {
 	e.capture.Store(c)
 }
 
-// EventOptions are the choices at [NewEvent]. The zero value is CUDA's default.
+// EventOptions are the options of [NewEvent]. The zero value is CUDA's default.
 type EventOptions struct {
-	// DisableTiming makes the event cheaper, and useless for [Event.Since].
+	// DisableTiming makes the event cheaper to record. [Event.Since] then returns an
+	// error.
 	DisableTiming bool
-	// BlockingSync: the driver's own waits for the event sleep instead of
-	// spinning. Those of this package do not use them.
+	// BlockingSync makes waits of the driver for the event sleep instead of spin. Waits
+	// of this package are not affected.
 	BlockingSync bool
-	// Interprocess: other processes can open the event. DisableTiming must be
-	// set as well.
+	// Interprocess lets other processes open the event. DisableTiming must be set too.
 	Interprocess bool
 }
 
-// NewEvent makes an event. Source: cuEventCreate.
+// NewEvent creates an event. It returns driver.CUDA_ERROR_INVALID_VALUE if o has
+// Interprocess and not DisableTiming. Source: cuEventCreate.
 func NewEvent(x *Context, o EventOptions) (*Event, error) {
 	const op = "NewEvent"
 	if o.Interprocess && !o.DisableTiming {
-		return nil, refuse(op, driver.CUDA_ERROR_INVALID_VALUE, "an event for other processes must have DisableTiming")
+		return nil, refuse(op, driver.CUDA_ERROR_INVALID_VALUE, "an event with Interprocess must also have DisableTiming")
 	}
 	var flags driver.CUevent_flags
 	if o.DisableTiming {
@@ -137,9 +138,8 @@ func NewEvent(x *Context, o EventOptions) (*Event, error) {
 	return makeEvent(op, x, func(raw *driver.CUevent) error { return driver.CuEventCreate(raw, uint32(flags)) })
 }
 
-// OpenIPCEvent opens an event that another process has made and sent by
-// [Event.IPCHandle]. The process that made it cannot open it.
-// Source: cuIpcOpenEventHandle.
+// OpenIPCEvent opens an event of another process, which calls [Event.IPCHandle] and sends
+// the handle. A process cannot open its own events. Source: cuIpcOpenEventHandle.
 func OpenIPCEvent(x *Context, h driver.CUipcEventHandle) (*Event, error) {
 	e, err := makeEvent("OpenIPCEvent", x, func(raw *driver.CUevent) error { return driver.CuIpcOpenEventHandle(raw, h) })
 	if err == nil {
@@ -173,7 +173,7 @@ func (e *eventCore) Destroy(bool) error {
 	return e.ctx.destroying("Event.Close", func() error { return driver.CuEventDestroy(e.raw) })
 }
 
-// acquire marks the event for a call.
+// acquire acquires the event for a call.
 func (e *Event) acquire(op string) (*eventCore, error) {
 	if e == nil || e.core == nil || !e.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -181,8 +181,8 @@ func (e *Event) acquire(op string) (*eventCore, error) {
 	return e.core, nil
 }
 
-// Close destroys the event. Streams that wait for it still do. Closing again
-// does nothing. Source: cuEventDestroy.
+// Close destroys the event. Work that already waits for it still does. Closing again does
+// nothing. Source: cuEventDestroy.
 func (e *Event) Close() error {
 	if e == nil || e.core == nil {
 		return nil
@@ -191,8 +191,8 @@ func (e *Event) Close() error {
 	return e.core.Close()
 }
 
-// Raw is the event for calls of package driver, and of the runtime API. It is
-// 0 once the event is closed; keep e reachable meanwhile.
+// Raw returns the handle for calls of package driver and of the runtime API. It returns 0
+// once the event is closed. Keep e reachable while the handle is in use.
 func (e *Event) Raw() driver.CUevent {
 	if e == nil || e.core == nil || e.core.Closed() {
 		return 0
@@ -200,10 +200,9 @@ func (e *Event) Raw() driver.CUevent {
 	return e.core.raw
 }
 
-// Query tells whether the work that e stands for is done, without waiting. An
-// event that was never recorded is done. Errors of earlier work arrive here.
-// An event that was last recorded on a capturing stream is [ErrCapturing].
-// Source: cuEventQuery.
+// Query returns whether the latest record of e has completed, without waiting. It returns
+// true if e was never recorded. It also returns errors of earlier work. It returns
+// [ErrCapturing] if e was last recorded in a capture. Source: cuEventQuery.
 func (e *Event) Query() (done bool, err error) {
 	const op = "Event.Query"
 	if v := e.quick(); v != nil {
@@ -231,10 +230,9 @@ func (e *eventCore) query(spin int64) driver.CUresult {
 	return rt.EventQuery(e.callContext, e.raw, spin)
 }
 
-// Since is the time on the device between start and e, at a resolution of
-// about half a microsecond. Both must have been recorded and be done, else the
-// error is driver.CUDA_ERROR_NOT_READY, and have timing.
-// Source: cuEventElapsedTime.
+// Since returns the time on the device from start to e. The resolution is about 0.5 µs.
+// Both events must have timing, and their latest records must have completed: Since
+// returns driver.CUDA_ERROR_NOT_READY if one has not. Source: cuEventElapsedTime.
 func (e *Event) Since(start *Event) (time.Duration, error) {
 	const op = "Event.Since"
 	end, err := e.acquire(op)
@@ -264,8 +262,9 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 	return time.Duration(float64(ms) * float64(time.Millisecond)), wrap(op, err)
 }
 
-// IPCHandle lets another process open the event, by [OpenIPCEvent]. The event
-// must have been made for that. Source: cuIpcGetEventHandle.
+// IPCHandle returns a handle with which another process opens the event: see
+// [OpenIPCEvent]. The event must have been created with Interprocess. Source:
+// cuIpcGetEventHandle.
 func (e *Event) IPCHandle() (driver.CUipcEventHandle, error) {
 	const op = "Event.IPCHandle"
 	var h driver.CUipcEventHandle

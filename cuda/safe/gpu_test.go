@@ -14,6 +14,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -78,7 +79,7 @@ func TestIPCEvent(t *testing.T) {
 
 	self, err := os.Executable()
 	require.NoError(t, err)
-	other := exec.Command(self, "-test.run=^TestIPCEvent$", "-test.timeout=1m")
+	other := command.Built(self, "-test.run=^TestIPCEvent$", "-test.timeout=1m")
 	other.Env = append(os.Environ(), ipcVariable+"="+hex.EncodeToString(h.Reserved[:]))
 	other.Stderr = os.Stderr
 	out, err := other.StdoutPipe()

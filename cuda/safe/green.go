@@ -11,26 +11,27 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// GreenContext is a part of a device's multiprocessors with streams of its own:
-// their kernels run on no others. Memory, modules and events are those of the
-// device's context, and all work of this package with them can be put on its
-// streams. Any number of goroutines may use a green context at once.
+// GreenContext is a context with some of a device's multiprocessors: kernels on its
+// streams run on no others. Memory, modules and events belong to the device's primary
+// context, and all of them work on the streams of its green contexts. Any number of
+// goroutines may use a green context at once.
 //
-// That two have no multiprocessor in common does not promise that their kernels
-// run at the same time: memory, caches and the queues of the device are shared.
+// Kernels of two green contexts need not run at the same time even if they share no
+// multiprocessor: they share memory, caches and hardware queues.
 type GreenContext struct {
 	core    *greenCore
 	cleanup runtime.Cleanup
 }
 
-// NewGreenContext makes a green context of parts of x's device: several must be of
-// one split, else the error is [ErrInvalidArgument]. x
-// must be the primary context, as that of [Open] is, else it is [ErrContextMismatch], and so
-// are multiprocessors of another device. It is kept alive.
+// NewGreenContext creates a green context with the multiprocessors of parts. x must be
+// the primary context, as [Open] returns it; the green context keeps it alive. All parts
+// must come from one split. NewGreenContext returns [ErrInvalidArgument] if they do not,
+// or if one has no multiprocessors, and [ErrContextMismatch] if a part belongs to another
+// device, or if x is not the primary context.
 //
-// CUDA keeps a description of the parts as long as the process lives, so that green
-// contexts are better kept than made again and again. It needs a driver of CUDA
-// 12.4. Source: cuDevResourceGenerateDesc, cuGreenCtxCreate.
+// CUDA retains a description of the parts until the process exits, so reuse green
+// contexts instead of creating them repeatedly. It returns [ErrNotSupported] with a
+// driver before CUDA 12.4. Source: cuDevResourceGenerateDesc, cuGreenCtxCreate.
 func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	const op = "NewGreenContext"
 	c, err := x.acquire(op)
@@ -64,10 +65,10 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	return u, nil
 }
 
-// resources are those of the parts, which must be of d.
+// resources returns the parts in CUDA's form. They must belong to d.
 func (d Device) resources(op string, parts []SMResource) ([]driver.CUdevResource, error) {
 	if len(parts) == 0 {
-		return nil, refuse(op, ErrInvalidArgument, "without multiprocessors")
+		return nil, refuse(op, ErrInvalidArgument, "a green context needs multiprocessors: see Device.Split")
 	}
 	resources := make([]driver.CUdevResource, len(parts))
 	for i, m := range parts {
@@ -75,20 +76,20 @@ func (d Device) resources(op string, parts []SMResource) ([]driver.CUdevResource
 			return nil, refuse(op, ErrInvalidArgument, "part %d has no multiprocessors", i)
 		}
 		if m.cut != parts[0].cut {
-			return nil, refuse(op, ErrInvalidArgument, "part %d is of another split than part 0", i)
+			return nil, refuse(op, ErrInvalidArgument, "part %d comes from another split than part 0", i)
 		}
 		if m.device.raw != d.raw {
-			return nil, refuse(op, ErrContextMismatch, "%v, and the context is of %v", m, d)
+			return nil, refuse(op, ErrContextMismatch, "%v cannot be used in a context of %v", m, d)
 		}
 		resources[i] = m.raw
 	}
 	return resources, nil
 }
 
-// primary refuses a context that is not its device's primary one.
+// primary returns an error if c is not its device's primary context.
 func (c *contextCore) primary(op string) error {
 	if c.owner == nil {
-		return nil // of Open
+		return nil // from Open
 	}
 	var raw driver.CUcontext
 	err := driver.CuDevicePrimaryCtxRetain(&raw, c.device.raw)
@@ -107,7 +108,7 @@ func (g *greenCore) Destroy(bool) error {
 	return g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
 }
 
-// acquire marks the green context for a call.
+// acquire acquires the green context for a call.
 func (g *GreenContext) acquire(op string) (*greenCore, error) {
 	if g == nil || g.core == nil || !g.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -115,7 +116,7 @@ func (g *GreenContext) acquire(op string) (*greenCore, error) {
 	return g.core, nil
 }
 
-// in calls f, which uses the handle, with the context current.
+// withCurrent calls f, which uses the handle, with the context current.
 func (g *greenCore) withCurrent(f func() error) error {
 	return g.ctx.withCurrent(func() error {
 		g.mu.Lock()
@@ -124,7 +125,7 @@ func (g *greenCore) withCurrent(f func() error) error {
 	})
 }
 
-// do is in for a method.
+// do acquires the green context and calls withCurrent.
 func (g *GreenContext) do(op string, f func(c *greenCore) error) error {
 	c, err := g.acquire(op)
 	if err != nil {
@@ -134,9 +135,9 @@ func (g *GreenContext) do(op string, f func(c *greenCore) error) error {
 	return wrap(op, c.withCurrent(func() error { return f(c) }))
 }
 
-// Close gives the multiprocessors back. Streams that are open keep working, and so
-// do graphs with work that was captured on them; the green context goes with the
-// last of them. Closing again does nothing. Source: cuGreenCtxDestroy.
+// Close releases the multiprocessors. Open streams keep working, and so do graphs of work
+// captured on them; the green context is destroyed after the last of them. Closing again
+// does nothing. Source: cuGreenCtxDestroy.
 func (g *GreenContext) Close() error {
 	if g == nil || g.core == nil {
 		return nil
@@ -145,9 +146,9 @@ func (g *GreenContext) Close() error {
 	return g.core.Close()
 }
 
-// Raw is the green context for calls of package driver, which must not use it on
-// two threads at once. It is 0 once the green context is closed; keep g
-// reachable meanwhile.
+// Raw returns the handle for calls of package driver, of which only one at a time may use
+// it. It returns 0 once the green context is closed. Keep g reachable while the handle is
+// in use.
 func (g *GreenContext) Raw() driver.CUgreenCtx {
 	if g == nil || g.core == nil || g.core.Closed() {
 		return 0
@@ -155,7 +156,7 @@ func (g *GreenContext) Raw() driver.CUgreenCtx {
 	return g.core.raw
 }
 
-// Device is the GPU of the green context.
+// Device returns the green context's GPU.
 func (g *GreenContext) Device() Device {
 	if g == nil || g.core == nil {
 		return Device{}
@@ -163,8 +164,8 @@ func (g *GreenContext) Device() Device {
 	return g.core.ctx.device
 }
 
-// ID is unique to the green context in this process. Source: cuGreenCtxGetId;
-// before CUDA 13.0 cuCtxFromGreenCtx and cuCtxGetId.
+// ID returns a number that identifies the green context in this process. Source:
+// cuGreenCtxGetId; before CUDA 13.0 cuCtxFromGreenCtx and cuCtxGetId.
 func (g *GreenContext) ID() (uint64, error) {
 	var id uint64
 	err := g.do("GreenContext.ID", func(c *greenCore) error {
@@ -180,8 +181,8 @@ func (g *GreenContext) ID() (uint64, error) {
 	return id, err
 }
 
-// SMs are the multiprocessors of the green context, which may be split further.
-// Source: cuGreenCtxGetDevResource.
+// SMResource returns the multiprocessors of the green context, which can be split
+// further. Source: cuGreenCtxGetDevResource.
 func (g *GreenContext) SMResource() (SMResource, error) {
 	m := SMResource{device: g.Device()}
 	err := g.do("GreenContext.SMResource", func(c *greenCore) error {
@@ -190,10 +191,11 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 	return m, err
 }
 
-// NewStream makes a stream whose kernels run on the multiprocessors of the green
-// context. It must be NonBlocking, else the error is [ErrInvalidArgument]; CUDA makes no
-// others here. A priority outside of [Context.StreamPriorityRange] is [ErrRange].
-// Source: cuGreenCtxStreamCreate; before CUDA 12.5 cuCtxFromGreenCtx and
+// NewStream creates a stream whose kernels run on the multiprocessors of the green
+// context. It returns [ErrInvalidArgument] unless o.NonBlocking is set: CUDA has no
+// others here. It returns [ErrRange] if o.Priority is outside
+// [Context.StreamPriorityRange] and o.ClampPriority is not set. Source:
+// cuGreenCtxStreamCreate; before CUDA 12.5 cuCtxFromGreenCtx and
 // cuStreamCreateWithPriority.
 func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 	const op = "GreenContext.NewStream"
@@ -226,9 +228,9 @@ func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 	return s.adopt(op)
 }
 
-// GreenContext is the green context that the stream is of, as [GreenContext.Raw]
-// is, and 0 if it is of none. The legacy default stream is [ErrCapturing] while it
-// would disturb a capture. It needs a driver of CUDA 12.4.
+// GreenContext returns the green context of the stream, as [GreenContext.Raw] does, or 0
+// if it has none. It returns [ErrCapturing] for the legacy default stream while a
+// blocking stream is capturing, and [ErrNotSupported] with a driver before CUDA 12.4.
 // Source: cuStreamGetGreenCtx.
 func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 	const op = "Stream.GreenContext"
@@ -242,10 +244,10 @@ func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 	return raw, err
 }
 
-// Record makes e stand for the work that is on all streams of the green context
-// now. e must be of the context that the green context is of, else the error is
-// [ErrContextMismatch]. While one of the streams captures it is [ErrCapturing].
-// Source: cuGreenCtxRecordEvent.
+// Record captures the current work of all streams of the green context in e: e completes
+// when that work has. It returns [ErrContextMismatch] if e belongs to another primary
+// context than g, and [ErrCapturing] while one of the streams is capturing. Source:
+// cuGreenCtxRecordEvent.
 func (g *GreenContext) Record(e *Event) error {
 	const op = "GreenContext.Record"
 	v, err := e.acquire(op)
@@ -255,7 +257,7 @@ func (g *GreenContext) Record(e *Event) error {
 	defer v.Release()
 	return g.do(op, func(c *greenCore) error {
 		if !v.ctx.same(c.ctx) {
-			return refuse(op, ErrContextMismatch, "the event is of %v, the green context of %v", v.ctx.device, c.ctx.device)
+			return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the green context to one of %v", v.ctx.device, c.ctx.device)
 		}
 		if v.gate.enter() {
 			defer v.gate.leave()
@@ -265,22 +267,21 @@ func (g *GreenContext) Record(e *Event) error {
 		return v.exclude(op, nil, func() error {
 			err := c.record(op, v.raw)
 			if err == nil {
-				v.stands(false, nil)
+				v.setCaptured(false, nil)
 			}
 			return err
 		})
 	})
 }
 
-// record records an event. The context is current.
+// record records an event. The context must be current.
 func (g *greenCore) record(op string, e driver.CUevent) error {
 	return g.uncaptured(op, func() error { return driver.CuGreenCtxRecordEvent(g.raw, e) })
 }
 
-// WaitEvent makes what is put on any stream of the green context from now on wait
-// for the work that e stands for now: see [Stream.WaitEvent]. While one of the
-// streams captures, or where e was recorded on a stream that captures, the error
-// is [ErrCapturing]. Source: cuGreenCtxWaitEvent.
+// WaitEvent makes later work of all streams of the green context wait for the latest
+// record of e: see [Stream.WaitEvent]. It returns [ErrCapturing] while one of the streams
+// is capturing, or if e was last recorded in a capture. Source: cuGreenCtxWaitEvent.
 func (g *GreenContext) WaitEvent(e *Event) error {
 	const op = "GreenContext.WaitEvent"
 	v, err := e.acquire(op)
@@ -297,28 +298,28 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 	})
 }
 
-// uncaptured calls f, which no capture of a stream of the green context would
-// survive, unless there is one. None begins meanwhile.
+// uncaptured calls f, which would invalidate captures on streams of the green context, if
+// there is none. No capture begins meanwhile.
 func (g *greenCore) uncaptured(op string, f func() error) error {
 	captures := !g.gate.enter()
 	if !captures {
 		defer g.gate.leave()
 	}
-	for _, s := range g.ctx.shared.live() { // captures that this package did not begin
+	for _, s := range g.ctx.shared.live() { // some may be in captures that this package did not begin
 		if s.green == g && !captures && s.Acquire() {
 			captures = s.capturing()
 			s.Release()
 		}
 	}
 	if captures {
-		return refuse(op, ErrCapturing, "a stream of the green context captures")
+		return refuse(op, ErrCapturing, "a stream of the green context is capturing")
 	}
 	return f()
 }
 
-// Wait waits until the work that is on all streams of the green context now is
-// done: see [Stream.Wait]. While one of the streams captures the error is
-// [ErrCapturing]. Source: cuGreenCtxRecordEvent, cuEventQuery.
+// Wait waits until the current work of all streams of the green context has completed:
+// see [Stream.Wait]. It returns [ErrCapturing] while one of the streams is capturing.
+// Source: cuGreenCtxRecordEvent, cuEventQuery.
 func (g *GreenContext) Wait(ctx context.Context) error {
 	const op = "GreenContext.Wait"
 	c, err := g.acquire(op)
@@ -333,11 +334,11 @@ func (g *GreenContext) Wait(ctx context.Context) error {
 	return w.wait(ctx, op)
 }
 
-// Synchronize is [GreenContext.Wait] without end.
+// Synchronize is [GreenContext.Wait] without a deadline.
 func (g *GreenContext) Synchronize() error { return g.Wait(context.Background()) }
 
-// waiter marks the end of the work of all streams. done tells that there is nothing
-// to wait for, because of err or because the work is over.
+// waiter records an event after the current work of all streams. If done is set, there is
+// nothing to wait for: err says why, or the work has completed.
 func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	x := g.ctx
 	e, end, err := x.event()
@@ -348,7 +349,7 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	if err = g.withCurrent(func() error { return g.record(op, e) }); err == nil {
 		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(x.handleContext(), e, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
-			return &waiter{home: x.home(), event: e, line: g, from: from, to: time.Now(), end: end}, false, nil
+			return &waiter{home: x.home(), event: e, queue: g, from: from, to: time.Now(), end: end}, false, nil
 		}
 		err = check(op, code)
 	}
@@ -356,8 +357,8 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	return nil, true, wrap(op, err)
 }
 
-// keepsGreen keeps the green context of s, on which what is captured from s will
-// run. The graph is locked, and s marked.
+// retainsGreen retains the green context of s, on which captured work of s will run. The
+// graph is locked, and the caller has acquired s.
 func (c *capturing) retainsGreen(s *streamCore) {
 	if g := s.green; g != nil {
 		c.graph.kept.captured.retain(&g.Handle, g.TryRetain)

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Lifetime of green contexts: order of Close, pending work, many goroutines. Runs on any
+// driver for CUDA 12.4 or newer.
+
 package safe_test
 
 import (
@@ -12,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGreenParentFirst: a green context that is closed goes with its last stream,
-// and the primary context with the green one.
+// TestGreenParentFirst: a closed green context is destroyed with its last stream, and the
+// primary context is released with the green context.
 func TestGreenParentFirst(t *testing.T) {
 	parts := splitInto(t, 1)
 	x, err := safe.Open(0)
@@ -47,7 +50,7 @@ func TestGreenParentFirst(t *testing.T) {
 	assert.Eventually(t, func() bool { return !active() }, hang, time.Millisecond, "the last object is closed")
 }
 
-// TestGreenClosedBusy: what is on the streams of a closed green context runs to its end.
+// TestGreenClosedBusy: work on streams of a closed green context completes.
 func TestGreenClosedBusy(t *testing.T) {
 	x := open(t, 0)
 	gate, fill := newGate(t, x), kernel(t, x, "fill")
@@ -72,7 +75,7 @@ func TestGreenClosedBusy(t *testing.T) {
 	assert.EqualValues(t, 7, got[9])
 }
 
-// TestGreenGoroutines uses green contexts, and streams of them, from many goroutines.
+// TestGreenGoroutines uses green contexts and their streams from many goroutines.
 func TestGreenGoroutines(t *testing.T) {
 	x := open(t, 0)
 	const n, goroutines, rounds = 256, 32, 10
@@ -108,7 +111,7 @@ func TestGreenGoroutines(t *testing.T) {
 	all.Wait()
 }
 
-// greenUses are calls that fail in the same way on what is nil, a zero value or closed.
+// greenUses are calls that fail alike on nil, zero and closed objects.
 func greenUses(x *safe.Context, g *safe.GreenContext, s *safe.Stream, e *safe.Event, part safe.SMResource) map[string]func() error {
 	return map[string]func() error{
 		"NewGreenContext":         func() error { _, err := safe.NewGreenContext(x, part); return err },

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Misuse and cleanup of green contexts. Needs the simulated driver.
+
 package safe_test
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSimGreenDestroyedFirst: a green context that goes before its streams is noticed.
+// TestSimGreenDestroyedFirst: the simulator detects a green context that is destroyed
+// before its streams.
 func TestSimGreenDestroyedFirst(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuGreenCtxStreamCreate")
@@ -38,7 +41,7 @@ func TestSimGreenDestroyedFirst(t *testing.T) {
 	assert.Eventually(t, func() bool { return simulated.Lost() > 0 }, 10*time.Second, time.Millisecond, "it leaks until the context goes")
 }
 
-// TestSimGreenWaitEvent: streams that are made later wait as well.
+// TestSimGreenWaitEvent: streams created later wait as well.
 func TestSimGreenWaitEvent(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -57,7 +60,7 @@ func TestSimGreenWaitEvent(t *testing.T) {
 	require.NoError(t, later.Synchronize())
 }
 
-// TestSimGreenDropped: what is dropped without Close is given back.
+// TestSimGreenDropped: objects dropped without Close are destroyed.
 func TestSimGreenDropped(t *testing.T) {
 	needsSimulated(t)
 	parts := splitInto(t, 1)
@@ -78,7 +81,7 @@ func TestSimGreenDropped(t *testing.T) {
 	assert.Empty(t, simulated.Violation(), "in the right order")
 }
 
-// TestSimGreenReset: after a reset nothing is left to be destroyed.
+// TestSimGreenReset: after a reset nothing is left to destroy.
 func TestSimGreenReset(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -93,7 +96,7 @@ func TestSimGreenReset(t *testing.T) {
 	assert.Zero(t, simulated.Live("green"))
 }
 
-// greens are what a world has of green contexts: nothing where the driver has none.
+// greens are the green contexts of a world, none if the driver has none.
 type greens struct {
 	sms   safe.SMResource
 	part  []safe.SMResource
@@ -146,7 +149,7 @@ func init() {
 		{"Stream.SMResource", func(w *world) error { _, err := w.s.SMResource(); return err }},
 		{"BorrowStream", func(w *world) error {
 			if driver.Find("cuStreamGetCtx_v2") != nil {
-				return nil // it would be refused
+				return nil // the driver rejects it
 			}
 			c, err := safe.BorrowStream(w.on.Raw(), w.x, w.on)
 			_, err = also(w, c, err)

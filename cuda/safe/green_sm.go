@@ -10,20 +10,20 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// SMs are multiprocessors of a device: all of them, or a part for a
-// [GreenContext]. It is a plain value that reserves nothing and needs no closing.
-// The zero value has no multiprocessors.
+// SMResource is a set of multiprocessors of a device: all of them, or a part for a
+// [GreenContext]. It is a plain value that reserves nothing and needs no Close. The zero
+// value has no multiprocessors.
 type SMResource struct {
 	device Device
 	raw    driver.CUdevResource
-	cut    uint64 // the split that made them, 0 for none
+	cut    uint64 // number of the split that made it, 0 for none
 }
 
-// splits counts.
+// splits counts splits, to give each a number.
 var splits atomic.Uint64
 
-// SMs are all multiprocessors of the device. It needs a driver of CUDA 12.4.
-// Source: cuDeviceGetDevResource.
+// SMResource returns all multiprocessors of the device. It returns [ErrNotSupported] with
+// a driver before CUDA 12.4. Source: cuDeviceGetDevResource.
 func (d Device) SMResource() (SMResource, error) { return d.sms("Device.SMResource") }
 
 func (d Device) sms(op string) (SMResource, error) {
@@ -34,13 +34,13 @@ func (d Device) sms(op string) (SMResource, error) {
 	return m, err
 }
 
-// Device is the GPU that they are of.
+// Device returns the GPU that has the multiprocessors.
 func (m SMResource) Device() Device { return m.device }
 
-// Raw is the resource for calls of package driver.
+// Raw returns the resource for calls of package driver.
 func (m SMResource) Raw() driver.CUdevResource { return m.raw }
 
-// Count is how many they are.
+// Count returns the number of multiprocessors.
 func (m SMResource) Count() int {
 	if m.raw.Type != driver.CU_DEV_RESOURCE_TYPE_SM {
 		return 0
@@ -48,8 +48,8 @@ func (m SMResource) Count() int {
 	return int(m.raw.Sm().SmCount)
 }
 
-// SmallestGroup is the size of the smallest group that [SMResource.Split] makes of them,
-// 0 where the driver is older than CUDA 13.0 and does not tell.
+// SmallestGroup returns the size of the smallest group that [SMResource.Split] can make,
+// or 0 with a driver before CUDA 13.0, which does not tell.
 func (m SMResource) SmallestGroup() int {
 	if m.Count() == 0 || rt.Version < 13000 {
 		return 0
@@ -57,9 +57,9 @@ func (m SMResource) SmallestGroup() int {
 	return int(m.raw.Sm().MinSmPartitionSize)
 }
 
-// Alignment is what the sizes of groups are multiples of: so many lie together,
-// and run clusters of that many blocks. It is 0 where the driver is older than
-// CUDA 13.0 and does not tell.
+// Alignment returns the number of multiprocessors that are scheduled together: sizes of
+// groups are multiples of it, and clusters of that many blocks can run. It returns 0 with
+// a driver before CUDA 13.0, which does not tell.
 func (m SMResource) Alignment() int {
 	if m.Count() == 0 || rt.Version < 13000 {
 		return 0
@@ -67,21 +67,21 @@ func (m SMResource) Alignment() int {
 	return int(m.raw.Sm().SmCoscheduledAlignment)
 }
 
-// String is for messages.
+// String describes the multiprocessors for messages.
 func (m SMResource) String() string {
 	return fmt.Sprintf("%d multiprocessors of %v", m.Count(), m.device)
 }
 
-// SplitOptions are the choices at [SMResource.Split]. The zero value makes as many
-// groups as there can be.
+// SplitOptions are the options of [SMResource.Split]. The zero value makes as many groups
+// as possible.
 type SplitOptions struct {
-	// Groups is how many to make, 0 for as many as possible.
+	// Groups is the number of groups, 0 for as many as possible.
 	Groups int
-	// Min is how many multiprocessors a group has at least. It is rounded up to
-	// what the device can separate: to a multiple of 8 on compute capability 9.0.
+	// Min is the minimum number of multiprocessors of a group. CUDA rounds it up to what
+	// the device supports: a multiple of 8 for compute capability 9.0.
 	Min int
-	// Flags such as driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, for
-	// finer groups that cannot run large clusters.
+	// Flags such as driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, which allows
+	// smaller groups that cannot run large clusters.
 	Flags driver.CUdevSmResourceSplitByCount_flags
 }
 
@@ -95,12 +95,11 @@ func (d Device) Split(o SplitOptions) (groups []SMResource, rest SMResource, err
 	return m.split(op, o)
 }
 
-// Split makes groups of the same size, none of which shares a multiprocessor with
-// another. rest is what is left over, which may be nothing; it promises neither
-// clusters nor speed. More groups than there can be, and more multiprocessors than
-// there are, are [ErrRange]. A group cannot be split again, but what
-// [GreenContext.SMResource] returns can. It needs a driver of CUDA 12.4.
-// Source: cuDevSmResourceSplitByCount.
+// Split makes groups of equal size that share no multiprocessors. rest has the remaining
+// multiprocessors, possibly none; it guarantees neither clusters nor performance. It
+// returns [ErrRange] if m has too few multiprocessors for o. Groups cannot be split
+// again, but the result of [GreenContext.SMResource] can. It returns [ErrNotSupported]
+// with a driver before CUDA 12.4. Source: cuDevSmResourceSplitByCount.
 func (m SMResource) Split(o SplitOptions) (groups []SMResource, rest SMResource, err error) {
 	return m.split("SMResource.Split", o)
 }
@@ -108,14 +107,14 @@ func (m SMResource) Split(o SplitOptions) (groups []SMResource, rest SMResource,
 func (m SMResource) split(op string, o SplitOptions) (groups []SMResource, rest SMResource, err error) {
 	least, possible := max(o.Min, 1), uint32(0)
 	if o.Groups < 0 || least > m.Count() {
-		return nil, SMResource{}, refuse(op, ErrRange, "%d groups of at least %d, of %v", o.Groups, least, m)
+		return nil, SMResource{}, refuse(op, ErrRange, "cannot make %d groups of at least %d from %v", o.Groups, least, m)
 	}
 	err = driver.CuDevSmResourceSplitByCount(nil, &possible, &m.raw, nil, uint32(o.Flags), uint32(least))
 	if err != nil {
 		return nil, SMResource{}, wrap(op, err)
 	}
 	if o.Groups > int(possible) || possible == 0 {
-		return nil, SMResource{}, refuse(op, ErrRange, "%d groups of at least %d, and %v are enough for %d", o.Groups, least, m, possible)
+		return nil, SMResource{}, refuse(op, ErrRange, "cannot make %d groups of at least %d from %v: at most %d", o.Groups, least, m, possible)
 	}
 	if o.Groups > 0 {
 		possible = uint32(o.Groups)
@@ -129,7 +128,7 @@ func (m SMResource) split(op string, o SplitOptions) (groups []SMResource, rest 
 	return groups, rest, nil
 }
 
-// parts are values of what the driver has made of m.
+// parts returns the driver's parts of m as values with a common split number.
 func (m SMResource) parts(raw []driver.CUdevResource, left driver.CUdevResource) (groups []SMResource, rest SMResource) {
 	split := splits.Add(1)
 	groups = make([]SMResource, len(raw))
@@ -139,36 +138,37 @@ func (m SMResource) parts(raw []driver.CUdevResource, left driver.CUdevResource)
 	return groups, SMResource{m.device, left, split}
 }
 
-// SMGroupOptions is what a group of [SMResource.SplitGroups] is to be like.
+// SMGroupOptions describes a group for [SMResource.SplitGroups].
 type SMGroupOptions struct {
-	// Count is how many multiprocessors it has: a multiple of 2 and of
-	// Coscheduled, 0 for as many as are left.
+	// Count is the number of multiprocessors: a multiple of 2 and of Coscheduled, or 0
+	// for all that are left.
 	Count int
-	// Coscheduled is how many lie together, for clusters of that many blocks: a
-	// multiple of 2 up to 32, and up to 2 before compute capability 9.0; 0 for
-	// the device's [SMResource.Alignment].
+	// Coscheduled is the number of multiprocessors scheduled together, for clusters of
+	// that many blocks. It is a multiple of 2 and at most 32 (2 before compute capability
+	// 9.0), or 0 for the device's [SMResource.Alignment].
 	Coscheduled int
-	// PreferredCoscheduled is how many lie together where that is possible.
+	// PreferredCoscheduled is the number to schedule together where possible.
 	PreferredCoscheduled int
-	// Flags such as driver.CU_DEV_SM_RESOURCE_GROUP_BACKFILL: the count matters
-	// most.
+	// Flags such as driver.CU_DEV_SM_RESOURCE_GROUP_BACKFILL, which gives Count
+	// precedence over Coscheduled.
 	Flags driver.CUdevSmResourceGroup_flags
-	// LocalityDomain is for driver.CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID.
+	// LocalityDomain is used with driver.CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID.
 	LocalityDomain uint32
 }
 
-// SplitGroups makes groups of different sizes, which it rounds to nothing. They
-// are made in order, each of what those before it have left over. It needs a
-// driver of CUDA 13.1; before, there is [SMResource.Split]. Source: cuDevSmResourceSplit.
+// SplitGroups makes groups of different sizes, without rounding, in order: each from what
+// the previous ones leave. It returns [ErrRange] without groups or if a number is out of
+// range, and [ErrNotSupported] with a driver before CUDA 13.1, which has
+// [SMResource.Split] only. Source: cuDevSmResourceSplit.
 func (m SMResource) SplitGroups(wishes ...SMGroupOptions) (groups []SMResource, rest SMResource, err error) {
 	const op = "SMResource.SplitGroups"
 	if len(wishes) == 0 || m.Count() == 0 {
-		return nil, SMResource{}, refuse(op, ErrRange, "%d groups of %v", len(wishes), m)
+		return nil, SMResource{}, refuse(op, ErrRange, "cannot make %d groups from %v", len(wishes), m)
 	}
 	params := make([]driver.CU_DEV_SM_RESOURCE_GROUP_PARAMS, len(wishes))
 	for i, g := range wishes {
 		if most := m.Count(); min(g.Count, g.Coscheduled, g.PreferredCoscheduled) < 0 || max(g.Count, g.Coscheduled, g.PreferredCoscheduled) > most {
-			return nil, SMResource{}, refuse(op, ErrRange, "group %d: a number is not between 0 and %d", i, most)
+			return nil, SMResource{}, refuse(op, ErrRange, "group %d: Count, Coscheduled and PreferredCoscheduled must be between 0 and %d", i, most)
 		}
 		params[i] = driver.CU_DEV_SM_RESOURCE_GROUP_PARAMS{
 			SmCount: uint32(g.Count), CoscheduledSmCount: uint32(g.Coscheduled), PreferredCoscheduledSmCount: uint32(g.PreferredCoscheduled),
@@ -184,17 +184,18 @@ func (m SMResource) SplitGroups(wishes ...SMGroupOptions) (groups []SMResource, 
 	return groups, rest, nil
 }
 
-// SMs are the multiprocessors that kernels on the stream may run on: those of its
-// green context, where it is of one. It needs a driver of CUDA 12.4. A capturing
-// stream is [ErrCapturing]. Source: cuStreamGetDevResource; before CUDA 13.1
-// cuStreamGetGreenCtx, and cuGreenCtxGetDevResource or cuCtxGetDevResource.
+// SMResource returns the multiprocessors that kernels on the stream may use: those of its
+// green context, if it has one. It returns [ErrCapturing] if the stream is capturing, and
+// [ErrNotSupported] with a driver before CUDA 12.4. Source: cuStreamGetDevResource;
+// before CUDA 13.1 cuStreamGetGreenCtx, and cuGreenCtxGetDevResource or
+// cuCtxGetDevResource.
 func (s *Stream) SMResource() (SMResource, error) {
 	const op = "Stream.SMResource"
 	var m SMResource
 	err := s.with(op, func(c *streamCore) error {
 		m.device = c.ctx.device
 		if c.capturing() {
-			return refuse(op, ErrCapturing, "it could not be asked")
+			return refuse(op, ErrCapturing, "the driver does not tell for a capturing stream")
 		}
 		err := driver.CuStreamGetDevResource(c.raw, &m.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 		if !errors.Is(err, ErrNotSupported) {

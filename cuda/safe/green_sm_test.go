@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Splitting multiprocessors. Runs on any driver for CUDA 12.4 or newer.
+
 package safe_test
 
 import (
@@ -11,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// multiprocessors are all of device 0, or the test is skipped.
+// multiprocessors returns all multiprocessors of device 0, or skips the test.
 func multiprocessors(t *testing.T) safe.SMResource {
 	t.Helper()
 	needs(t, "cuGreenCtxCreate")
@@ -54,7 +56,8 @@ func TestSMs(t *testing.T) {
 	assert.Zero(t, none.Alignment())
 }
 
-// TestSMsMissing: a driver without green contexts says which one has them.
+// TestSMsMissing: on a driver without green contexts, the error names the CUDA version
+// that has them.
 func TestSMsMissing(t *testing.T) {
 	if driver.Find("cuGreenCtxCreate") == nil {
 		t.Skip("the driver has green contexts")

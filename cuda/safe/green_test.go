@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Green contexts: streams, events, waits, captures, errors. Runs on any driver for CUDA
+// 12.4 or newer.
+
 package safe_test
 
 import (
@@ -80,7 +83,7 @@ func TestGreenContext(t *testing.T) {
 	require.NoError(t, greenStream(t, green(t, x, again[1])).Synchronize())
 }
 
-// TestGreenStream: what is of the primary context is used on a green stream.
+// TestGreenStream: objects of the primary context work on a green stream.
 func TestGreenStream(t *testing.T) {
 	x := open(t, 0)
 	g := green(t, x, splitInto(t, 1)...)
@@ -119,8 +122,7 @@ func TestGreenStream(t *testing.T) {
 	assert.Equal(t, before, current(t))
 }
 
-// TestGreenStreamFromRaw: streams that were made by other means belong to the
-// primary context, too.
+// TestGreenStreamFromRaw: streams created elsewhere belong to the primary context too.
 func TestGreenStreamFromRaw(t *testing.T) {
 	x := open(t, 0)
 	g := green(t, x, splitInto(t, 1)...)
@@ -178,9 +180,9 @@ func TestGreenContextRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"no parts", func() error { _, err := safe.NewGreenContext(x); return err }, safe.ErrInvalidArgument, "without multiprocessors"},
+		{"no parts", func() error { _, err := safe.NewGreenContext(x); return err }, safe.ErrInvalidArgument, "needs multiprocessors"},
 		{"an empty part", func() error { _, err := safe.NewGreenContext(x, parts[0], safe.SMResource{}); return err }, safe.ErrInvalidArgument, "part 1 has no multiprocessors"},
-		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, safe.ErrInvalidArgument, "of another split"},
+		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, safe.ErrInvalidArgument, "from another split"},
 		{"not the primary context", created, safe.ErrContextMismatch, "not the primary context of device 0"},
 		{"a blocking stream", func() error { _, err := g.NewStream(safe.StreamOptions{}); return err }, safe.ErrInvalidArgument, "NonBlocking"},
 		{"a priority", func() error {
@@ -212,8 +214,8 @@ func TestGreenContextRefuses(t *testing.T) {
 	assert.ErrorIs(t, g.Record(event(t, y)), safe.ErrContextMismatch)
 }
 
-// TestGreenWait: an event and a wait stand for the work of all streams of a green
-// context, and for no other work.
+// TestGreenWait: an event and a wait cover the work of all streams of a green context,
+// and no other work.
 func TestGreenWait(t *testing.T) {
 	x := open(t, 0)
 	gate, fill := newGate(t, x), kernel(t, x, "fill")
@@ -260,8 +262,8 @@ func TestGreenWait(t *testing.T) {
 	require.NoError(t, e.Synchronize())
 }
 
-// TestGreenCapture: what is captured on a green stream runs in the green context,
-// which the graph keeps.
+// TestGreenCapture: work captured on a green stream runs in the green context, which the
+// graph retains.
 func TestGreenCapture(t *testing.T) {
 	x := open(t, 0)
 	const n = 100

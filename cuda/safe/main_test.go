@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Test setup: the choice of driver, shared helpers, and the check for leftover objects.
+// Runs on any driver.
+
 package safe_test
 
 import (
@@ -18,15 +21,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this package run on a simulated driver, or with
-// CUDABIND_REQUIRE_GPU=1 on the machine's own. CUDABIND_SIM_DRIVER is the CUDA
-// version of the simulated one, CUDABIND_SIM the file where it is built already.
+// The tests of this package run on a simulated driver, or with CUDABIND_REQUIRE_GPU=1 on
+// the machine's driver. CUDABIND_SIM_DRIVER is the CUDA version of the simulated driver,
+// CUDABIND_SIM its file if it is already built.
 var (
 	onGPU     = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
 	simulated sim.Control
 )
 
-// noDriver as CUDABIND_SIM means that no driver is to be opened.
+// noDriver as CUDABIND_SIM means that the tests must load no driver.
 const noDriver = "none"
 
 func TestMain(m *testing.M) {
@@ -41,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// onSimulated runs the tests, and then looks for what they left alive.
+// onSimulated runs the tests and then checks for leftover objects.
 func onSimulated(m *testing.M) (int, error) {
 	file := os.Getenv("CUDABIND_SIM")
 	if file == "" {
@@ -69,7 +72,8 @@ func onSimulated(m *testing.M) (int, error) {
 	return code, leftOver()
 }
 
-// leftOver says what the program has not given back, or done wrong.
+// leftOver returns an error if the program has leaked objects or violated rules of the
+// driver.
 func leftOver() error {
 	for range 50 {
 		if drop(); simulated.Live("") == 0 {
@@ -96,7 +100,7 @@ func open(t testing.TB, ordinal int) *safe.Context {
 	return x
 }
 
-// second opens another device, or skips where there is only one.
+// second opens another device, or skips the test if there is only one.
 func second(t testing.TB) *safe.Context {
 	t.Helper()
 	devices, err := safe.Devices()
@@ -161,8 +165,8 @@ func perValue(n int) safe.LaunchConfig {
 	return safe.LaunchConfig{Grid: safe.Blocks(n, 128), Block: safe.Dim{X: 128}}
 }
 
-// gate is a kernel that keeps a stream busy until it is opened. Make it before
-// anything else is put on the device: loading waits for what runs.
+// gate is a kernel that keeps a stream busy until it is opened. Create it before other
+// work is enqueued: loading a module waits for running kernels.
 type gate struct {
 	kernel *safe.Kernel
 	flag   *safe.Pinned[uint32]
@@ -187,7 +191,7 @@ func (g *gate) open() {
 	}
 }
 
-// current is the current context of this thread.
+// current returns the current context of this thread.
 func current(t testing.TB) driver.CUcontext {
 	t.Helper()
 	var c driver.CUcontext
@@ -195,7 +199,7 @@ func current(t testing.TB) driver.CUcontext {
 	return c
 }
 
-// drop makes the garbage collector find what was dropped.
+// drop makes the garbage collector find dropped objects.
 func drop() {
 	for range 3 {
 		runtime.GC()

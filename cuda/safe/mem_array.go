@@ -6,12 +6,12 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Array is memory of a device in an order of its own, which textures and surfaces
-// read. Copies from and to it go by [Array.Pitched]. Any number of goroutines may use it
-// at once.
+// Array is a CUDA array: device memory in an opaque layout, which textures and surfaces
+// access. Copy to and from it by [Array.Pitched]. Any number of goroutines may use it at
+// once.
 //
-// T is a number of 8, 16 or 32 bits, or a Go array of 2 or 4 of those, as which a value
-// has that many channels: [4]uint8, say.
+// T is an integer or floating-point type of 8, 16 or 32 bits, or a Go array of 2 or 4 of
+// these for as many channels: [4]uint8, for example.
 type Array[T any] struct {
 	memory *memory
 	raw    driver.CUarray
@@ -20,26 +20,25 @@ type Array[T any] struct {
 	flags  uint32
 }
 
-// ArrayOptions are the choices at [NewArray]. The zero value is CUDA's default.
+// ArrayOptions are the options of [NewArray]. The zero value is CUDA's default.
 type ArrayOptions struct {
-	// Format of a channel; 0 is that of T. It is for formats that Go has no type for,
-	// such as driver.CU_AD_FORMAT_HALF, and must have as many bits as T.
+	// Format of a channel; 0 takes the format of T. Set it for a format that Go has no
+	// type for, such as driver.CU_AD_FORMAT_HALF. It must have as many bits as T.
 	Format driver.CUarray_format
-	// Layered: the slices of the array are pictures beside each other; those of an
-	// array without rows (Height 0) are lines. Textures do not interpolate between
-	// them.
+	// Layered makes the slices independent layers: textures do not interpolate between
+	// them. Each layer is a 2D image, or 1D if Height is 0.
 	Layered bool
-	// Surface: kernels may write to the array, see [NewSurface].
+	// Surface lets kernels write to the array: see [NewSurface].
 	Surface bool
 }
 
-// A format is what a texture makes of a value.
+// A format is the channel format that textures read a value as.
 type format struct {
 	of       driver.CUarray_format
 	channels uint32
 }
 
-// formatOf is the format of a type, or another one of the same size.
+// formatOf returns the format of T, or other, if that is not 0 and has the same size.
 func formatOf[T any](op string, other driver.CUarray_format) (format, error) {
 	t := reflect.TypeFor[T]()
 	f := format{channels: 1}
@@ -54,20 +53,20 @@ func formatOf[T any](op string, other driver.CUarray_format) (format, error) {
 		reflect.Float32: driver.CU_AD_FORMAT_FLOAT,
 	}[t.Kind()]
 	if f.of == 0 {
-		return f, refuse(op, ErrInvalidArgument, "type %v is no number of 8, 16 or 32 bits, nor 2 or 4 of them", reflect.TypeFor[T]())
+		return f, refuse(op, ErrInvalidArgument, "type %v is not a number of 8, 16 or 32 bits, or an array of 2 or 4 of these", reflect.TypeFor[T]())
 	}
 	if other == 0 {
 		return f, nil
 	}
 	if size := channelSize(other); size != 0 && size != t.Size() {
-		return f, refuse(op, ErrInvalidArgument, "%v has channels of %d bytes, %v of %d", other, size, reflect.TypeFor[T](), t.Size())
+		return f, refuse(op, ErrInvalidArgument, "%v has channels of %d bytes, but %v has channels of %d", other, size, reflect.TypeFor[T](), t.Size())
 	}
 	f.of = other
 	return f, nil
 }
 
-// channelSize is the size of a channel in bytes, 0 for formats that are not simply
-// channels.
+// channelSize returns the size of a channel in bytes, 0 for formats that do not consist
+// of plain channels.
 func channelSize(f driver.CUarray_format) uintptr {
 	switch f {
 	case driver.CU_AD_FORMAT_UNSIGNED_INT8, driver.CU_AD_FORMAT_SIGNED_INT8:
@@ -80,8 +79,10 @@ func channelSize(f driver.CUarray_format) uintptr {
 	return 0
 }
 
-// NewArray allocates an array. Its extent says also how many dimensions it has: a
-// Height or a Depth of 0 is none, and another thing than 1. It is not cleared.
+// NewArray allocates an array. The extent also sets the number of dimensions: a Height or
+// Depth of 0 means that the array lacks this dimension, which differs from 1. The memory
+// is not initialized. It returns [ErrInvalidArgument] if T or the format does not suit an
+// array, and [ErrRange] if the extent is empty.
 // Source: cuArray3DCreate, and cuArrayDestroy when closed.
 func NewArray[T any](x *Context, e Extent, o ArrayOptions) (*Array[T], error) {
 	const op = "NewArray"
@@ -104,7 +105,7 @@ func NewArray[T any](x *Context, e Extent, o ArrayOptions) (*Array[T], error) {
 		return nil, err
 	}
 	defer c.Release()
-	var raw driver.CUarray // the block must not point to what users hold
+	var raw driver.CUarray // the block must not point to the Array, or it would never be collected
 	b := &block{free: func(*block) error { return driver.CuArrayDestroy(raw) }}
 	err = b.allocate(c, func() error {
 		return driver.CuArray3DCreate(&raw, &driver.CUDA_ARRAY3D_DESCRIPTOR{
@@ -119,7 +120,7 @@ func NewArray[T any](x *Context, e Extent, o ArrayOptions) (*Array[T], error) {
 	return a, nil
 }
 
-// acquire marks the array's memory for a call.
+// acquire acquires the array's block for a call.
 func (a *Array[T]) acquire(op string) (*block, error) {
 	if a == nil {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -127,9 +128,9 @@ func (a *Array[T]) acquire(op string) (*block, error) {
 	return a.memory.acquire(op)
 }
 
-// Close destroys the array when the work that uses it is done, which it waits for, and
-// the textures and surfaces of it are closed, which it does not wait for. Closing again
-// does nothing.
+// Close waits until the work that uses the array has completed, and destroys it. If
+// textures or surfaces of the array are open, it is destroyed once the last of these is
+// closed; Close does not wait for that. Closing again does nothing.
 func (a *Array[T]) Close() error {
 	if a == nil {
 		return nil
@@ -137,8 +138,8 @@ func (a *Array[T]) Close() error {
 	return a.memory.close()
 }
 
-// Extent is how large the array is, with a Height and a Depth of 0 where it has
-// none.
+// Extent returns the size of the array, with a Height or Depth of 0 for a dimension that
+// it lacks.
 func (a *Array[T]) Extent() Extent {
 	if a == nil {
 		return Extent{}
@@ -146,8 +147,8 @@ func (a *Array[T]) Extent() Extent {
 	return a.extent
 }
 
-// Raw is the array for calls of package driver. It is 0 once the array is closed;
-// keep a reachable meanwhile.
+// Raw returns the handle for calls of package driver. It returns 0 once the array is
+// closed. Keep a reachable while you use the handle.
 func (a *Array[T]) Raw() driver.CUarray {
 	if a == nil || a.memory == nil || a.memory.Closed() {
 		return 0
@@ -155,10 +156,10 @@ func (a *Array[T]) Raw() driver.CUarray {
 	return a.raw
 }
 
-// Pitched is the array as a box, for copies. It is closed with the array.
+// Pitched returns the array for copies. It is closed with the array.
 func (a *Array[T]) Pitched() *Pitched[T] {
 	if a == nil || a.memory == nil {
 		return nil
 	}
-	return &Pitched[T]{end: end{memory: a.memory, kind: driver.CU_MEMORYTYPE_ARRAY, array: a.raw}, extent: a.extent.full()}
+	return &Pitched[T]{place: place{memory: a.memory, kind: driver.CU_MEMORYTYPE_ARRAY, array: a.raw}, extent: a.extent.full()}
 }

@@ -12,29 +12,28 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A block is a piece of memory, which buffers are views of. It remembers the
-// streams whose work uses it, so that it is given back behind that work, and
-// that synchronous copies come behind it.
+// A block is a piece of memory, of which Buffers are views. It remembers the streams
+// whose work uses it: it is freed after that work, and synchronous copies wait for it.
 type block struct {
 	lifetime.Handle
 	ctx     *contextCore
-	address driver.CUdeviceptr // for kernels, 0 where they cannot reach it
-	host    unsafe.Pointer     // nil where the host cannot
+	address driver.CUdeviceptr // at which kernels access it; 0 if they cannot
+	host    unsafe.Pointer     // at which the host accesses it; nil if it cannot
 	size    uint64
-	free    func(*block) error // nil where it is somebody else's; the context is current
-	home    *streamCore        // whose order the block was allocated in, nil for none
-	pool    *poolCore          // that the memory is of, nil where nobody has said
-	of      *block             // the memory that a texture or a surface reads: kept, and used with it
-	pinner  *runtime.Pinner    // of registered memory of Go's
-	owner   any                // of somebody else's memory: kept alive
-	graph   bool               // allocated by the launches of a graph
-	last    pendingWork        // of the work that a release waits for
-	view    *mappedView        // of virtual memory: what of it the block is
+	free    func(*block) error // called with the context current; nil if other code owns the memory
+	home    *streamCore        // the stream that it was allocated in the order of, or nil
+	pool    *poolCore          // the pool that the program named, or nil
+	of      *block             // the block that a texture or a surface accesses: retained, and used with it
+	pinner  *runtime.Pinner    // of registered Go memory
+	owner   any                // of borrowed memory: kept reachable
+	graph   bool               // allocated by each launch of a graph
+	last    pendingWork        // the work that a release waits for
+	view    *mappedView        // of virtual memory: the part that the block covers
 
 	streamUses
 }
 
-// known are the uses of the memory, which all windows of an address range share.
+// known returns the uses of the memory. All views of an address range share them.
 func (b *block) known() *streamUses {
 	if b.view != nil {
 		return &b.view.space.uses
@@ -42,7 +41,8 @@ func (b *block) known() *streamUses {
 	return &b.streamUses
 }
 
-// note notes that work on s, whose mu is held, uses the block and what it reads.
+// note records that work on s uses the block and the block that it accesses. s.mu is
+// held.
 func (b *block) note(s *streamCore) {
 	b.known().note(s)
 	if b.of != nil {
@@ -52,30 +52,28 @@ func (b *block) note(s *streamCore) {
 
 func (b *block) markers() ([]marker, error) { return b.known().markers(true) }
 
-// use notes that work on s, whose mu is held until that work is enqueued, uses
-// the block, and tells whether the block is open. Whoever closes the block locks
-// the mu of every user afterwards: either it finds s among them, or use finds
-// the block closed.
+// use records that work on s uses the block, and reports whether the block is open. s.mu
+// is held until that work is enqueued. Close sets the closed bit, then locks the mu of
+// every user: either it finds s among them, or use finds the block closed.
 func (b *block) use(s *streamCore) bool {
 	b.note(s)
 	return !b.Closed()
 }
 
-// allocate makes a block live by calling do with the context current. c is
-// marked.
+// allocate opens a block by calling do with the context current. c is acquired.
 func (b *block) allocate(c *contextCore, do func() error) error {
 	b.ctx = c
 	if err := c.allocating(do); err != nil {
 		return err
 	}
 	if err := b.Open(b, b.keeper()); err != nil {
-		return errors.Join(err, b.giveBack())
+		return errors.Join(err, b.freeMemory())
 	}
 	return nil
 }
 
-// allocating is in for what may find the memory out: then what was dropped
-// without Close is collected, and do is called again.
+// allocating calls do with the context current. If it runs out of memory, the garbage
+// collector finds objects that were dropped without Close, and do is called again.
 func (c *contextCore) allocating(do func() error) error {
 	err := c.withCurrent(do)
 	for tries := 0; errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && tries < 3; tries++ {
@@ -85,7 +83,7 @@ func (c *contextCore) allocating(do func() error) error {
 	return err
 }
 
-// allocateOn is allocate in the order of a stream, which is marked.
+// allocateOn is allocate in the order of a stream, which is acquired.
 func (b *block) allocateOn(s *streamCore, c *contextCore, do func() error) error {
 	b.home = s
 	b.users[0].Store(s)
@@ -102,8 +100,8 @@ func (b *block) allocateOn(s *streamCore, c *contextCore, do func() error) error
 	})
 }
 
-// keeper is what must stay as long as the block: the context, or the pool or the
-// memory that it is of, which have the context.
+// keeper returns the parent of the block: the context, or the pool or the block that it
+// is part of, which retain the context.
 func (b *block) keeper() *lifetime.Handle {
 	switch {
 	case b.pool != nil:
@@ -114,14 +112,14 @@ func (b *block) keeper() *lifetime.Handle {
 	return &b.ctx.Handle
 }
 
-// collect has dropped objects found and destroyed, as far as that takes less
-// than a second.
+// collect makes the garbage collector find dropped objects, and destroys them. It takes
+// about a second at most.
 func collect() {
 	found := make(chan struct{})
 	runtime.AddCleanup(new(*int), func(found chan struct{}) { close(found) }, found)
 	runtime.GC()
 	select {
-	case <-found: // cleanups run beside us, and this one with those of others
+	case <-found: // cleanups run concurrently: this one tells that others run too
 	case <-time.After(time.Second / 10):
 	}
 	time.Sleep(lifetime.Retry)
@@ -136,9 +134,9 @@ func (b *block) Destroy(wait bool) error {
 		b.view.close()
 		return nil
 	}
-	locks := wait // which are held for short
+	locks := wait // waiting for locks is brief, unlike waiting for the GPU
 	if b.home != nil {
-		wait = false // whoever closes it goes on at once
+		wait = false // Close returns at once
 		if b.only(b.home) && !b.last.marked {
 			if done, err := b.home.freeHere(b); done {
 				return err
@@ -159,24 +157,24 @@ func (b *block) Destroy(wait bool) error {
 	case !wait:
 		return &lifetime.Elsewhere{Queue: &b.ctx.shared.frees}
 	}
-	return b.giveBack()
+	return b.freeMemory()
 }
 
 const closing = "Close" // of a buffer, of whatever kind
 
-// giveBack frees the block, whose uses are over.
-func (b *block) giveBack() error {
+// freeMemory frees the block. The work that uses it has completed.
+func (b *block) freeMemory() error {
 	err := b.ctx.destroying(closing, func() error { return b.free(b) })
 	if b.pinner != nil && err == nil {
 		b.pinner.Unpin()
-	} else if b.pinner != nil { // the driver still has the addresses
+	} else if b.pinner != nil { // the driver may still use the addresses: never unpin
 		stranded.keep(*b.pinner)
 	}
 	return err
 }
 
-// freeHere frees a block in the stream's order, unless the stream is over,
-// captures, or is in use just now.
+// freeHere frees a block in the order of the stream, unless the stream is closed, is
+// capturing, or is in use by another call.
 func (s *streamCore) freeHere(b *block) (done bool, err error) {
 	if !s.mu.TryLock() {
 		return false, nil
@@ -194,8 +192,8 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 	return b.freed(s.home().FreeAsync(b.address, s.raw))
 }
 
-// freeAside frees a block, whose uses are over, on a stream of ours that has nothing
-// else to do, if there is one to be had.
+// freeAside frees a block on an idle internal stream, if there is one. The work that uses
+// the block has completed.
 func (b *block) freeAside() (done bool, err error) {
 	pool := &b.ctx.shared.releases
 	stream, err := pool.get(b.ctx)
@@ -209,8 +207,8 @@ func (b *block) freeAside() (done bool, err error) {
 	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
 }
 
-// freed tells what came of a release in the order of a stream. A reset of the
-// context has freed it before.
+// freed translates the result of a stream-ordered release. A reset of the context has
+// freed the memory already.
 func (b *block) freed(code driver.CUresult) (done bool, err error) {
 	switch code {
 	case rt.CodeCapturing:

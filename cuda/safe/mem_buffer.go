@@ -13,22 +13,22 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Buffer is memory of a device, for n values of type T, which must hold no Go
-// pointers. Any number of goroutines may use it at once.
+// Buffer is device memory for n values of type T. T must not contain Go pointers. Any
+// number of goroutines may use a Buffer at once.
 //
-// A buffer remembers which streams use it. Close, and the garbage collector,
-// give the memory back behind that work, and synchronous copies wait for it.
-// Work that the program enqueues by other means, such as package driver, is not
-// known: keep the buffer open until it is done.
+// A Buffer remembers which streams use it. [Buffer.Close] and the garbage collector free
+// the memory only after that work has completed, and synchronous copies wait for it. Work
+// that the program enqueues by other means, such as package driver, is not tracked: keep
+// the Buffer open until that work has completed.
 type Buffer[T any] struct {
 	memory  *memory
 	address driver.CUdeviceptr
 	n       int
-	part    bool // of another buffer, whose memory it is
+	part    bool // a slice or cast of another Buffer, which owns the memory
 }
 
-// memory is what a buffer and its slices share: the block is closed when none
-// of them can be reached any more.
+// memory is what a Buffer and its slices share. The garbage collector closes the block
+// when none of them is reachable any more.
 type memory struct {
 	*block
 	cleanup runtime.Cleanup
@@ -40,7 +40,7 @@ func newMemory(b *block) *memory {
 	return m
 }
 
-// acquire marks the memory for a call.
+// acquire acquires the block for a call.
 func (m *memory) acquire(op string) (*block, error) {
 	if m == nil || !m.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -48,7 +48,7 @@ func (m *memory) acquire(op string) (*block, error) {
 	return m.block, nil
 }
 
-// close is the Close of the buffer that owns the memory.
+// close implements Close of the object that owns the memory.
 func (m *memory) close() error {
 	if m == nil {
 		return nil
@@ -57,7 +57,10 @@ func (m *memory) close() error {
 	return m.block.Close()
 }
 
-// NewBuffer allocates memory for n values. It is not cleared.
+// NewBuffer allocates device memory for n values. The memory is not initialized. It
+// returns [ErrInvalidArgument] if T contains Go pointers or has no size, [ErrRange] if n
+// is less than 1, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory
+// left.
 // Source: cuMemAlloc, and cuMemFree when closed.
 func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	const op = "NewBuffer"
@@ -73,10 +76,11 @@ func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	return newBuffer[T](b, n), nil
 }
 
-// NewBufferAsync allocates memory for n values in the order of a stream: other
-// streams may use it once they have waited for an event behind this call. Close
-// frees it in the same order. The device must have memory pools, see
-// [Properties]; a stream that captures is refused with [ErrCapturing].
+// NewBufferAsync allocates device memory for n values in the order of a stream. The
+// memory is not initialized. Other streams may use it once they have waited for an event
+// recorded on s after this call. [Buffer.Close] frees the memory in the order of s. It
+// returns [ErrNotSupported] if the device has no memory pools, see [Properties], and
+// [ErrCapturing] if s is capturing.
 // Source: cuMemAllocAsync, cuMemFreeAsync.
 func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 	const op = "NewBufferAsync"
@@ -98,9 +102,10 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 	return newBuffer[T](b, n), nil
 }
 
-// BorrowBuffer makes memory of n values that somebody else has allocated usable
-// here, and never frees it. owner, which may be nil, is kept alive as long as
-// the Buffer is. Source: cuMemGetAddressRange.
+// BorrowBuffer wraps n values of device memory that other code has allocated. Close does
+// not free the memory. owner, which may be nil, stays reachable as long as the Buffer is
+// open. It returns [ErrRange] if the allocation at address is too short.
+// Source: cuMemGetAddressRange.
 func BorrowBuffer[T any](x *Context, address driver.CUdeviceptr, n int, owner any) (*Buffer[T], error) {
 	const op = "BorrowBuffer"
 	size, c, err := valuesIn[T](op, x, n)
@@ -115,7 +120,7 @@ func BorrowBuffer[T any](x *Context, address driver.CUdeviceptr, n int, owner an
 			return err
 		}
 		if size > uint64(start)+all-uint64(address) {
-			return refuse(op, ErrRange, "%d bytes at %#x, where the allocation has %d more", size, address, uint64(start)+all-uint64(address))
+			return refuse(op, ErrRange, "%d bytes at %#x, but the allocation ends %d bytes after that address", size, address, uint64(start)+all-uint64(address))
 		}
 		return nil
 	})
@@ -129,15 +134,15 @@ func BorrowBuffer[T any](x *Context, address driver.CUdeviceptr, n int, owner an
 	return newBuffer[T](b, n), nil
 }
 
-// memFree frees memory of a device.
+// memFree frees device memory.
 func (b *block) memFree() error { return driver.CuMemFree(b.address) }
 
 func newBuffer[T any](b *block, n int) *Buffer[T] {
 	return &Buffer[T]{memory: newMemory(b), address: b.address, n: n}
 }
 
-// pointerFree remembers which types hold no Go pointers.
-var pointerFree sync.Map // of reflect.Type to bool
+// pointerFree caches which types contain no Go pointers.
+var pointerFree sync.Map // reflect.Type -> bool
 
 func holdsNoPointers(t reflect.Type) bool {
 	if known, ok := pointerFree.Load(t); ok {
@@ -161,23 +166,27 @@ func holdsNoPointers(t reflect.Type) bool {
 	return free
 }
 
-// sizeOf is the size of n values in bytes, if there can be a buffer of them.
+// sizeOf returns the size of n values in bytes, or an error if T or n does not suit a
+// Buffer.
 func sizeOf[T any](n int) (uint64, error) {
 	var zero T
 	t := reflect.TypeFor[T]()
 	size := uint64(unsafe.Sizeof(zero))
 	switch {
 	case !holdsNoPointers(t):
-		return 0, fmt.Errorf("%w: type %v holds Go pointers, which mean nothing to a device", ErrInvalidArgument, t)
+		return 0, fmt.Errorf("%w: type %v contains Go pointers, which a device cannot follow", ErrInvalidArgument, t)
 	case size == 0:
-		return 0, fmt.Errorf("%w: type %v has no size", ErrInvalidArgument, t)
-	case n <= 0 || uint64(n) > math.MaxInt64/size:
-		return 0, fmt.Errorf("%w: %d values of %v", ErrRange, n, t)
+		return 0, fmt.Errorf("%w: type %v has size 0", ErrInvalidArgument, t)
+	case n <= 0:
+		return 0, fmt.Errorf("%w: %d values of %v, but there must be at least 1", ErrRange, n, t)
+	case uint64(n) > math.MaxInt64/size:
+		return 0, fmt.Errorf("%w: %d values of %v are more than an address space has", ErrRange, n, t)
 	}
 	return uint64(n) * size, nil
 }
 
-// valuesIn is the size of n values, and what they are to be in, a context say, marked.
+// valuesIn returns the size of n values in bytes, and acquires x, such as the context or
+// the stream that the memory is for.
 func valuesIn[T, C any](op string, x interface{ acquire(string) (C, error) }, n int) (size uint64, c C, err error) {
 	if size, err = sizeOf[T](n); err != nil {
 		return 0, c, wrap(op, err)
@@ -186,7 +195,7 @@ func valuesIn[T, C any](op string, x interface{ acquire(string) (C, error) }, n 
 	return size, c, err
 }
 
-// acquire marks the buffer's memory for a call.
+// acquire acquires the Buffer's block for a call.
 func (b *Buffer[T]) acquire(op string) (*block, error) {
 	if b == nil {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -194,11 +203,11 @@ func (b *Buffer[T]) acquire(op string) (*block, error) {
 	return b.memory.acquire(op)
 }
 
-// Close gives the memory back, once the work that uses it is done: memory of
-// [NewBufferAsync] in the order of its stream, at once for the caller; other
-// memory when the GPU has done that work, which Close waits for. Where one of the streams
-// captures, that is put off until the capture has ended. Slices of the buffer
-// are closed with it; closing a slice does nothing, and so does closing again.
+// Close frees the memory after the work that uses it has completed. For memory of
+// [NewBufferAsync] it enqueues the release and returns at once. For other memory it waits
+// until the GPU has completed that work. If one of the streams is capturing, the release
+// is deferred until the capture has ended. Closing a Buffer closes its slices too.
+// Closing a slice does nothing, and neither does closing again.
 func (b *Buffer[T]) Close() error {
 	if b == nil || b.part {
 		return nil
@@ -206,7 +215,7 @@ func (b *Buffer[T]) Close() error {
 	return b.memory.close()
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (b *Buffer[T]) Len() int {
 	if b == nil {
 		return 0
@@ -214,16 +223,18 @@ func (b *Buffer[T]) Len() int {
 	return b.n
 }
 
-// Size is the size in bytes.
+// Size returns the size in bytes.
 func (b *Buffer[T]) Size() uint64 {
 	var zero T
 	return uint64(b.Len()) * uint64(unsafe.Sizeof(zero))
 }
 
-// Raw is the address for calls of package driver and for other libraries, 0 once
-// the buffer is closed. Work that gets the address by other means than [Buffer.Arg],
-// also inside a struct that is an argument of a kernel, is not known to use the
-// buffer: name the buffer in [LaunchConfig].Uses, or keep it open until that work is done.
+// Raw returns the device address, for calls of package driver and for other libraries. It
+// returns 0 once the Buffer is closed.
+//
+// The Buffer tracks only kernels that get the address by [Buffer.Arg]. If a kernel gets
+// it by other means, for example inside a struct argument, name the Buffer in
+// [LaunchConfig].Uses or keep it open until the kernel has completed.
 func (b *Buffer[T]) Raw() driver.CUdeviceptr {
 	if b == nil || b.memory == nil || b.memory.Closed() {
 		return 0
@@ -231,21 +242,24 @@ func (b *Buffer[T]) Raw() driver.CUdeviceptr {
 	return b.address
 }
 
-// Slice is the part of the buffer from value i up to value j, as b[i:j] of a Go
-// slice. It shares the memory, and is closed with the buffer it was made of.
+// Slice returns the values from index i up to but not including j, as b[i:j] does for a
+// Go slice. The result shares the memory and is closed with the Buffer that owns it. It
+// returns [ErrRange] if the range is empty or not within b.
 func (b *Buffer[T]) Slice(i, j int) (*Buffer[T], error) {
 	const op = "Buffer.Slice"
 	if b == nil || b.memory == nil || b.memory.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	if i < 0 || j <= i || j > b.n {
-		return nil, refuse(op, ErrRange, "[%d:%d] of %d values", i, j, b.n)
+		return nil, refuse(op, ErrRange, "slice [%d:%d] of %d values", i, j, b.n)
 	}
 	var zero T
 	return &Buffer[T]{memory: b.memory, address: b.address + driver.CUdeviceptr(i)*driver.CUdeviceptr(unsafe.Sizeof(zero)), n: j - i, part: true}, nil
 }
 
-// Cast is the same memory as values of another type, as many as fit.
+// Cast returns a view of the same memory as values of type U: as many as fit. The result
+// is closed with b. It returns [ErrInvalidArgument] if U contains Go pointers or if the
+// address is not aligned for U, and [ErrRange] if b is too short for one value.
 func Cast[U, T any](b *Buffer[T]) (*Buffer[U], error) {
 	const op = "Cast"
 	if b == nil || b.memory == nil || b.memory.Closed() {
@@ -258,7 +272,7 @@ func Cast[U, T any](b *Buffer[T]) (*Buffer[U], error) {
 		return nil, wrap(op, err)
 	}
 	if align := uint64(unsafe.Alignof(zero)); uint64(b.address)%align != 0 {
-		return nil, refuse(op, ErrInvalidArgument, "%#x is not aligned to %d bytes", uint64(b.address), align)
+		return nil, refuse(op, ErrInvalidArgument, "address %#x is not aligned to %d bytes, as the new type requires", uint64(b.address), align)
 	}
 	return &Buffer[U]{memory: b.memory, address: b.address, n: n, part: true}, nil
 }

@@ -4,8 +4,9 @@ package safe
 
 import "syscall"
 
-// opened is the file that open makes. Programs that this one starts do not have it,
-// unless they are given it: none is started before that is said.
+// opened returns the file descriptor that open creates, with close-on-exec set: child
+// processes do not inherit it unless the program passes it on. ForkLock keeps one from
+// being started before the flag is set.
 func opened(open func(fd *int32) error) (int32, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

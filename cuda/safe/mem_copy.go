@@ -7,12 +7,14 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// All copies copy the whole source, to the beginning of the destination, which
-// must have room for it: else the error is [ErrRange]. Copy parts by slicing.
+// A copy copies the whole source to the beginning of the destination. It returns ErrRange
+// if the destination is too short. Slice either of them to copy less.
 
-// CopyFromHost copies a Go slice to the device, behind all work that uses b,
-// and returns when it is there. Source: cuMemcpyHtoDAsync,
-// cuStreamSynchronize, on a stream of its own.
+// CopyFromHost copies a Go slice to the device. It waits for all work that uses b, then
+// copies on an internal stream, and returns when the copy has completed. It returns
+// [ErrRange] if b is shorter than src, and [ErrCapturing] if a stream that uses b is
+// capturing.
+// Source: cuMemcpyHtoDAsync, cuStreamSynchronize.
 func (b *Buffer[T]) CopyFromHost(src []T) error {
 	const op = "Buffer.CopyFromHost"
 	m, err := b.acquire(op)
@@ -27,9 +29,11 @@ func (b *Buffer[T]) CopyFromHost(src []T) error {
 	return m.copyNow(op, &c, unsafe.Pointer(&src[0]), m)
 }
 
-// CopyToHost copies the buffer to a Go slice, behind all work that uses b, and
-// returns when it is there. Source: cuMemcpyDtoHAsync, cuStreamSynchronize, on
-// a stream of its own.
+// CopyToHost copies the Buffer to a Go slice. It waits for all work that uses b, then
+// copies on an internal stream, and returns when the copy has completed. It returns
+// [ErrRange] if dst is shorter than b, and [ErrCapturing] if a stream that uses b is
+// capturing.
+// Source: cuMemcpyDtoHAsync, cuStreamSynchronize.
 func (b *Buffer[T]) CopyToHost(dst []T) error {
 	const op = "Buffer.CopyToHost"
 	m, err := b.acquire(op)
@@ -44,13 +48,14 @@ func (b *Buffer[T]) CopyToHost(dst []T) error {
 	return m.copyNow(op, &c, unsafe.Pointer(&dst[0]), m)
 }
 
-// CopyFrom copies another buffer, which may be of another device, behind all
-// work that uses either, and returns when it is done. Source:
-// cuMemcpyDtoDAsync or cuMemcpyPeerAsync, cuStreamSynchronize, on a stream of
-// its own.
+// CopyFrom copies another Buffer, which may be on another device. It waits for all work
+// that uses either Buffer, then copies on an internal stream, and returns when the copy
+// has completed. It returns [ErrRange] if b is shorter than src, [ErrOverlap] if they
+// overlap, and [ErrCapturing] if a stream that uses either is capturing.
+// Source: cuMemcpyDtoDAsync or cuMemcpyPeerAsync, cuStreamSynchronize.
 func (b *Buffer[T]) CopyFrom(src *Buffer[T]) error {
 	const op = "Buffer.CopyFrom"
-	m, from, err := both(op, b, src)
+	m, from, err := acquireBoth(op, b, src)
 	if err != nil {
 		return err
 	}
@@ -63,12 +68,14 @@ func (b *Buffer[T]) CopyFrom(src *Buffer[T]) error {
 	return m.copyNow(op, &c, nil, m, from)
 }
 
-// CopyFromAsync puts a copy of another buffer on a stream. One of the two
-// buffers must be of the stream's context, else the error is [ErrContextMismatch].
+// CopyFromAsync enqueues a copy of another Buffer, which may be on another device. It
+// returns [ErrContextMismatch] if neither Buffer belongs to the stream's context,
+// [ErrRange] if b is shorter than src, and [ErrOverlap] if they overlap. A copy between
+// devices cannot be captured: it returns [ErrCapturing].
 // Source: cuMemcpyDtoDAsync, or cuMemcpyPeerAsync between devices.
 func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 	const op = "Buffer.CopyFromAsync"
-	m, from, err := both(op, b, src)
+	m, from, err := acquireBoth(op, b, src)
 	if err != nil {
 		return err
 	}
@@ -81,11 +88,13 @@ func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 	return s.copy(op, &c, nil, m, from)
 }
 
-// CopyFromHostAsync puts a copy from pinned memory on a stream. src must not
-// change before it is done. Source: cuMemcpyHtoDAsync.
+// CopyFromHostAsync enqueues a copy from pinned memory. Do not change src before the copy
+// has completed. It returns [ErrRange] if b is shorter than src, and [ErrContextMismatch]
+// if b belongs to another context than the stream.
+// Source: cuMemcpyHtoDAsync.
 func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
 	const op = "Buffer.CopyFromHostAsync"
-	m, h, err := both(op, b, src)
+	m, h, err := acquireBoth(op, b, src)
 	if err != nil {
 		return err
 	}
@@ -97,11 +106,13 @@ func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
 	return s.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: b.address, Size: src.Size()}, src.data, m, h)
 }
 
-// CopyToHostAsync puts a copy to pinned memory on a stream. dst must not be
-// read or written before it is done. Source: cuMemcpyDtoHAsync.
+// CopyToHostAsync enqueues a copy to pinned memory. Do not read or write dst before the
+// copy has completed. It returns [ErrRange] if dst is shorter than b, and
+// [ErrContextMismatch] if b belongs to another context than the stream.
+// Source: cuMemcpyDtoHAsync.
 func (b *Buffer[T]) CopyToHostAsync(s *Stream, dst *Pinned[T]) error {
 	const op = "Buffer.CopyToHostAsync"
-	m, h, err := both(op, b, dst)
+	m, h, err := acquireBoth(op, b, dst)
 	if err != nil {
 		return err
 	}
@@ -125,7 +136,7 @@ func fits(op string, n, room int) error {
 	return nil
 }
 
-// apart refuses copies whose ends overlap.
+// apart refuses a copy whose source and destination overlap.
 func apart(op string, dst, src driver.CUdeviceptr, size uint64) error {
 	if near(uint64(dst), uint64(src), size) {
 		return refuse(op, ErrOverlap, "%d bytes from %#x to %#x", size, uint64(src), uint64(dst))
@@ -133,23 +144,18 @@ func apart(op string, dst, src driver.CUdeviceptr, size uint64) error {
 	return nil
 }
 
-// A source of memory is a buffer of a device or of the host.
-type source interface {
-	acquire(op string) (*block, error)
-}
-
-// both marks two buffers.
-func both(op string, a, b source) (x, y *block, err error) {
-	if x, err = a.acquire(op); err != nil {
+// acquireBoth acquires the blocks of two buffers for a call.
+func acquireBoth[T any](op string, a, b Memory[T]) (x, y *block, err error) {
+	if x, err = a.span().memory.acquire(op); err != nil {
 		return nil, nil, err
 	}
-	if y, err = b.acquire(op); err != nil {
+	if y, err = b.span().memory.acquire(op); err != nil {
 		x.Release()
 	}
 	return x, y, err
 }
 
-// between is a copy from src, which lies in from, to b, which lies in to.
+// between describes a copy from src, whose block is from, to b, whose block is to.
 func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy, error) {
 	c := rt.Copy{Kind: rt.DeviceToDevice, Dst: b.address, Src: src.address, Size: src.Size()}
 	if err := fits(op, src.n, b.n); err != nil {
@@ -161,14 +167,14 @@ func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy
 	switch {
 	case to.ctx.same(from.ctx):
 	case to.ctx.raw == from.ctx.raw:
-		return c, refuse(op, ErrReset, "one of the buffers is from before")
+		return c, refuse(op, ErrReset, "one of the buffers was allocated before the reset")
 	default:
 		c.Kind, c.DstContext, c.SrcContext = rt.Peer, to.ctx.raw, from.ctx.raw
 	}
 	return c, nil
 }
 
-// copy puts a copy or a memset on a stream.
+// copy enqueues a copy or a memset.
 func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
 	sc, err := s.acquire(op)
 	if err != nil {
@@ -177,79 +183,56 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	defer sc.Release()
 	if c.Kind == rt.Peer {
 		if c.DstContext != sc.ctx.raw && c.SrcContext != sc.ctx.raw {
-			return refuse(op, ErrContextMismatch, "neither buffer is of %v, the stream's", sc.ctx.device)
+			return refuse(op, ErrContextMismatch, "neither buffer belongs to the context of the stream, on %v", sc.ctx.device)
 		}
 	} else if !blocks[0].ctx.same(sc.ctx) {
-		return refuse(op, ErrContextMismatch, "the buffer is of %v, the stream of %v", blocks[0].ctx.device, sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the stream to one of %v", blocks[0].ctx.device, sc.ctx.device)
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.callContext, blocks), sc.raw
-	capture, err := sc.enterWork(op, 1)
-	if err != nil {
-		return err
-	}
-	defer sc.leaveWork(capture)
-	for _, b := range blocks {
-		b.note(sc)
-		capture.retains(&b.Handle)
-	}
-	if why := uncapturable(c, blocks); why != "" && (capture != nil || sc.capturing()) {
-		return refuse(op, ErrCapturing, "%s", why)
-	}
-	enqueuing.enter()
-	defer enqueuing.leave()
-	return check(op, c.Do(host))
+	return sc.enqueue(op, blocks, uncapturable(c, blocks), func() error { return check(op, c.Do(host)) })
 }
 
-// uncapturable says why a copy cannot be captured, if it cannot.
+const peerUncapturable = "a copy between devices cannot be captured"
+
+// uncapturable returns the reason why a copy cannot be captured, "" if it can.
 func uncapturable(c *rt.Copy, blocks []*block) string {
 	switch {
 	case c.Kind == rt.Peer:
-		return "a copy between devices cannot be captured"
+		return peerUncapturable
 	case c.Kind <= rt.DeviceToHost && len(blocks) == 1:
-		return "memory of Go's could not be found at every launch of the graph"
+		return "a copy of a Go slice cannot be captured: use a Pinned"
 	}
 	return ""
 }
 
-// copyNow does a copy or a memset when all work that uses the blocks is done, and
-// waits for it. It runs on a stream of the layer's: the legacy default stream,
-// on which the driver's own synchronous copies run, destroys captures.
-func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
-	x := b.ctx
-	stream, err := x.beginNow(op, blocks)
-	if err != nil {
-		return err
-	}
-	defer x.endNow(stream)
-	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
-	c.Home, c.ID = x.raw, x.id
-	return check(op, c.Do(host))
-}
-
-// forCopy is the context to make current for a copy, where otherwise set would do:
-// copies over several mappings of virtual memory need one.
-func (c *contextCore) forCopy(set driver.CUcontext, blocks []*block) driver.CUcontext {
+// forCopy returns the context to make current for a copy. That is usual, except for
+// copies that span several mappings of virtual memory: CUDA needs their context current.
+func (c *contextCore) forCopy(usual driver.CUcontext, blocks []*block) driver.CUcontext {
 	for _, b := range blocks {
 		if b.view != nil {
 			return c.raw
 		}
 	}
-	return set
+	return usual
 }
 
-// Zero clears the buffer, behind all work that uses it, and returns when that
-// is done. Source: cuMemsetD8Async, cuStreamSynchronize.
+// Zero sets all bytes of the Buffer to 0. It waits for all work that uses b, and returns
+// when the memory is cleared. It returns [ErrCapturing] if a stream that uses b is
+// capturing.
+// Source: cuMemsetD8Async, cuStreamSynchronize.
 func (b *Buffer[T]) Zero() error {
 	return b.setNow("Buffer.Zero", rt.Copy{Kind: rt.Set8, Size: b.Size()})
 }
 
-// ZeroAsync puts the clearing of the buffer on a stream. Source: cuMemsetD8Async.
+// ZeroAsync enqueues [Buffer.Zero].
+// Source: cuMemsetD8Async.
 func (b *Buffer[T]) ZeroAsync(s *Stream) error {
 	return b.set("Buffer.ZeroAsync", s, rt.Copy{Kind: rt.Set8, Size: b.Size()})
 }
 
-// Fill sets every value of the buffer, behind all work that uses it, and
-// returns when that is done. T must have 1, 2 or 4 bytes.
+// Fill sets every value of the Buffer to v. It waits for all work that uses b, and
+// returns when the memory is set. It returns [ErrInvalidArgument] unless T has 1, 2 or 4
+// bytes, and [ErrCapturing] if a stream that uses b is capturing.
 // Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async, cuStreamSynchronize.
 func (b *Buffer[T]) Fill(v T) error {
 	const op = "Buffer.Fill"
@@ -260,7 +243,7 @@ func (b *Buffer[T]) Fill(v T) error {
 	return b.setNow(op, c)
 }
 
-// FillAsync puts [Buffer.Fill] on a stream.
+// FillAsync enqueues [Buffer.Fill].
 // Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async.
 func (b *Buffer[T]) FillAsync(s *Stream, v T) error {
 	const op = "Buffer.FillAsync"
@@ -271,7 +254,7 @@ func (b *Buffer[T]) FillAsync(s *Stream, v T) error {
 	return b.set(op, s, c)
 }
 
-// filling is a memset of n times v.
+// filling describes a memset of n values to v.
 func filling[T any](op string, v T, n int) (rt.Copy, error) {
 	c := rt.Copy{Size: uint64(n)}
 	p := unsafe.Pointer(&v)
@@ -283,7 +266,7 @@ func filling[T any](op string, v T, n int) (rt.Copy, error) {
 	case 4:
 		c.Kind, c.Src = rt.Set32, driver.CUdeviceptr(*(*uint32)(p))
 	default:
-		return c, refuse(op, ErrInvalidArgument, "a value of %d bytes; the device fills with 1, 2 or 4", unsafe.Sizeof(v))
+		return c, refuse(op, ErrInvalidArgument, "a value has %d bytes, but the device can fill only with values of 1, 2 or 4", unsafe.Sizeof(v))
 	}
 	return c, nil
 }

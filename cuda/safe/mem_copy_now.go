@@ -2,20 +2,36 @@ package safe
 
 import (
 	"time"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Synchronous copies and memsets run on streams of the layer's, each in a thread that
-// waits for the GPU. So that a thousand goroutines take no thousand threads, few copies
-// run at once. The work that uses the memory is waited for before, which takes no thread:
-// a copy that the GPU holds up holds up those of others in the driver.
+// copying limits synchronous copies and memsets. They run on internal streams, and each
+// blocks a thread until the GPU has completed it. The limit keeps a thousand goroutines
+// from taking a thousand threads. A copy first waits for the work that uses its memory,
+// without a thread and outside the limit: a copy that the GPU holds up would hold up the
+// others in the driver.
 var copying = limiter{patience: 100 * time.Millisecond, slowly: true}
 
-// doNow puts work on a stream of the layer's when all work that uses the blocks is done,
-// and waits for it. The legacy default stream, on which the driver's own synchronous
-// calls run, destroys captures.
+// copyNow is doNow for a copy or a memset of package rt: one crossing does all of it.
+func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
+	x := b.ctx
+	stream, err := x.beginNow(op, blocks)
+	if err != nil {
+		return err
+	}
+	defer x.endNow(stream)
+	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
+	c.Home, c.ID = x.raw, x.id
+	return check(op, c.Do(host))
+}
+
+// doNow waits for all work that uses the blocks, enqueues work on an internal stream by
+// calling put with the context current, and waits for that work. It does not use the
+// legacy default stream, as the driver's own synchronous calls do: that would destroy
+// captures.
 func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream) error) error {
 	stream, err := c.beginNow(op, blocks)
 	if err != nil {
@@ -24,10 +40,10 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 	defer c.endNow(stream)
 	return wrap(op, c.withCurrent(func() error {
 		err := put(stream)
-		// Also after an error: some of the work may be under way.
+		// Also after an error: part of the work may be enqueued.
 		waited := driver.CuStreamSynchronize(stream)
 		if waited != nil {
-			driver.CuStreamSynchronize(stream) // memory of Go's must not be let go under it
+			driver.CuStreamSynchronize(stream) // the GPU may still access Go memory, which is unpinned next
 		}
 		if err == nil {
 			err = waited
@@ -36,14 +52,14 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 	}))
 }
 
-// beginNow waits for a stream of the layer's, on which the blocks can be used. endNow
-// follows, unless it fails.
+// beginNow waits for all work that uses the blocks, and returns an internal stream. The
+// caller must call endNow, unless beginNow fails.
 func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, error) {
-	points, err := pointsOf(op, blocks)
+	markers, err := markersOf(op, blocks)
 	if err != nil {
 		return 0, err
 	}
-	awaitAll(points)
+	awaitAll(markers)
 	if !copying.try() {
 		if rt.InCallback() {
 			return 0, &Error{Op: op, Err: ErrInCallback}
@@ -57,8 +73,8 @@ func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, err
 	return stream, wrap(op, err)
 }
 
-// endNow gives the stream back, or destroys it where patience has made more than are
-// needed.
+// endNow returns the stream to the pool, or destroys it if the pool is full: a limiter
+// that ran out of patience has let in more copies than usual.
 func (c *contextCore) endNow(stream driver.CUstream) {
 	if !c.shared.copies.put(stream, copying.limit()) {
 		c.destroying("", func() error {
@@ -68,26 +84,26 @@ func (c *contextCore) endNow(stream driver.CUstream) {
 	copying.leave()
 }
 
-// pointsOf are the ends of all work that uses the blocks.
-func pointsOf(op string, blocks []*block) (points []marker, err error) {
+// markersOf marks the end of all work that uses the blocks.
+func markersOf(op string, blocks []*block) (markers []marker, err error) {
 	for _, b := range blocks {
 		more, err := b.markers()
 		if err != nil {
-			endAll(points)
+			endAll(markers)
 		}
 		if err == rt.CodeCapturing {
-			return nil, refuse(op, ErrCapturing, "a stream that uses the buffer captures, so that its work has no end to wait for")
+			return nil, refuse(op, ErrCapturing, "a stream that uses the memory is capturing, so its work cannot be waited for")
 		} else if err != nil {
 			return nil, wrap(op, err)
 		}
-		points = append(points, more...)
+		markers = append(markers, more...)
 	}
-	return points, nil
+	return markers, nil
 }
 
-// awaitAll waits until the points are reached.
-func awaitAll(points []marker) {
-	for _, p := range points {
+// awaitAll waits for the work before each marker and ends the markers.
+func awaitAll(markers []marker) {
+	for _, p := range markers {
 		p.wait()
 		p.end()
 	}

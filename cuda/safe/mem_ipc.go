@@ -4,15 +4,15 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// IPCHandle lets another process of this machine open the buffer, by [OpenIPCBuffer].
-// It is plain data, to be sent in any way. The buffer must be all of an allocation, else
-// the error is [ErrRange], and memory of [NewBuffer], or of somebody else's cuMemAlloc,
-// else it is [ErrInvalidArgument]; memory of pools is shared by [Pool.Export].
+// IPCHandle returns a handle by which another process of this machine can open the
+// memory: see [OpenIPCBuffer]. The handle is plain data. It returns [ErrInvalidArgument]
+// unless the memory is of [NewBuffer] or of cuMemAlloc, and [ErrRange] if b is not a
+// whole allocation. Memory of pools is shared by [Pool.Export].
 //
-// Small allocations lie close together, and the other process may come to see its
-// neighbours: share 2 MiB or more. Keep the buffer open until the other processes
-// have closed theirs, and have them wait for the work that fills it: by
-// [Event.IPCHandle], or by a message behind a wait of this process.
+// CUDA places small allocations close together, and the other process may get access to
+// their neighbors: share 2 MiB or more. Keep the Buffer open until the other processes
+// have closed theirs. Make them wait for the work that fills it: by [Event.IPCHandle], or
+// by sending a message once this process has waited for that work.
 // Source: cuIpcGetMemHandle, cuPointerGetAttributes.
 func (b *Buffer[T]) IPCHandle() (driver.CUipcMemHandle, error) {
 	const op = "Buffer.IPCHandle"
@@ -28,20 +28,20 @@ func (b *Buffer[T]) IPCHandle() (driver.CUipcMemHandle, error) {
 		case err != nil:
 			return err
 		case !r.ipc:
-			return refuse(op, ErrInvalidArgument, "other processes can open memory of NewBuffer alone, and that of pools by Pool.Export")
+			return refuse(op, ErrInvalidArgument, "only memory of NewBuffer can be opened by other processes; for a pool's see Pool.Export")
 		case b.address != r.start || b.Size() != m.size:
-			return refuse(op, ErrRange, "%d bytes of an allocation of %d, which can be shared as a whole only", b.Size(), r.size)
+			return refuse(op, ErrRange, "%d bytes of an allocation of %d: only a whole allocation can be shared", b.Size(), r.size)
 		}
 		return driver.CuIpcGetMemHandle(&h, b.address)
 	})
 	return h, wrap(op, err)
 }
 
-// OpenIPCBuffer opens memory of another process, which has sent its handle by
-// [Buffer.IPCHandle], as n values; more than were allocated are [ErrRange]. Where
-// the memory is another device's, that is made accessible. Closing it waits for the work
-// of this process that uses it, and frees nothing. The process that has allocated the memory
-// cannot open it: that is driver.CUDA_ERROR_INVALID_CONTEXT.
+// OpenIPCBuffer opens memory of another process, from the handle of [Buffer.IPCHandle],
+// with n values. If the memory is on another device, peer access to it is enabled.
+// [Buffer.Close] waits for the work of this process that uses the memory, and does not
+// free it. It returns [ErrRange] if the allocation has fewer values, and
+// driver.CUDA_ERROR_INVALID_CONTEXT in the process that has allocated the memory.
 // Source: cuIpcOpenMemHandle, and cuIpcCloseMemHandle when closed.
 func OpenIPCBuffer[T any](x *Context, h driver.CUipcMemHandle, n int) (*Buffer[T], error) {
 	const op = "OpenIPCBuffer"

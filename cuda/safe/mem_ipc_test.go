@@ -83,10 +83,10 @@ func TestIPCRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"of a pool", async, safe.ErrInvalidArgument, "memory of NewBuffer alone"},
-		{"managed", managed[int32](t, x, 10), safe.ErrInvalidArgument, "memory of NewBuffer alone"},
-		{"the end", slice(t, b, 1, sharedValues), safe.ErrRange, "shared as a whole"},
-		{"the beginning", slice(t, b, 0, 1), safe.ErrRange, "shared as a whole"},
+		{"of a pool", async, safe.ErrInvalidArgument, "only memory of NewBuffer"},
+		{"managed", managed[int32](t, x, 10), safe.ErrInvalidArgument, "only memory of NewBuffer"},
+		{"the end", slice(t, b, 1, sharedValues), safe.ErrRange, "only a whole allocation"},
+		{"the beginning", slice(t, b, 0, 1), safe.ErrRange, "only a whole allocation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.of.IPCHandle()

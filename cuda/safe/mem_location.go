@@ -6,25 +6,25 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Location is a place for memory: a device, the host, or a NUMA node of the host. The
-// zero value is none. Locations can be compared.
+// Location is where memory resides: on a device, on the host, or on a NUMA node of the
+// host. The zero value is no location. Locations can be compared with ==.
 type Location struct {
 	Type driver.CUmemLocationType
-	ID   int // the device's ordinal, or the number of the node; 0 otherwise
+	ID   int // the ordinal of the device, or the number of the NUMA node; else 0
 }
 
-// HostLocation is the memory of the host, on whatever node.
+// HostLocation is host memory, on any NUMA node.
 var HostLocation = Location{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
 
-// DeviceLocation is the memory of a device.
+// DeviceLocation returns the location of a device's memory.
 func DeviceLocation(d Device) Location {
 	return Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int(d.raw)}
 }
 
-// location is the memory of the device, for CUDA.
+// location returns the location of the device's memory, as CUDA takes it.
 func (d Device) location() driver.CUmemLocation { return DeviceLocation(d).raw() }
 
-// NUMALocation is the memory of a NUMA node of the host.
+// NUMALocation returns the location of a NUMA node of the host.
 func NUMALocation(node int) Location {
 	return Location{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, ID: node}
 }
@@ -43,22 +43,23 @@ func (l Location) String() string {
 	return fmt.Sprintf("%v %d", l.Type, l.ID)
 }
 
-// check refuses what is no location.
+// check refuses no location, and one whose ID CUDA could not represent.
 func (l Location) check(op string) error {
 	if l == (Location{}) || int(int32(l.ID)) != l.ID {
-		return refuse(op, ErrInvalidArgument, "not a place for memory: %v", l)
+		return refuse(op, ErrInvalidArgument, "%v is not a location for memory", l)
 	}
 	return nil
 }
 
-// raw is the location for CUDA.
+// raw returns the location as CUDA takes it.
 func (l Location) raw() driver.CUmemLocation {
 	r := driver.CUmemLocation{Type: l.Type}
 	*r.Id() = int32(l.ID)
 	return r
 }
 
-// device is the location as drivers before CUDA 12.2 know it, if they do.
+// device returns the location as drivers older than CUDA 12.2 take it. Such a driver
+// knows only devices and the host.
 func (l Location) device() (d driver.CUdevice, ok bool) {
 	switch l.Type {
 	case driver.CU_MEM_LOCATION_TYPE_HOST:
@@ -69,7 +70,7 @@ func (l Location) device() (d driver.CUdevice, ok bool) {
 	return 0, false
 }
 
-// locationOf is what such a driver says.
+// locationOf returns the location that a driver older than CUDA 12.2 reports.
 func locationOf(d driver.CUdevice) Location {
 	switch d {
 	case driver.CU_DEVICE_CPU:

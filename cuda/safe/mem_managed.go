@@ -6,10 +6,12 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// NewManagedBuffer allocates managed memory for n values, which has one address
-// for the host and all devices; pages move to where they are used. It is a buffer
-// like others, and [Buffer.Data] is for the host. [WaitValue] and its like do not
-// work on it. A device without managed memory is [ErrNotSupported].
+// NewManagedBuffer allocates managed memory for n values. Host and devices access it at
+// the same address; the driver moves pages to where they are used. The result behaves as
+// any other Buffer, and [Buffer.Data] gives the host access. [WaitValue] and [WriteValue]
+// do not work on managed memory. It returns [ErrNotSupported] if the device has no
+// managed memory, [ErrInvalidArgument] if T contains Go pointers or has no size, and
+// [ErrRange] if n is less than 1.
 // Source: cuMemAllocManaged, and cuMemFree when closed.
 func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	const op = "NewManagedBuffer"
@@ -35,18 +37,19 @@ func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	return newBuffer[T](b, n), nil
 }
 
-// managed tells that a Buffer's block is managed memory. The host reaches no other
-// of a Buffer, but that of a pool of host memory.
+// managed reports whether a Buffer's block is managed memory. The host can access one
+// other kind of Buffer: memory of a pool of host memory.
 func (b *block) managed() bool { return b.host != nil && (b.pool == nil || b.pool.managed) }
 
-// Data is the memory of [NewManagedBuffer], or of a [Pool] of memory that the host
-// reaches, as a Go slice; nil for other buffers, and once the buffer is closed. It is
-// not the garbage collector's: keep b reachable as long as the slice is used.
+// Data returns memory that the host can access as a Go slice: memory of
+// [NewManagedBuffer], or of a [Pool] of host or managed memory. It returns nil for other
+// Buffers, and once the Buffer is closed. The slice does not keep the memory alive: keep
+// b reachable as long as you use the slice.
 //
-// The host sees what a kernel has written once it has waited for the stream.
-// Where driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS of the device is 0,
-// the process crashes if the host touches managed memory while the device works,
-// unless [Buffer.AttachAsync] has said which work that may be.
+// The host sees what a kernel has written once it has waited for the stream. If the
+// device's driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0, the process crashes
+// when the host accesses managed memory while the device is working. On such a device,
+// restrict the work that may use the memory by [Buffer.AttachAsync].
 func (b *Buffer[T]) Data() []T {
 	if b == nil || b.memory == nil || b.memory.Closed() || b.memory.host == nil {
 		return nil
@@ -54,16 +57,16 @@ func (b *Buffer[T]) Data() []T {
 	return unsafe.Slice((*T)(unsafe.Add(b.memory.host, b.address-b.memory.address)), b.n)
 }
 
-// AttachAsync says, behind the work that is on the stream now, who will use
-// managed memory: every stream (driver.CU_MEM_ATTACH_GLOBAL, as it is in the
-// beginning), the host alone (driver.CU_MEM_ATTACH_HOST), or this stream and the
-// host (driver.CU_MEM_ATTACH_SINGLE). It is a promise, which nobody checks, and which
-// matters on devices that [Buffer.Data] speaks of. When a stream that memory is
-// attached to is closed, every stream may use it again.
+// AttachAsync declares who uses managed memory after the work that is on the stream now:
+// every stream (driver.CU_MEM_ATTACH_GLOBAL, the initial state), only the host
+// (driver.CU_MEM_ATTACH_HOST), or only the host and this stream
+// (driver.CU_MEM_ATTACH_SINGLE). CUDA does not check that the program complies. It
+// matters on devices without concurrent managed access: see [Buffer.Data]. When the
+// stream that memory is attached to is closed, every stream may use the memory again.
 //
-// The buffer must be all of a managed block, else the error is [ErrRange], or
-// [ErrInvalidArgument] where it is other memory. The legacy default stream takes no memory
-// for itself, which is [ErrInvalidArgument], and a stream that captures is [ErrCapturing].
+// It returns [ErrInvalidArgument] for memory that is not managed, for an unknown flag,
+// and if CU_MEM_ATTACH_SINGLE names the legacy default stream; [ErrRange] if b is not a
+// whole allocation; and [ErrCapturing] if the stream is capturing.
 // Source: cuStreamAttachMemAsync.
 func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	const op = "Buffer.AttachAsync"
@@ -79,24 +82,15 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	defer c.Release()
 	switch {
 	case !m.managed():
-		return refuse(op, ErrInvalidArgument, "the buffer is not managed memory")
+		return refuse(op, ErrInvalidArgument, "the buffer is not managed memory: see NewManagedBuffer")
 	case b.address != m.address || b.Size() != m.size:
-		return refuse(op, ErrRange, "%d bytes of a block of %d, which can be attached as a whole only", b.Size(), m.size)
+		return refuse(op, ErrRange, "%d bytes of an allocation of %d: only a whole allocation can be attached", b.Size(), m.size)
 	case to != driver.CU_MEM_ATTACH_GLOBAL && to != driver.CU_MEM_ATTACH_HOST && to != driver.CU_MEM_ATTACH_SINGLE:
-		return refuse(op, ErrInvalidArgument, "%v is not one of the ways to attach", to)
+		return refuse(op, ErrInvalidArgument, "%v is not a CUmemAttach_flags value", to)
 	case to == driver.CU_MEM_ATTACH_SINGLE && c.raw <= driver.CU_STREAM_PER_THREAD:
-		return refuse(op, ErrInvalidArgument, "the default stream cannot have memory for itself")
+		return refuse(op, ErrInvalidArgument, "memory cannot be attached to the default stream alone")
 	}
-	capture, err := c.enterWork(op, 1)
-	if err != nil {
-		return err
-	}
-	defer c.leaveWork(capture)
-	if capture != nil || c.capturing() {
-		return &Error{Op: op, Err: ErrCapturing}
-	}
-	m.note(c)
-	enqueuing.enter()
-	defer enqueuing.leave()
-	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to)) }))
+	return c.enqueueCurrent(op, []*block{m}, "attaching memory cannot be captured", func() error {
+		return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to))
+	})
 }

@@ -76,7 +76,7 @@ func TestAttachAsync(t *testing.T) {
 		says   string
 	}{
 		{"single on the default stream", func() error { return b.AttachAsync(legacy, driver.CU_MEM_ATTACH_SINGLE) }, safe.ErrInvalidArgument, "default stream"},
-		{"a part", func() error { return part.AttachAsync(s, driver.CU_MEM_ATTACH_HOST) }, safe.ErrRange, "200 bytes of a block of 400"},
+		{"a part", func() error { return part.AttachAsync(s, driver.CU_MEM_ATTACH_HOST) }, safe.ErrRange, "200 bytes of an allocation of 400"},
 		{"memory of the device", func() error { return plain.AttachAsync(s, driver.CU_MEM_ATTACH_HOST) }, safe.ErrInvalidArgument, "not managed"},
 		{"no way", func() error { return b.AttachAsync(s, 0) }, safe.ErrInvalidArgument, ""},
 		{"two ways", func() error { return b.AttachAsync(s, 3) }, safe.ErrInvalidArgument, ""},

@@ -11,8 +11,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Physical is memory without an address: [AddressRange.Map] gives it one, or
-// several. Any number of goroutines may use it at once.
+// PhysicalMemory is memory without an address: [AddressRange.Map] maps it at one or
+// several addresses. Any number of goroutines may use it at once.
 type PhysicalMemory struct {
 	core    *physicalCore
 	cleanup runtime.Cleanup
@@ -20,29 +20,30 @@ type PhysicalMemory struct {
 
 type physicalCore struct {
 	lifetime.Handle
-	ctx      *contextCore
-	raw      driver.CUmemGenericAllocationHandle
-	size     uint64
-	granule  uint64
-	location driver.CUmemLocation
-	exported bool // may be
+	ctx        *contextCore
+	raw        driver.CUmemGenericAllocationHandle
+	size       uint64
+	granule    uint64
+	location   driver.CUmemLocation
+	exportable bool
 }
 
-// PhysicalMemoryOptions are the choices at [NewPhysicalMemory]. The zero value is memory of
-// the context's device for this process alone.
+// PhysicalMemoryOptions are the options of [NewPhysicalMemory]. The zero value is memory
+// of the context's device that cannot be shared with other processes.
 type PhysicalMemoryOptions struct {
-	// Location is where the memory is to be: on a device or, from CUDA 12.2 on,
-	// on a node of the host. Zero is the context's device.
+	// Location is where the memory resides: on a device or, from CUDA 12.2 on, on a NUMA
+	// node of the host. The zero value is the context's device.
 	Location driver.CUmemLocation
-	// Shareable memory can be sent to other processes, see [PhysicalMemory.Export].
+	// Shareable lets other processes import the memory: see [PhysicalMemory.Export].
 	Shareable bool
-	// Compressible memory is compressed if the device can.
+	// Compressible asks for compressible memory, which CUDA grants if the device can do
+	// it.
 	Compressible bool
-	// GPUDirectRDMA: other PCI devices may reach the memory.
+	// GPUDirectRDMA lets other PCI devices access the memory.
 	GPUDirectRDMA bool
 }
 
-// properties are o as CUDA wants them.
+// properties returns the options as CUDA takes them.
 func (o PhysicalMemoryOptions) properties(c *contextCore) driver.CUmemAllocationProp {
 	p := driver.CUmemAllocationProp{Type: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: o.Location}
 	if p.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID {
@@ -60,8 +61,8 @@ func (o PhysicalMemoryOptions) properties(c *contextCore) driver.CUmemAllocation
 	return p
 }
 
-// Granularity is what sizes and offsets of such memory are multiples of, in
-// bytes: at least, and for the best performance.
+// Granularity returns the granularity of such memory in bytes: the minimum that sizes and
+// offsets must be multiples of, and the one recommended for the best performance.
 // Source: cuMemGetAllocationGranularity.
 func (x *Context) Granularity(o PhysicalMemoryOptions) (minimum, recommended uint64, err error) {
 	const op = "Context.Granularity"
@@ -80,12 +81,12 @@ func (x *Context) Granularity(o PhysicalMemoryOptions) (minimum, recommended uin
 	return minimum, recommended, wrap(op, err)
 }
 
-// measure finds the granularity for memory of such properties, and rounds a size up
-// to it. The context is current.
+// measure returns the granularity for such properties, and a size rounded up to it. The
+// context is current.
 func measure(op string, size uint64, p *driver.CUmemAllocationProp) (rounded, granule uint64, err error) {
 	err = driver.CuMemGetAllocationGranularity(&granule, p, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 	if err == nil && (size == 0 || size > 1<<62) {
-		err = refuse(op, ErrRange, "%d bytes", size)
+		err = refuse(op, ErrRange, "a size of %d bytes must be between 1 and %d", size, uint64(1)<<62)
 	}
 	if err != nil {
 		return 0, 0, err
@@ -93,10 +94,11 @@ func measure(op string, size uint64, p *driver.CUmemAllocationProp) (rounded, gr
 	return (size + granule - 1) / granule * granule, granule, nil
 }
 
-// NewPhysicalMemory makes memory of at least size bytes; it is rounded up to the
-// granularity that [Context.Granularity] tells, see [PhysicalMemory.Size]. It is not cleared.
-// A device without virtual memory, or one that cannot share it where
-// that is asked for, is [ErrNotSupported].
+// NewPhysicalMemory allocates at least size bytes, rounded up to the minimum of
+// [Context.Granularity]: see [PhysicalMemory.Size]. The memory is not initialized. It
+// returns [ErrNotSupported] if the device lacks virtual memory management, or cannot
+// share memory that is to be Shareable, [ErrRange] if size is 0, and
+// driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory left.
 // Source: cuMemCreate, cuMemGetAllocationGranularity, and cuMemRelease when closed.
 func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*PhysicalMemory, error) {
 	const op = "NewPhysicalMemory"
@@ -113,7 +115,7 @@ func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*Physi
 			return nil, err
 		}
 	}
-	p := &physicalCore{ctx: c, exported: o.Shareable}
+	p := &physicalCore{ctx: c, exportable: o.Shareable}
 	properties := o.properties(c)
 	err = c.allocating(func() error {
 		if err := p.measure(op, size, &properties); err != nil {
@@ -127,14 +129,14 @@ func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*Physi
 	return p.adopt(op)
 }
 
-// measure finds the size of memory of such properties.
+// measure sets the location, the granularity and the rounded size.
 func (p *physicalCore) measure(op string, size uint64, properties *driver.CUmemAllocationProp) (err error) {
 	p.location = properties.Location
 	p.size, p.granule, err = measure(op, size, properties)
 	return err
 }
 
-// adopt makes a Physical of a core.
+// adopt returns a PhysicalMemory of a core.
 func (p *physicalCore) adopt(op string) (*PhysicalMemory, error) {
 	if err := p.Open(p, &p.ctx.Handle); err != nil {
 		return nil, wrap(op, errors.Join(err, p.Destroy(true)))
@@ -144,9 +146,10 @@ func (p *physicalCore) adopt(op string) (*PhysicalMemory, error) {
 	return u, nil
 }
 
-// Export makes a file that another process, which it is sent to over a Unix
-// socket, opens the memory by: see [ImportPhysicalMemory]. The memory must have been
-// made Shareable. It lives until the file and everything opened by it is closed.
+// Export returns a file by which another process can import the memory: send it over a
+// Unix socket and see [ImportPhysicalMemory]. The memory stays allocated until p, the
+// file and everything imported from it are closed. It returns [ErrInvalidArgument] unless
+// the memory was created Shareable.
 // Source: cuMemExportToShareableHandle.
 func (p *PhysicalMemory) Export() (*os.File, error) {
 	const op = "PhysicalMemory.Export"
@@ -155,8 +158,8 @@ func (p *PhysicalMemory) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer c.Release()
-	if !c.exported {
-		return nil, refuse(op, ErrInvalidArgument, "the memory was not made Shareable, or is another process's")
+	if !c.exportable {
+		return nil, refuse(op, ErrInvalidArgument, "the memory was not created Shareable, or is imported")
 	}
 	fd, err := opened(func(fd *int32) error {
 		return c.ctx.withCurrent(func() error {
@@ -169,9 +172,9 @@ func (p *PhysicalMemory) Export() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "memory of "+c.ctx.device.String()), nil
 }
 
-// ImportPhysicalMemory opens memory that [PhysicalMemory.Export] has made a file of, in
-// another process or here. size is that of the memory, which the file does not
-// tell. The file may be closed afterwards.
+// ImportPhysicalMemory imports memory from the file that [PhysicalMemory.Export] made, in
+// another process or in this one. size is the size of the memory in bytes, which the file
+// does not tell. You may close the file afterwards.
 // Source: cuMemImportFromShareableHandle, cuMemGetAllocationPropertiesFromHandle.
 func ImportPhysicalMemory(x *Context, f *os.File, size uint64) (*PhysicalMemory, error) {
 	const op = "ImportPhysicalMemory"
@@ -209,14 +212,14 @@ func ImportPhysicalMemory(x *Context, f *os.File, size uint64) (*PhysicalMemory,
 	return p.adopt(op)
 }
 
-func (p *physicalCore) Kind() string { return "Physical" }
+func (p *physicalCore) Kind() string { return "PhysicalMemory" }
 
 func (p *physicalCore) Destroy(bool) error {
 	return p.ctx.releasing("PhysicalMemory.Close", func() error { return driver.CuMemRelease(p.raw) })
 }
 
-// releasing is in for the release of what is the process's: a reset of the
-// context leaves it.
+// releasing calls f to release a resource of the process, which outlives a reset of the
+// context: then f runs without a context.
 func (c *contextCore) releasing(op string, f func() error) error {
 	err := c.withCurrent(f)
 	if err == rt.CodeReset {
@@ -225,7 +228,7 @@ func (c *contextCore) releasing(op string, f func() error) error {
 	return wrap(op, err)
 }
 
-// acquire marks the memory for a call.
+// acquire acquires the memory for a call.
 func (p *PhysicalMemory) acquire(op string) (*physicalCore, error) {
 	if p == nil || p.core == nil || !p.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -233,8 +236,9 @@ func (p *PhysicalMemory) acquire(op string) (*physicalCore, error) {
 	return p.core, nil
 }
 
-// Close gives the memory back, once it is mapped nowhere. It may be closed as
-// soon as it is mapped. Closing again does nothing. Source: cuMemRelease.
+// Close releases the memory once it is mapped nowhere. You may close it as soon as it is
+// mapped. Closing again does nothing.
+// Source: cuMemRelease.
 func (p *PhysicalMemory) Close() error {
 	if p == nil || p.core == nil {
 		return nil
@@ -243,7 +247,7 @@ func (p *PhysicalMemory) Close() error {
 	return p.core.Close()
 }
 
-// Size is the size in bytes, a multiple of the granularity.
+// Size returns the size in bytes, a multiple of the granularity.
 func (p *PhysicalMemory) Size() uint64 {
 	if p == nil || p.core == nil {
 		return 0
@@ -251,8 +255,8 @@ func (p *PhysicalMemory) Size() uint64 {
 	return p.core.size
 }
 
-// Location is where the memory is, also that of another process.
-// Source: cuMemGetAllocationPropertiesFromHandle for the latter.
+// Location returns where the memory resides, also for imported memory.
+// Source: cuMemGetAllocationPropertiesFromHandle.
 func (p *PhysicalMemory) Location() driver.CUmemLocation {
 	if p == nil || p.core == nil {
 		return driver.CUmemLocation{}
@@ -260,8 +264,8 @@ func (p *PhysicalMemory) Location() driver.CUmemLocation {
 	return p.core.location
 }
 
-// Raw is the memory for calls of package driver. It is 0 once p is closed;
-// keep p reachable meanwhile.
+// Raw returns the handle for calls of package driver. It returns 0 once p is closed. Keep
+// p reachable while you use the handle.
 func (p *PhysicalMemory) Raw() driver.CUmemGenericAllocationHandle {
 	if p == nil || p.core == nil || p.core.Closed() {
 		return 0

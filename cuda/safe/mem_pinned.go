@@ -7,29 +7,31 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Pinned is pinned memory of the host, for n values of type T, which must
-// hold no Go pointers. Asynchronous copies need it, and synchronous ones are
-// faster with it. Like a [Buffer] it remembers the streams that use it.
+// Pinned is page-locked host memory for n values of type T. T must not contain Go
+// pointers. Asynchronous copies require pinned memory, and synchronous copies are faster
+// with it. Kernels can access it, see [Pinned.Arg]. Like a [Buffer], a Pinned remembers
+// the streams that use it, and any number of goroutines may use it at once.
 type Pinned[T any] struct {
 	memory *memory
 	data   unsafe.Pointer
 	n      int
-	part   bool // of another buffer, whose memory it is
+	part   bool // a slice of another Pinned, which owns the memory
 }
 
-// PinnedOptions are the choices at [NewPinned] and [RegisterPinned]. The zero
-// value is CUDA's default. With unified addressing, which every 64-bit system
-// has, all pinned memory is portable to other contexts and mapped for kernels.
+// PinnedOptions are the options of [NewPinned] and [RegisterPinned]. The zero value is
+// CUDA's default. All pinned memory is portable to other contexts and mapped for kernels:
+// every 64-bit system has unified addressing.
 type PinnedOptions struct {
-	// WriteCombined makes writes by the host and copies to a device faster,
-	// and reads by the host very slow. For NewPinned only.
+	// WriteCombined makes host writes and copies to a device faster, and host reads very
+	// slow. For NewPinned only.
 	WriteCombined bool
-	// ReadOnly: kernels only read it. For RegisterPinned only.
+	// ReadOnly declares that kernels only read the memory. For RegisterPinned only.
 	ReadOnly bool
 }
 
-// NewPinned allocates pinned memory for n values. It is not garbage
-// collected memory of Go's: see [Pinned.Data].
+// NewPinned allocates pinned memory for n values. The memory is not initialized, and it
+// is not part of the Go heap: see [Pinned.Data]. It returns [ErrInvalidArgument] if T
+// contains Go pointers or has no size, and [ErrRange] if n is less than 1.
 // Source: cuMemHostAlloc, and cuMemFreeHost when closed.
 func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 	const op = "NewPinned"
@@ -38,7 +40,7 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 		return nil, wrap(op, err)
 	}
 	if o.ReadOnly {
-		return nil, refuse(op, ErrInvalidArgument, "ReadOnly is for RegisterPinned")
+		return nil, refuse(op, ErrInvalidArgument, "ReadOnly is an option of RegisterPinned only")
 	}
 	flags := uint32(driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP)
 	if o.WriteCombined {
@@ -63,12 +65,12 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 	return &Pinned[T]{memory: newMemory(b), data: b.host, n: n}, nil
 }
 
-// RegisterPinned pins memory of a Go slice, so that asynchronous copies can use
-// it; Close undoes that. The slice stays where it is and is kept alive
-// meanwhile. Pinning works on pages of the system: a page that belongs to two
-// registered slices is driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED for the second.
-// If the driver fails to unpin the memory, Close returns the error and the slice is kept
-// for good.
+// RegisterPinned page-locks the memory of a Go slice, so that asynchronous copies can use
+// it. [Pinned.Close] unlocks it. The slice does not move, and it stays reachable
+// meanwhile. The operating system locks whole pages: if two registered slices share a
+// page, the second call returns driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED. If the
+// driver fails to unlock the memory, Close returns the error and the slice is never
+// freed.
 // Source: cuMemHostRegister, cuMemHostUnregister.
 func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], error) {
 	const op = "RegisterPinned"
@@ -77,7 +79,7 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 		return nil, wrap(op, err)
 	}
 	if o.WriteCombined {
-		return nil, refuse(op, ErrInvalidArgument, "WriteCombined is for NewPinned")
+		return nil, refuse(op, ErrInvalidArgument, "WriteCombined is an option of NewPinned only")
 	}
 	flags := uint32(driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP)
 	if o.ReadOnly {
@@ -100,7 +102,7 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 		return nil
 	})
 	if err != nil {
-		if !registered { // else it was given back
+		if !registered { // else allocate has unregistered and unpinned it
 			b.pinner.Unpin()
 		}
 		return nil, wrap(op, err)
@@ -108,8 +110,8 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 	return &Pinned[T]{memory: newMemory(b), data: b.host, n: len(s)}, nil
 }
 
-// findAddress asks where kernels see the memory. Where they cannot, it is no
-// argument for them.
+// findAddress asks for the address at which kernels access the memory. It is 0 if they
+// cannot: then the memory cannot be a kernel argument.
 func (b *block) findAddress() {
 	if driver.CuMemHostGetDevicePointer(&b.address, b.host, 0) != nil {
 		b.address = 0
@@ -120,7 +122,7 @@ func (b *block) memFreeHost() error { return driver.CuMemFreeHost(b.host) }
 
 func (b *block) memUnregister() error { return driver.CuMemHostUnregister(b.host) }
 
-// acquire marks the buffer's memory for a call.
+// acquire acquires the Pinned's block for a call.
 func (h *Pinned[T]) acquire(op string) (*block, error) {
 	if h == nil {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -128,10 +130,12 @@ func (h *Pinned[T]) acquire(op string) (*block, error) {
 	return h.memory.acquire(op)
 }
 
-// Close gives the memory back when the work that uses it is done, which it
-// waits for. The slice of [Pinned.Data] must not be used any more, unless it
-// was Go's own memory. Slices of the buffer are closed with it; closing a slice does nothing,
-// and so does closing again.
+// Close waits until the work that uses the memory has completed, and frees it. Memory of
+// [RegisterPinned] is only unlocked: the Go slice stays valid. Otherwise do not use the
+// slice of [Pinned.Data] after Close. If a stream that uses the memory is capturing, the
+// release is deferred until the capture has ended. Closing a Pinned closes its slices
+// too. Closing a slice does nothing, and neither does closing again.
+// Source: cuMemFreeHost, cuMemHostUnregister.
 func (h *Pinned[T]) Close() error {
 	if h == nil || h.part {
 		return nil
@@ -139,8 +143,8 @@ func (h *Pinned[T]) Close() error {
 	return h.memory.close()
 }
 
-// Data is the memory as a Go slice, nil once the buffer is closed. The memory
-// is not the garbage collector's: keep h reachable as long as the slice is used.
+// Data returns the memory as a Go slice, or nil once the Pinned is closed. The slice does
+// not keep the memory alive: keep h reachable as long as you use the slice.
 func (h *Pinned[T]) Data() []T {
 	if h == nil || h.memory == nil || h.memory.Closed() {
 		return nil
@@ -148,7 +152,7 @@ func (h *Pinned[T]) Data() []T {
 	return unsafe.Slice((*T)(h.data), h.n)
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (h *Pinned[T]) Len() int {
 	if h == nil {
 		return 0
@@ -156,21 +160,22 @@ func (h *Pinned[T]) Len() int {
 	return h.n
 }
 
-// Size is the size in bytes.
+// Size returns the size in bytes.
 func (h *Pinned[T]) Size() uint64 {
 	var zero T
 	return uint64(h.Len()) * uint64(unsafe.Sizeof(zero))
 }
 
-// Slice is the part of the buffer from value i up to value j. It shares the
-// memory, and is closed with the buffer it was made of.
+// Slice returns the values from index i up to but not including j, as h[i:j] does for a
+// Go slice. The result shares the memory and is closed with the Pinned that owns it. It
+// returns [ErrRange] if the range is empty or not within h.
 func (h *Pinned[T]) Slice(i, j int) (*Pinned[T], error) {
 	const op = "Pinned.Slice"
 	if h == nil || h.memory == nil || h.memory.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	if i < 0 || j <= i || j > h.n {
-		return nil, refuse(op, ErrRange, "[%d:%d] of %d values", i, j, h.n)
+		return nil, refuse(op, ErrRange, "slice [%d:%d] of %d values", i, j, h.n)
 	}
 	var zero T
 	return &Pinned[T]{memory: h.memory, data: unsafe.Add(h.data, uintptr(i)*unsafe.Sizeof(zero)), n: j - i, part: true}, nil

@@ -9,10 +9,11 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Extent is how large a box is: values in a row, rows in a slice, slices. Height
-// and Depth count as 1 where they are 0; Width must be set.
+// Extent is the size of pitched memory or of an array: values in a row, rows in a slice,
+// slices. Height and Depth count as 1 if they are 0. Width must be at least 1.
 type Extent struct{ Width, Height, Depth int }
 
+// full returns e with Height and Depth at least 1.
 func (e Extent) full() Extent { return Extent{e.Width, max(e.Height, 1), max(e.Depth, 1)} }
 
 func (e Extent) String() string {
@@ -20,36 +21,38 @@ func (e Extent) String() string {
 	return fmt.Sprintf("%dx%dx%d", e.Width, e.Height, e.Depth)
 }
 
-// Position is a place in a box: value X of row Y of slice Z.
+// Position is the position of a value in pitched memory: value X of row Y of slice Z.
 type Position struct{ X, Y, Z int }
 
-// Pitched is memory seen as rows of values, and slices of rows: a picture, a matrix, a
-// volume, or a part of one. It is a view of a [Buffer], a [Pinned], a Go slice
-// or an [Array], or has memory of its own, see [NewPitched]. Copies between boxes of all
-// kinds are done by [Pitched.CopyFrom] and [Pitched.CopyFromAsync].
+// Pitched is memory laid out as rows of values, and slices of rows: an image, a matrix, a
+// volume, or a part of one. It is a view of a [Buffer], a [Pinned], a Go slice or an
+// [Array], or owns device memory of its own, see [NewPitched]. [Pitched.CopyFrom] and
+// [Pitched.CopyFromAsync] copy between all of these.
 //
-// A box is not changed once it is made, and any number of goroutines may use it.
+// A Pitched is immutable, and any number of goroutines may use it at once.
 type Pitched[T any] struct {
-	end
+	place
 	extent Extent // full
 	owned  bool
 }
 
-// An end is where a box lies, as copies see it.
-type end struct {
-	memory  *memory             // nil of a Go slice
-	kind    driver.CUmemorytype // the host's, a device's, or an array
-	address driver.CUdeviceptr  // of a device
-	data    unsafe.Pointer      // of the host
+// A place is where pitched memory lies, as CUDA's copies take it.
+type place struct {
+	memory  *memory             // nil for a Go slice
+	kind    driver.CUmemorytype // host, device or array
+	address driver.CUdeviceptr  // of device memory
+	data    unsafe.Pointer      // of host memory
 	array   driver.CUarray
-	x, y, z uint64 // where it begins in an array, x in bytes
-	pitch   uint64 // bytes from row to row; not of an array
-	rows    uint64 // rows from slice to slice
+	x, y, z uint64 // the first value in an array, x in bytes
+	pitch   uint64 // bytes from row to row, 0 for an array
+	rows    uint64 // rows from slice to slice, 0 for an array
 }
 
-// NewPitched allocates memory of a device for a box. Its rows begin where the device
-// reads them fast, so that there is room between them: see [Pitched.Pitch]. It is not
-// cleared. Source: cuMemAllocPitch, and cuMemFree when closed.
+// NewPitched allocates pitched device memory. CUDA pads the rows so that each begins at
+// an address that the device accesses efficiently: see [Pitched.Pitch]. The memory is not
+// initialized. It returns [ErrInvalidArgument] if T contains Go pointers or has no size,
+// and [ErrRange] if the extent is empty or too large.
+// Source: cuMemAllocPitch, and cuMemFree when closed.
 func NewPitched[T any](x *Context, e Extent) (*Pitched[T], error) {
 	const op = "NewPitched"
 	row, err := rowSize[T](e)
@@ -59,7 +62,7 @@ func NewPitched[T any](x *Context, e Extent) (*Pitched[T], error) {
 	e = e.full()
 	high, rows := bits.Mul64(uint64(e.Height), uint64(e.Depth))
 	if high != 0 {
-		return nil, refuse(op, ErrRange, "%v values", e)
+		return nil, refuse(op, ErrRange, "%v values are more than an address space has", e)
 	}
 	c, err := x.acquire(op)
 	if err != nil {
@@ -75,12 +78,12 @@ func NewPitched[T any](x *Context, e Extent) (*Pitched[T], error) {
 		return nil, wrap(op, err)
 	}
 	b.size = pitch * rows
-	at := end{memory: newMemory(b), kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address, pitch: pitch, rows: uint64(e.Height)}
-	return &Pitched[T]{end: at, extent: e, owned: true}, nil
+	at := place{memory: newMemory(b), kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address, pitch: pitch, rows: uint64(e.Height)}
+	return &Pitched[T]{place: at, extent: e, owned: true}, nil
 }
 
-// elementSize is what kernels will read at once, of the sizes that CUDA wants to
-// know about.
+// elementSize returns the size of the accesses that rows are aligned for, one of those
+// that cuMemAllocPitch takes.
 func elementSize(size uint64) uint32 {
 	switch {
 	case size%16 == 0:
@@ -91,50 +94,51 @@ func elementSize(size uint64) uint32 {
 	return 4
 }
 
-// Pitched is the buffer seen as a box, from its first value on. pitch is how many bytes
-// there are from row to row, 0 for rows without room between them. If the buffer is
-// too short the error is [ErrRange]. The memory is the buffer's, and closed with it.
+// Pitched returns a pitched view of the Buffer, from its first value on. pitch is the
+// number of bytes from row to row, or 0 for rows without padding. The view shares the
+// memory and is closed with the Buffer that owns it. It returns [ErrRange] if the Buffer
+// is too short, or if pitch is less than the size of a row.
 func (b *Buffer[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
 	const op = "Buffer.Pitched"
 	if b == nil || b.memory == nil || b.memory.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	at := end{memory: b.memory, kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address}
+	at := place{memory: b.memory, kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address}
 	return shape[T](op, at, e, pitch, b.n)
 }
 
-// Pitched is the buffer seen as a box: see [Buffer.Pitched].
+// Pitched returns a pitched view of the memory: see [Buffer.Pitched].
 func (h *Pinned[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
 	const op = "Pinned.Pitched"
 	if h == nil || h.memory == nil || h.memory.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	at := end{memory: h.memory, kind: driver.CU_MEMORYTYPE_HOST, data: h.data}
+	at := place{memory: h.memory, kind: driver.CU_MEMORYTYPE_HOST, data: h.data}
 	return shape[T](op, at, e, pitch, h.n)
 }
 
-// PitchedOf is a Go slice seen as a box: see [Buffer.Pitched]. It is for [Pitched.CopyFrom]
-// alone, as [Pitched.CopyFromAsync] takes memory that is pinned.
+// PitchedOf returns a pitched view of a Go slice: see [Buffer.Pitched]. It is for
+// [Pitched.CopyFrom] only, because [Pitched.CopyFromAsync] needs pinned memory.
 func PitchedOf[T any](s []T, e Extent, pitch uint64) (*Pitched[T], error) {
-	at := end{kind: driver.CU_MEMORYTYPE_HOST, data: unsafe.Pointer(unsafe.SliceData(s))}
+	at := place{kind: driver.CU_MEMORYTYPE_HOST, data: unsafe.Pointer(unsafe.SliceData(s))}
 	return shape[T]("PitchedOf", at, e, pitch, len(s))
 }
 
-// rowSize is the size of a row in bytes, if there can be such a box.
+// rowSize returns the size of a row in bytes, or an error if T or e does not suit.
 func rowSize[T any](e Extent) (uint64, error) {
 	if e.Height < 0 || e.Depth < 0 {
-		return 0, fmt.Errorf("%w: a height of %d and a depth of %d", ErrRange, e.Height, e.Depth)
+		return 0, fmt.Errorf("%w: height %d and depth %d must not be negative", ErrRange, e.Height, e.Depth)
 	}
 	return sizeOf[T](e.Width)
 }
 
-// shape is a box in memory of n values.
-func shape[T any](op string, at end, e Extent, pitch uint64, n int) (*Pitched[T], error) {
+// shape returns a pitched view of n values at a place.
+func shape[T any](op string, at place, e Extent, pitch uint64, n int) (*Pitched[T], error) {
 	row, err := rowSize[T](e)
 	if err != nil {
 		return nil, wrap(op, err)
 	}
-	b := &Pitched[T]{end: at, extent: e.full()}
+	b := &Pitched[T]{place: at, extent: e.full()}
 	if pitch == 0 {
 		pitch = row
 	}
@@ -142,44 +146,44 @@ func shape[T any](op string, at end, e Extent, pitch uint64, n int) (*Pitched[T]
 	var zero T
 	room := uint64(n) * uint64(unsafe.Sizeof(zero))
 	if pitch < row {
-		return nil, refuse(op, ErrRange, "rows of %d bytes every %d bytes", row, pitch)
+		return nil, refuse(op, ErrRange, "a row has %d bytes, more than the pitch of %d", row, pitch)
 	}
-	if size, ok := b.span(b.bytes()); !ok || size > room {
-		return nil, refuse(op, ErrRange, "%v values, in rows every %d bytes, do not fit into %d bytes", e, pitch, room)
+	if size, ok := b.reach(b.bytes()); !ok || size > room {
+		return nil, refuse(op, ErrRange, "%v values with a pitch of %d bytes do not fit into %d bytes", e, pitch, room)
 	}
 	return b, nil
 }
 
-// A bulk is the size of a box in bytes of a row, rows and slices.
-type bulk struct{ width, height, depth uint64 }
+// A byteExtent is an extent with the width in bytes.
+type byteExtent struct{ width, height, depth uint64 }
 
-func (b *Pitched[T]) bytes() bulk {
+func (b *Pitched[T]) bytes() byteExtent {
 	var zero T
 	e := b.extent
-	return bulk{uint64(e.Width) * uint64(unsafe.Sizeof(zero)), uint64(e.Height), uint64(e.Depth)}
+	return byteExtent{uint64(e.Width) * uint64(unsafe.Sizeof(zero)), uint64(e.Height), uint64(e.Depth)}
 }
 
-// span is how many bytes there are from the first to the last of a box; ok is false
-// where that is beyond all numbers.
-func (e *end) span(b bulk) (size uint64, ok bool) {
-	high1, rows := bits.Mul64(b.depth-1, e.rows)
-	rows, carry1 := bits.Add64(rows, b.height-1, 0)
-	high2, size := bits.Mul64(rows, e.pitch)
-	size, carry2 := bits.Add64(size, b.width, 0)
+// reach returns the number of bytes from the first to the last one. ok is false if that
+// overflows.
+func (p *place) reach(v byteExtent) (size uint64, ok bool) {
+	high1, rows := bits.Mul64(v.depth-1, p.rows)
+	rows, carry1 := bits.Add64(rows, v.height-1, 0)
+	high2, size := bits.Mul64(rows, p.pitch)
+	size, carry2 := bits.Add64(size, v.width, 0)
 	return size, high1|carry1|high2|carry2 == 0
 }
 
-// Part is a part of the box, which begins at a position and is e large. It shares
-// the memory, and is closed with it. A part that is not in the box is [ErrRange].
+// Sub returns a view of the values from position at on, with extent e. It shares the
+// memory and is closed with it. It returns [ErrRange] if the view is not within b.
 func (b *Pitched[T]) Sub(at Position, e Extent) (*Pitched[T], error) {
 	const op = "Pitched.Sub"
 	if !b.open() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	p := &Pitched[T]{end: b.end, extent: e.full()}
+	p := &Pitched[T]{place: b.place, extent: e.full()}
 	all := b.extent
 	if e.Height < 0 || e.Depth < 0 || !within(at.X, e.Width, all.Width) || !within(at.Y, p.extent.Height, all.Height) || !within(at.Z, p.extent.Depth, all.Depth) {
-		return nil, refuse(op, ErrRange, "%v values at %v of %v", e, at, all)
+		return nil, refuse(op, ErrRange, "%v values at %v are not within %v", e, at, all)
 	}
 	var zero T
 	x, y, z := uint64(at.X)*uint64(unsafe.Sizeof(zero)), uint64(at.Y), uint64(at.Z)
@@ -196,15 +200,15 @@ func (b *Pitched[T]) Sub(at Position, e Extent) (*Pitched[T], error) {
 	return p, nil
 }
 
-// within tells whether n values from at on are among all.
+// within reports whether the n values from at on are among all values.
 func within(at, n, all int) bool { return at >= 0 && n > 0 && n <= all && at <= all-n }
 
-// open tells whether there is a box, and its memory is not closed.
+// open reports whether b is a Pitched whose memory is not closed.
 func (b *Pitched[T]) open() bool {
 	return b != nil && (b.memory == nil && b.data != nil || b.memory != nil && !b.memory.Closed())
 }
 
-// acquire marks the memory for a call; there is no block of a Go slice.
+// acquire acquires the block for a call. A Go slice has no block: it returns nil.
 func (b *Pitched[T]) acquire(op string) (*block, error) {
 	if b != nil && b.memory == nil && b.data != nil {
 		return nil, nil
@@ -215,8 +219,8 @@ func (b *Pitched[T]) acquire(op string) (*block, error) {
 	return b.memory.acquire(op)
 }
 
-// Close gives the memory of [NewPitched] back, as [Buffer.Close] does. Closing a box
-// that shares memory with others does nothing, and so does closing again.
+// Close frees the memory of [NewPitched], as [Buffer.Close] does. Closing a view of other
+// memory does nothing, and neither does closing again.
 func (b *Pitched[T]) Close() error {
 	if b == nil || !b.owned {
 		return nil
@@ -224,7 +228,7 @@ func (b *Pitched[T]) Close() error {
 	return b.memory.close()
 }
 
-// Extent is how large the box is.
+// Extent returns the size in values, rows and slices.
 func (b *Pitched[T]) Extent() Extent {
 	if b == nil {
 		return Extent{}
@@ -232,8 +236,8 @@ func (b *Pitched[T]) Extent() Extent {
 	return b.extent
 }
 
-// Pitch is how many bytes there are from row to row, 0 for an [Array], which has its
-// own ways.
+// Pitch returns the number of bytes from row to row. It returns 0 for an [Array], whose
+// layout CUDA does not tell.
 func (b *Pitched[T]) Pitch() uint64 {
 	if b == nil {
 		return 0
@@ -241,7 +245,7 @@ func (b *Pitched[T]) Pitch() uint64 {
 	return b.pitch
 }
 
-// SlicePitch is how many bytes there are from slice to slice, 0 for an [Array].
+// SlicePitch returns the number of bytes from slice to slice, 0 for an [Array].
 func (b *Pitched[T]) SlicePitch() uint64 {
 	if b == nil {
 		return 0
@@ -249,9 +253,9 @@ func (b *Pitched[T]) SlicePitch() uint64 {
 	return b.pitch * b.rows
 }
 
-// Raw is the address of the box on its device, 0 for boxes of other memory and once the
-// memory is closed. Kernels that get it inside a struct need the box in
-// [LaunchConfig].Uses: see [Buffer.Raw].
+// Raw returns the device address of the first value. It returns 0 for host memory and
+// arrays, and once the memory is closed. If a kernel gets the address inside a struct,
+// name the Pitched in [LaunchConfig].Uses: see [Buffer.Raw].
 func (b *Pitched[T]) Raw() driver.CUdeviceptr {
 	if b == nil || b.memory == nil || b.memory.Closed() {
 		return 0
@@ -259,8 +263,9 @@ func (b *Pitched[T]) Raw() driver.CUdeviceptr {
 	return b.address
 }
 
-// Arg is the address of the box on its device, as an argument of a kernel, which will
-// also want [Pitched.Pitch]. Boxes of other memory are no arguments.
+// Arg returns the device address of the first value as a kernel argument. The kernel
+// usually needs [Pitched.Pitch] too. The launch returns [ErrClosed] for host memory and
+// arrays.
 func (b *Pitched[T]) Arg() Arg {
 	if b == nil || b.memory == nil || b.address == 0 {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}

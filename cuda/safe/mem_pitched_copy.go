@@ -7,15 +7,15 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// CopyFrom copies another box to the beginning of b, which must have room for it in
-// each direction, else the error is [ErrRange]. At least one of the two must be of a
-// device, memory or an array; they may be of two devices. It is done behind all work
-// that uses either, and is over when CopyFrom returns. Boxes of the same memory must
-// not have values in common: [ErrOverlap] is returned also where that cannot be told
-// easily, as their pitches differ.
+// CopyFrom copies src to the beginning of b. At least one of the two must be device
+// memory or an array; they may be on two devices. It waits for all work that uses either,
+// then copies on an internal stream, and returns when the copy has completed.
 //
-// Source: cuMemcpy3DAsync, or cuMemcpy3DPeerAsync between devices,
-// cuStreamSynchronize, on a stream of its own.
+// It returns [ErrRange] if src exceeds b in any direction, [ErrInvalidArgument] if both
+// are host memory, [ErrCapturing] if a stream that uses either is capturing, and
+// [ErrOverlap] if they have bytes in common. Two views of the same memory with different
+// pitches count as overlapping if their address ranges do.
+// Source: cuMemcpy3DAsync, or cuMemcpy3DPeerAsync between devices, cuStreamSynchronize.
 func (b *Pitched[T]) CopyFrom(src *Pitched[T]) error { return b.copyNow("Pitched.CopyFrom", b, src) }
 
 func (b *Pitched[T]) copyNow(op string, dst, src *Pitched[T]) error {
@@ -26,19 +26,19 @@ func (b *Pitched[T]) copyNow(op string, dst, src *Pitched[T]) error {
 	defer c.release()
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	for _, e := range []*end{c.dst, c.src} {
-		if e.memory == nil {
-			pinner.Pin(e.data)
+	for _, p := range []*place{c.dst, c.src} {
+		if p.memory == nil {
+			pinner.Pin(p.data)
 		}
 	}
 	return c.ctx.doNow(op, c.blocks, c.enqueue)
 }
 
-// CopyFromAsync puts [Pitched.CopyFrom] on a stream, which must be of the context of one
-// of the boxes, else the error is [ErrContextMismatch]. Neither may be a Go slice. Memory of
-// the host must not be touched before the copy is done. In a capture it becomes part
-// of the graph, unless it is a copy between devices, which is [ErrCapturing].
-//
+// CopyFromAsync enqueues [Pitched.CopyFrom]. Do not touch host memory before the copy has
+// completed. It returns [ErrContextMismatch] if neither belongs to the stream's context,
+// [ErrInvalidArgument] if one is a Go slice or both are host memory, and [ErrRange] and
+// [ErrOverlap] as CopyFrom does. A capture records the copy, but a copy between devices
+// returns [ErrCapturing].
 // Source: cuMemcpy3DAsync, or cuMemcpy3DPeerAsync between devices.
 func (b *Pitched[T]) CopyFromAsync(s *Stream, src *Pitched[T]) error {
 	return b.copyAsync("Pitched.CopyFromAsync", s, b, src)
@@ -57,69 +57,74 @@ func (b *Pitched[T]) copyAsync(op string, s *Stream, dst, src *Pitched[T]) error
 	defer sc.Release()
 	switch {
 	case c.dst.memory == nil || c.src.memory == nil:
-		return refuse(op, ErrInvalidArgument, "a Go slice is not pinned: use a Pinned, or Pitched.CopyFrom")
+		return refuse(op, ErrInvalidArgument, "a Go slice is not pinned: use a Pinned, or call Pitched.CopyFrom")
 	case c.peer == nil && !c.ctx.same(sc.ctx):
-		return refuse(op, ErrContextMismatch, "the box is of %v, the stream of %v", c.ctx.device, sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", c.ctx.device, sc.ctx.device)
 	case c.peer != nil && !c.ctx.same(sc.ctx) && !c.peer.same(sc.ctx):
-		return refuse(op, ErrContextMismatch, "neither box is of %v, the stream's", sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "neither side belongs to the context of the stream, on %v", sc.ctx.device)
 	}
-	return sc.enqueue(op, c.blocks, c.peer == nil, func() error { return c.enqueue(sc.raw) })
+	uncapturable := ""
+	if c.peer != nil {
+		uncapturable = peerUncapturable
+	}
+	return sc.enqueueCurrent(op, c.blocks, uncapturable, func() error { return c.enqueue(sc.raw) })
 }
 
-// CopyFromHost copies a Go slice, which has the values of the box row by row without
-// room between them, and no more: else the error is [ErrRange]. It is
-// [Pitched.CopyFrom] otherwise.
+// CopyFromHost copies a Go slice that holds the values row by row without padding. It
+// returns [ErrRange] unless src has exactly as many values as b. Otherwise it behaves as
+// [Pitched.CopyFrom].
 func (b *Pitched[T]) CopyFromHost(src []T) error {
 	const op = "Pitched.CopyFromHost"
-	h, err := b.dense(op, len(src), func() (*Pitched[T], error) { return PitchedOf(src, b.extent, 0) })
+	h, err := b.dense(op, func() (*Pitched[T], error) { return PitchedOf(src, b.extent, 0) })
 	if err != nil {
 		return err
 	}
 	if n := h.count(); len(src) != n {
-		return refuse(op, ErrRange, "%d values for a box of %d", len(src), n)
+		return refuse(op, ErrRange, "%d values for pitched memory of %d", len(src), n)
 	}
 	return b.copyNow(op, b, h)
 }
 
-// CopyToHost copies the box to a Go slice, row by row without room between them. It
-// is [Pitched.CopyFrom] otherwise.
+// CopyToHost copies the values to a Go slice, row by row without padding. It returns
+// [ErrRange] if dst is too short. Otherwise it behaves as [Pitched.CopyFrom].
 func (b *Pitched[T]) CopyToHost(dst []T) error {
 	const op = "Pitched.CopyToHost"
-	h, err := b.dense(op, len(dst), func() (*Pitched[T], error) { return PitchedOf(dst, b.extent, 0) })
+	h, err := b.dense(op, func() (*Pitched[T], error) { return PitchedOf(dst, b.extent, 0) })
 	if err != nil {
 		return err
 	}
 	return b.copyNow(op, h, b)
 }
 
-// CopyFromHostAsync puts a copy of pinned memory on a stream, which has the values of
-// the box row by row without room between them, and no more. It is
-// [Pitched.CopyFromAsync] otherwise.
+// CopyFromHostAsync enqueues a copy of pinned memory that holds the values row by row
+// without padding. It returns [ErrRange] unless src has exactly as many values as b.
+// Otherwise it behaves as [Pitched.CopyFromAsync].
 func (b *Pitched[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
 	const op = "Pitched.CopyFromHostAsync"
-	h, err := b.dense(op, src.Len(), func() (*Pitched[T], error) { return src.Pitched(b.extent, 0) })
+	h, err := b.dense(op, func() (*Pitched[T], error) { return src.Pitched(b.extent, 0) })
 	if err != nil {
 		return err
 	}
 	if n := h.count(); src.Len() != n {
-		return refuse(op, ErrRange, "%d values for a box of %d", src.Len(), n)
+		return refuse(op, ErrRange, "%d values for pitched memory of %d", src.Len(), n)
 	}
 	return b.copyAsync(op, s, b, h)
 }
 
-// CopyToHostAsync puts a copy to pinned memory on a stream, row by row without room
-// between them. It is [Pitched.CopyFromAsync] otherwise.
+// CopyToHostAsync enqueues a copy to pinned memory, row by row without padding. It
+// returns [ErrRange] if dst is too short. Otherwise it behaves as
+// [Pitched.CopyFromAsync].
 func (b *Pitched[T]) CopyToHostAsync(s *Stream, dst *Pinned[T]) error {
 	const op = "Pitched.CopyToHostAsync"
-	h, err := b.dense(op, dst.Len(), func() (*Pitched[T], error) { return dst.Pitched(b.extent, 0) })
+	h, err := b.dense(op, func() (*Pitched[T], error) { return dst.Pitched(b.extent, 0) })
 	if err != nil {
 		return err
 	}
 	return b.copyAsync(op, s, h, b)
 }
 
-// dense is memory of the host, of n values, as a box like b.
-func (b *Pitched[T]) dense(op string, n int, of func() (*Pitched[T], error)) (*Pitched[T], error) {
+// dense returns host memory without padding as a Pitched with b's extent. of makes it.
+func (b *Pitched[T]) dense(op string, of func() (*Pitched[T], error)) (*Pitched[T], error) {
 	if !b.open() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -127,26 +132,26 @@ func (b *Pitched[T]) dense(op string, n int, of func() (*Pitched[T], error)) (*P
 	return h, wrap(op, err)
 }
 
-// count is the number of values of a box without room between its rows, which lies
-// in memory.
+// count returns the number of values. It cannot overflow, because b lies in memory
+// without padding.
 func (b *Pitched[T]) count() int { return b.extent.Width * b.extent.Height * b.extent.Depth }
 
-// A boxCopy is a copy of a box. Its blocks are marked.
-type boxCopy struct {
-	dst, src *end
-	bulk
+// A pitchedCopy is a copy between pitched memory. Its blocks are acquired.
+type pitchedCopy struct {
+	dst, src *place
+	byteExtent
 	blocks []*block
-	ctx    *contextCore // of a device that it is done by
-	peer   *contextCore // of the other end, if that is of another device
+	ctx    *contextCore // of the device that copies
+	peer   *contextCore // of the source, if that is on another device; else nil
 }
 
-// copyOf checks a copy, and marks its memory.
-func copyOf[T any](op string, dst, src *Pitched[T]) (*boxCopy, error) {
+// copyOf checks a copy and acquires its memory.
+func copyOf[T any](op string, dst, src *Pitched[T]) (*pitchedCopy, error) {
 	to, err := dst.acquire(op)
 	if err != nil {
 		return nil, err
 	}
-	c := &boxCopy{}
+	c := &pitchedCopy{}
 	c.retain(to)
 	from, err := src.acquire(op)
 	if err != nil {
@@ -154,7 +159,7 @@ func copyOf[T any](op string, dst, src *Pitched[T]) (*boxCopy, error) {
 		return nil, err
 	}
 	c.retain(from)
-	c.dst, c.src, c.bulk = &dst.end, &src.end, src.bytes()
+	c.dst, c.src, c.byteExtent = &dst.place, &src.place, src.bytes()
 	d, s := dst.extent, src.extent
 	if s.Width > d.Width || s.Height > d.Height || s.Depth > d.Depth {
 		err = refuse(op, ErrRange, "%v values do not fit into %v", s, d)
@@ -168,23 +173,24 @@ func copyOf[T any](op string, dst, src *Pitched[T]) (*boxCopy, error) {
 	return c, nil
 }
 
-func (c *boxCopy) retain(b *block) {
+func (c *pitchedCopy) retain(b *block) {
 	if b != nil {
 		c.blocks = append(c.blocks, b)
 	}
 }
 
-func (c *boxCopy) release() {
+func (c *pitchedCopy) release() {
 	for _, b := range c.blocks {
 		b.Release()
 	}
 }
 
-// check finds the contexts of a copy from one block to another.
-func (c *boxCopy) check(op string, to, from *block) error {
+// check sets the contexts of a copy from one block to another, and refuses one that CUDA
+// cannot do.
+func (c *pitchedCopy) check(op string, to, from *block) error {
 	switch onDevice, ofDevice := c.dst.kind != driver.CU_MEMORYTYPE_HOST, c.src.kind != driver.CU_MEMORYTYPE_HOST; {
 	case onDevice && ofDevice && to.ctx.raw == from.ctx.raw && !to.ctx.same(from.ctx):
-		return refuse(op, ErrReset, "one of the boxes is from before")
+		return refuse(op, ErrReset, "one side of the copy was allocated before the reset")
 	case onDevice && ofDevice && !to.ctx.same(from.ctx):
 		c.ctx, c.peer = to.ctx, from.ctx
 	case onDevice:
@@ -192,16 +198,16 @@ func (c *boxCopy) check(op string, to, from *block) error {
 	case ofDevice:
 		c.ctx = from.ctx
 	default:
-		return refuse(op, ErrInvalidArgument, "neither of the boxes is of a device")
+		return refuse(op, ErrInvalidArgument, "both sides are host memory: one must be device memory or an array")
 	}
 	if c.overlap() {
-		return refuse(op, ErrOverlap, "boxes of %d bytes, %d rows, %d slices in the same memory", c.width, c.height, c.depth)
+		return refuse(op, ErrOverlap, "%d bytes, %d rows, %d slices within the same memory", c.width, c.height, c.depth)
 	}
 	return nil
 }
 
-// enqueue calls CUDA. The context is current.
-func (c *boxCopy) enqueue(stream driver.CUstream) error {
+// enqueue calls CUDA with the context current.
+func (c *pitchedCopy) enqueue(stream driver.CUstream) error {
 	d, s := c.dst, c.src
 	p := driver.CUDA_MEMCPY3D_PEER{
 		SrcMemoryType: s.kind, SrcHost: s.data, SrcDevice: s.address, SrcArray: s.array,
@@ -211,7 +217,7 @@ func (c *boxCopy) enqueue(stream driver.CUstream) error {
 		WidthInBytes: c.width, Height: c.height, Depth: c.depth,
 	}
 	if c.peer == nil {
-		// The same, with words that must be 0 in place of the contexts.
+		// The same struct, with reserved words in place of the contexts, which must be 0.
 		return driver.CuMemcpy3DAsync((*driver.CUDA_MEMCPY3D)(unsafe.Pointer(&p)), stream)
 	}
 	p.DstContext, p.SrcContext = c.ctx.raw, c.peer.raw
@@ -220,24 +226,24 @@ func (c *boxCopy) enqueue(stream driver.CUstream) error {
 
 var _ = [1]struct{}{}[unsafe.Sizeof(driver.CUDA_MEMCPY3D{})-unsafe.Sizeof(driver.CUDA_MEMCPY3D_PEER{})]
 
-// overlap tells whether the ends of a copy have bytes in common, or might have where
-// their rows lie in different ways.
-func (c *boxCopy) overlap() bool {
+// overlap reports whether source and destination have bytes in common. If their rows lie
+// differently, it may report an overlap that is none.
+func (c *pitchedCopy) overlap() bool {
 	d, s := c.dst, c.src
 	if d.array != 0 || s.array != 0 {
 		return d.array == s.array && near(d.x, s.x, c.width) && near(d.y, s.y, c.height) && near(d.z, s.z, c.depth)
 	}
 	apart := int64(d.start() - s.start())
-	of, _ := s.span(c.bulk)
-	on, _ := d.span(c.bulk)
+	of, _ := s.reach(c.byteExtent)
+	on, _ := d.reach(c.byteExtent)
 	if apart >= int64(of) || -apart >= int64(on) {
 		return false
 	}
 	if d.pitch != s.pitch || c.depth > 1 && d.rows != s.rows {
 		return true
 	}
-	// Some row of one overlaps some row of the other if the distance between the
-	// beginnings is less than a row's length, give or take whole slices and rows.
+	// A row of one overlaps a row of the other if the distance between the beginnings,
+	// minus a number of whole slices and rows, is less than the length of a row.
 	pitch, slice := int64(s.pitch), int64(s.pitch*s.rows)
 	for slices := range around(-apart/slice, c.depth) {
 		rest := apart + slices*slice
@@ -250,7 +256,8 @@ func (c *boxCopy) overlap() bool {
 	return false
 }
 
-// around yields the numbers next to n by which two of so many things can differ.
+// around yields n-1, n and n+1, as far as the indices of two of so many things can differ
+// by that.
 func around(n int64, things uint64) func(yield func(int64) bool) {
 	return func(yield func(int64) bool) {
 		most := int64(things) - 1
@@ -262,14 +269,14 @@ func around(n int64, things uint64) func(yield func(int64) bool) {
 	}
 }
 
-// near tells whether two ranges of a length overlap.
+// near reports whether two ranges of the same length overlap.
 func near(a, b, length uint64) bool { return a < b+length && b < a+length }
 
-// start is the address of the first byte, which is the same for host and devices
-// where they share it.
-func (e *end) start() uint64 {
-	if e.data != nil {
-		return uint64(uintptr(e.data))
+// start returns the address of the first byte. With unified addressing, host and devices
+// use the same address for shared memory.
+func (p *place) start() uint64 {
+	if p.data != nil {
+		return uint64(uintptr(p.data))
 	}
-	return uint64(e.address)
+	return uint64(p.address)
 }

@@ -7,23 +7,26 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Zero clears the box, behind all work that uses it, and returns when that is done.
-// The box must be memory of a device, and no array.
+// Zero sets all values to 0. It waits for all work that uses b, and returns when the
+// memory is cleared. It returns [ErrInvalidArgument] unless b is device memory, and not
+// an array, and [ErrCapturing] if a stream that uses b is capturing.
 // Source: cuMemsetD2D8Async, cuStreamSynchronize.
 func (b *Pitched[T]) Zero() error { return b.setNow("Pitched.Zero", b.zero()) }
 
-// ZeroAsync puts [Pitched.Zero] on a stream. Source: cuMemsetD2D8Async.
+// ZeroAsync enqueues [Pitched.Zero].
+// Source: cuMemsetD2D8Async.
 func (b *Pitched[T]) ZeroAsync(s *Stream) error { return b.set("Pitched.ZeroAsync", s, b.zero()) }
 
-// zero is the memset of a row with zeros.
+// zero describes a memset of a row to 0.
 func (b *Pitched[T]) zero() rt.Copy {
 	var zero T
 	return rt.Copy{Kind: rt.Set8, Size: uint64(b.Extent().Width) * uint64(unsafe.Sizeof(zero))}
 }
 
-// Fill sets every value of the box, behind all work that uses it, and returns when
-// that is done. T must have 1, 2 or 4 bytes, the box must be memory of a device and no
-// array, and its pitch a multiple of T's size.
+// Fill sets every value to v. It waits for all work that uses b, and returns when the
+// memory is set. It returns [ErrInvalidArgument] unless T has 1, 2 or 4 bytes, b is
+// device memory and not an array, and its pitch is a multiple of T's size. It returns
+// [ErrCapturing] if a stream that uses b is capturing.
 // Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async, cuStreamSynchronize.
 func (b *Pitched[T]) Fill(v T) error {
 	const op = "Pitched.Fill"
@@ -34,7 +37,7 @@ func (b *Pitched[T]) Fill(v T) error {
 	return b.setNow(op, row)
 }
 
-// FillAsync puts [Pitched.Fill] on a stream.
+// FillAsync enqueues [Pitched.Fill].
 // Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async.
 func (b *Pitched[T]) FillAsync(s *Stream, v T) error {
 	const op = "Pitched.FillAsync"
@@ -68,12 +71,12 @@ func (b *Pitched[T]) set(op string, s *Stream, row rt.Copy) error {
 	}
 	defer c.Release()
 	if !m.ctx.same(c.ctx) {
-		return refuse(op, ErrContextMismatch, "the box is of %v, the stream of %v", m.ctx.device, c.ctx.device)
+		return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", m.ctx.device, c.ctx.device)
 	}
-	return c.enqueue(op, []*block{m}, true, func() error { return b.setRows(row, b.bytes(), c.raw) })
+	return c.enqueueCurrent(op, []*block{m}, "", func() error { return b.setRows(row, b.bytes(), c.raw) })
 }
 
-// setting checks a memset of rows, and marks the memory.
+// setting checks a memset of rows and acquires the block.
 func (b *Pitched[T]) setting(op string, row rt.Copy) (*block, error) {
 	m, err := b.acquire(op)
 	if err != nil {
@@ -82,9 +85,9 @@ func (b *Pitched[T]) setting(op string, row rt.Copy) (*block, error) {
 	width := map[rt.CopyKind]uint64{rt.Set8: 1, rt.Set16: 2, rt.Set32: 4}[row.Kind]
 	switch {
 	case b.kind != driver.CU_MEMORYTYPE_DEVICE:
-		err = refuse(op, ErrInvalidArgument, "the box is not memory of a device")
+		err = refuse(op, ErrInvalidArgument, "only device memory can be filled, not host memory or an array")
 	case b.pitch%width != 0:
-		err = refuse(op, ErrInvalidArgument, "a pitch of %d bytes is no multiple of the values' %d", b.pitch, width)
+		err = refuse(op, ErrInvalidArgument, "the pitch of %d bytes is not a multiple of the values' size of %d", b.pitch, width)
 	default:
 		return m, nil
 	}
@@ -94,23 +97,23 @@ func (b *Pitched[T]) setting(op string, row rt.Copy) (*block, error) {
 	return nil, err
 }
 
-// setRows calls CUDA, once for all slices if there is no room between them. The
-// context is current.
-func (e *end) setRows(row rt.Copy, all bulk, s driver.CUstream) error {
+// setRows calls CUDA with the context current: once, or once for each slice if there is
+// room between the slices.
+func (p *place) setRows(row rt.Copy, all byteExtent, s driver.CUstream) error {
 	height, slices := all.height, all.depth
-	if e.rows == height {
+	if p.rows == height {
 		height, slices = height*slices, 1
 	}
 	for i := range slices {
-		at := e.address + driver.CUdeviceptr(i*e.rows*e.pitch)
+		at := p.address + driver.CUdeviceptr(i*p.rows*p.pitch)
 		var err error
 		switch row.Kind {
 		case rt.Set8:
-			err = driver.CuMemsetD2D8Async(at, e.pitch, uint8(row.Src), row.Size, height, s)
+			err = driver.CuMemsetD2D8Async(at, p.pitch, uint8(row.Src), row.Size, height, s)
 		case rt.Set16:
-			err = driver.CuMemsetD2D16Async(at, e.pitch, uint16(row.Src), row.Size, height, s)
+			err = driver.CuMemsetD2D16Async(at, p.pitch, uint16(row.Src), row.Size, height, s)
 		default:
-			err = driver.CuMemsetD2D32Async(at, e.pitch, uint32(row.Src), row.Size, height, s)
+			err = driver.CuMemsetD2D32Async(at, p.pitch, uint32(row.Src), row.Size, height, s)
 		}
 		if err != nil {
 			return err

@@ -9,13 +9,13 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// PointerKind is what kind of memory is behind an address.
+// PointerKind is the kind of memory at an address.
 type PointerKind int
 
 // The kinds of memory.
 const (
-	UnregisteredMemory PointerKind = iota // none of CUDA's: such as Go's own, or freed
-	HostMemory                            // pinned memory of the host
+	UnregisteredMemory PointerKind = iota // not known to CUDA: Go memory, for example, or freed
+	HostMemory                            // pinned host memory
 	DeviceMemory
 	ManagedMemory
 )
@@ -28,32 +28,33 @@ func (k PointerKind) String() string {
 	return names[k]
 }
 
-// PointerInfo is what CUDA knows about an address. What the driver does not tell is 0
-// or false, and for [UnregisteredMemory] everything but Device is.
+// PointerInfo is what CUDA knows about an address. A field that the driver does not tell
+// is 0 or false. For [UnregisteredMemory] that is every field except Device.
 type PointerInfo struct {
 	Kind    PointerKind
-	Device  int                // ordinal; for host memory where it was allocated or registered; -1 for unregistered memory
-	Context driver.CUcontext   // that it was allocated in, 0 for memory of pools
-	Address driver.CUdeviceptr // for kernels
-	Host    uintptr            // address for the host, 0 where it cannot reach it
-	Start   driver.CUdeviceptr // of the allocation that the address lies in
-	Size    uint64             // of that allocation, in bytes
-	// BufferID is one that no other allocation of the process ever has.
+	Device  int                // ordinal; for host memory, of the allocating context's device; -1 for unregistered memory
+	Context driver.CUcontext   // the context of the allocation; 0 for memory of pools
+	Address driver.CUdeviceptr // at which kernels access the memory
+	Host    uintptr            // address at which the host accesses the memory; 0 if it cannot
+	Start   driver.CUdeviceptr // first address of the allocation
+	Size    uint64             // size of the allocation in bytes
+	// BufferID identifies the allocation. The process never uses an ID twice.
 	BufferID    uint64
-	Pool        driver.CUmemoryPool // that it came from, if it did
+	Pool        driver.CUmemoryPool // the pool that the memory was allocated from, or 0
 	HandleTypes driver.CUmemAllocationHandleType
-	// Access is what kernels of the context may do. Not every driver tells.
+	// Access is what kernels of the context may do. Not every driver tells it.
 	Access     driver.CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS
-	Mapped     bool // there is memory behind the address, and not only a reservation
+	Mapped     bool // the address is backed by memory, and not only reserved
 	IPC        bool // [Buffer.IPCHandle] works
-	RDMA       bool // other hardware can reach it directly
+	RDMA       bool // other PCI devices can access it by GPUDirect RDMA
 	Decompress bool // hardware can decompress into it; from CUDA 12.8 on
 	// SyncMemops: see [Buffer.SetSyncMemops].
 	SyncMemops bool
 }
 
-// PointerInfo tells what CUDA knows about an address, whoever it is of, seen from the
-// context. An address that CUDA does not know is no error, but [UnregisteredMemory].
+// PointerInfo returns what CUDA knows about an address, seen from the context. The memory
+// may belong to other code. An address that CUDA does not know is no error: its kind is
+// [UnregisteredMemory].
 // Source: cuPointerGetAttributes.
 func (x *Context) PointerInfo(address driver.CUdeviceptr) (PointerInfo, error) {
 	var p PointerInfo
@@ -64,7 +65,7 @@ func (x *Context) PointerInfo(address driver.CUdeviceptr) (PointerInfo, error) {
 	return p, err
 }
 
-// pointerInfo is made with a context current.
+// pointerInfo is called with a context current.
 func pointerInfo(address driver.CUdeviceptr) (PointerInfo, error) {
 	p := PointerInfo{Device: -1}
 	v, err := ask(address,
@@ -89,8 +90,8 @@ func pointerInfo(address driver.CUdeviceptr) (PointerInfo, error) {
 	return p, p.askMore(address)
 }
 
-// askMore asks for what not all drivers tell, one by one, as a question that a driver
-// does not know spoils all of a call.
+// askMore gets the attributes that only some drivers know, one by one: an unknown
+// attribute makes the whole call fail.
 func (p *PointerInfo) askMore(address driver.CUdeviceptr) error {
 	var access, rdma, decompress uint64
 	for _, a := range []struct {
@@ -115,8 +116,8 @@ func (p *PointerInfo) askMore(address driver.CUdeviceptr) error {
 	return nil
 }
 
-// ask asks for attributes of an address in one call. None of them has more than 64
-// bits; those with fewer are the low ones of the answer.
+// ask gets attributes of an address in one call. Each has at most 64 bits; one with fewer
+// sets the low bits of the answer.
 func ask(address driver.CUdeviceptr, ids ...driver.CUpointer_attribute) ([]uint64, error) {
 	answers := make([]uint64, len(ids))
 	places := make([]unsafe.Pointer, len(ids))
@@ -129,7 +130,7 @@ func ask(address driver.CUdeviceptr, ids ...driver.CUpointer_attribute) ([]uint6
 	return answers, driver.CuPointerGetAttributes(uint32(len(ids)), &ids[0], &places[0], address)
 }
 
-// A pointerRange is the allocation that an address lies in, as far as the driver tells.
+// A pointerRange is the allocation that contains an address, as far as the driver tells.
 type pointerRange struct {
 	start driver.CUdeviceptr
 	size  uint64
@@ -142,7 +143,7 @@ func rangeOf(address driver.CUdeviceptr) (pointerRange, error) {
 	return pointerRange{driver.CUdeviceptr(v[0]), v[1], v[2] != 0}, err
 }
 
-// poolOf is the pool that a block came from. A context is current.
+// poolOf returns the pool that a block was allocated from. A context is current.
 func (b *block) poolOf() (driver.CUmemoryPool, error) {
 	if b.pool != nil {
 		return b.pool.raw, nil
@@ -151,11 +152,12 @@ func (b *block) poolOf() (driver.CUmemoryPool, error) {
 	return driver.CUmemoryPool(v[0]), err
 }
 
-// SetSyncMemops has synchronous copies and memsets of the buffer's memory, all of the
-// allocation, by package driver and others, return only when they are done, as the
-// drivers of network cards need that read the memory themselves. Those of this
-// package always do. Memory that cannot have that, such as that of pools, is CUDA's own
-// error. Source: cuPointerSetAttribute.
+// SetSyncMemops makes synchronous copies and memsets of the whole allocation, by package
+// driver and other code, return only after they have completed. Drivers of network cards
+// that access the memory by GPUDirect RDMA require it. Copies and memsets of this package
+// always behave so. If the memory does not allow it, such as memory of a pool, CUDA's
+// error is returned.
+// Source: cuPointerSetAttribute.
 func (b *Buffer[T]) SetSyncMemops(on bool) error {
 	const op = "Buffer.SetSyncMemops"
 	m, err := b.acquire(op)

@@ -12,15 +12,15 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Pool is where stream-ordered memory comes from, and goes back to: see
-// [NewBufferFrom]. It keeps what it has of the system's memory for the next
-// allocation, as far as [Pool.SetReleaseThreshold] says. A device has a
-// [DefaultPool]; one of a program's own can have a limit, be shared with other
-// processes, or be of host memory. Any number of goroutines may use a pool at once.
+// Pool is a CUDA memory pool: the source of stream-ordered memory, see [NewBufferFrom].
+// It retains freed memory for later allocations, up to [Pool.SetReleaseThreshold]. Every
+// device has a [DefaultPool]. A pool of your own can have a maximum size, be shared with
+// other processes, or hold host memory. Any number of goroutines may use a Pool at once.
 //
-// A pool that is closed stays until the last buffer of [NewBufferFrom] and [ImportBuffer]
-// from it is closed. Those of [NewBufferAsync] do not keep it: their memory stays, but
-// kernels of other devices, which the pool let use it, may be refused then.
+// A closed Pool is destroyed once the last Buffer of [NewBufferFrom] and [ImportBuffer]
+// from it is closed. Buffers of [NewBufferAsync] do not retain the Pool: their memory
+// stays valid, but launches on other devices that [Pool.SetAccess] let use it may be
+// refused.
 type Pool struct {
 	core    *poolCore
 	cleanup runtime.Cleanup
@@ -30,39 +30,41 @@ type poolCore struct {
 	lifetime.Handle
 	ctx      *contextCore
 	raw      driver.CUmemoryPool
-	owned    bool      // to be destroyed
-	of       *poolCore // which a borrowed one keeps, where that is one of ours
+	owned    bool      // destroyed with the Pool
+	of       *poolCore // the Pool of this package that a borrowed one retains, or nil
 	imported bool
 	onHost   bool
 	managed  bool
 
 	mu      sync.Mutex
-	imports map[driver.CUdeviceptr]struct{} // into an imported one
+	imports map[driver.CUdeviceptr]struct{} // the addresses of Buffers, if the pool is imported
 }
 
-// PoolOptions are the choices at [NewPool]. The zero value is CUDA's default: memory
-// of the context's device, for this process, as much as there is.
+// PoolOptions are the options of [NewPool]. The zero value is CUDA's default: unlimited
+// memory of the context's device, not shared with other processes.
 type PoolOptions struct {
-	// MaxSize is how many bytes the pool may have, which CUDA rounds up; 0 leaves that
-	// to the system. It needs a driver of CUDA 12.2, and must be 0 with Managed.
+	// MaxSize is the maximum size of the pool in bytes, which CUDA rounds up. 0 means
+	// that the system sets the limit. It needs a driver of CUDA 12.2, and must be 0 with
+	// Managed.
 	MaxSize uint64
-	// HandleTypes are the ways in which the pool can be shared with other processes:
-	// driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR for [Pool.Export]. Host and
-	// managed memory cannot be shared.
+	// HandleTypes are the ways to share the pool with other processes: for [Pool.Export],
+	// driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR. Host and managed memory cannot be
+	// shared.
 	HandleTypes driver.CUmemAllocationHandleType
-	// Location is where the memory is: on the context's device if it is zero, on the
-	// host (driver.CU_MEM_LOCATION_TYPE_HOST, from CUDA 13.0 on), or on a NUMA node of
-	// the host (driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, from CUDA 12.2 on). Managed
-	// memory moves; this is where it would rather be, zero for nowhere.
+	// Location is where the memory resides: the zero value is the context's device. It
+	// may also be the host (driver.CU_MEM_LOCATION_TYPE_HOST, from CUDA 13.0 on) or a
+	// NUMA node of the host (driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, from CUDA 12.2 on).
+	// For managed memory it is the preferred location, and the zero value is none.
 	Location driver.CUmemLocation
-	// Managed: the memory is as that of [NewManagedBuffer]. It needs a driver of CUDA 13.0.
+	// Managed makes the memory managed, as that of [NewManagedBuffer]. It needs a driver
+	// of CUDA 13.0.
 	Managed bool
 }
 
-// NewPool makes a pool. [Buffer.Data] is for the host where the memory is the host's,
-// or managed; host memory is opened to the context's device at once. What the device
-// or the driver cannot do is [ErrNotSupported], and the memory of another device is
-// [ErrInvalidArgument].
+// NewPool creates a pool. Kernels on the context's device can access its memory from the
+// start. If the memory is host or managed memory, [Buffer.Data] gives the host access. It
+// returns [ErrNotSupported] if the device or the driver lacks a feature that the options
+// ask for, and [ErrInvalidArgument] if Location is another device.
 // Source: cuMemPoolCreate, cuMemPoolSetAccess, and cuMemPoolDestroy when closed.
 func NewPool(x *Context, o PoolOptions) (*Pool, error) {
 	const op = "NewPool"
@@ -80,27 +82,27 @@ func NewPool(x *Context, o PoolOptions) (*Pool, error) {
 	return p.make(op, func() error { return driver.CuMemPoolCreate(&p.raw, &props) })
 }
 
-// props are the options as CUDA takes them.
+// props returns the options as CUDA takes them.
 func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err error) {
 	p = driver.CUmemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, HandleTypes: o.HandleTypes, Location: o.Location, MaxSize: o.MaxSize}
 	needed := driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 	switch {
 	case o.Managed:
 		p.AllocType = driver.CU_MEM_ALLOCATION_TYPE_MANAGED
-		err = newEnough(op, 13000, "a pool of managed memory")
+		err = needsDriver(op, 13000, "a pool of managed memory")
 	case o.Location.Type == driver.CU_MEM_LOCATION_TYPE_NONE:
 		p.Location = d.location()
 	case o.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST:
 		needed = driver.CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED
 	case o.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA:
-		err = newEnough(op, 12020, "a pool on a NUMA node")
+		err = needsDriver(op, 12020, "a pool on a NUMA node")
 	case o.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE:
-		err = refuse(op, ErrInvalidArgument, "a pool cannot be at a location of type %v", o.Location.Type)
+		err = refuse(op, ErrInvalidArgument, "a pool cannot have a location of type %v", o.Location.Type)
 	case *p.Location.Id() != int32(d.raw):
-		err = refuse(op, ErrInvalidArgument, "memory of device %d in a context of %v", *p.Location.Id(), d)
+		err = refuse(op, ErrInvalidArgument, "the location is device %d, but the context is of %v", *p.Location.Id(), d)
 	}
 	if err == nil && o.MaxSize > 0 {
-		err = newEnough(op, 12020, "a limit of a pool")
+		err = needsDriver(op, 12020, "PoolOptions.MaxSize")
 	}
 	if err != nil {
 		return p, err
@@ -108,31 +110,31 @@ func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err e
 	if _, err := d.needs(op, needed); err != nil {
 		return p, err
 	}
-	ways, err := d.known(driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES)
-	if err == nil && o.HandleTypes&^driver.CUmemAllocationHandleType(ways) != 0 {
-		err = refuse(op, ErrNotSupported, "handle types %#x, where %v has %#x", uint32(o.HandleTypes), d, ways)
+	supported, err := d.known(driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES)
+	if err == nil && o.HandleTypes&^driver.CUmemAllocationHandleType(supported) != 0 {
+		err = refuse(op, ErrNotSupported, "handle types %#x, but %v supports %#x", uint32(o.HandleTypes), d, supported)
 	}
 	return p, wrap(op, err)
 }
 
-// newEnough refuses what the driver is too old for.
-func newEnough(op string, version int, what string) error {
+// needsDriver refuses a feature that the driver is too old for.
+func needsDriver(op string, version int, what string) error {
 	if v := rt.Version; v < version {
-		return refuse(op, ErrNotSupported, "%s needs a driver of CUDA %d.%d, and this one is of %d.%d", what, version/1000, version%1000/10, v/1000, v%1000/10)
+		return refuse(op, ErrNotSupported, "%s needs a driver of CUDA %d.%d, but this one supports %d.%d", what, version/1000, version%1000/10, v/1000, v%1000/10)
 	}
 	return nil
 }
 
-// make has create make the pool, and opens it to the context's device.
+// make calls create to make the pool, and gives the context's device access to it.
 func (p *poolCore) make(op string, create func() error) (*Pool, error) {
 	err := p.ctx.withCurrent(func() error {
 		if err := create(); err != nil {
 			return err
 		}
-		if p.managed { // open to all devices
+		if p.managed { // all devices have access
 			return nil
 		}
-		if err := p.openHere(); err != nil {
+		if err := p.grantAccess(); err != nil {
 			return errors.Join(err, driver.CuMemPoolDestroy(p.raw))
 		}
 		return nil
@@ -143,14 +145,14 @@ func (p *poolCore) make(op string, create func() error) (*Pool, error) {
 	return p.adopt(op)
 }
 
-// pools are those of this package's own, by their handles: others may be told of them
-// as the current pool of a device. It is locked while one is destroyed.
+// pools lists the pools that this package created, by handle, so that CurrentPool can
+// retain the one that is current. It is locked while a pool is destroyed.
 var pools = struct {
 	sync.Mutex
 	of map[driver.CUmemoryPool]*poolCore
 }{of: map[driver.CUmemoryPool]*poolCore{}}
 
-// adopt makes a Pool of a core. Its context is marked.
+// adopt returns a Pool of a core. Its context is acquired.
 func (p *poolCore) adopt(op string) (*Pool, error) {
 	if err := p.Open(p, &p.ctx.Handle); err != nil {
 		return nil, wrap(op, errors.Join(err, p.Destroy(true)))
@@ -165,17 +167,19 @@ func (p *poolCore) adopt(op string) (*Pool, error) {
 	return u, nil
 }
 
-// DefaultPool is the pool that the context's device has from the start. All of the
-// process shares it; closing it closes nothing of CUDA's. Its memory cannot be shared
-// with other processes. Source: cuDeviceGetDefaultMemPool.
+// DefaultPool returns the default pool of the context's device, which the whole process
+// shares. Closing it does not destroy anything. Its memory cannot be shared with other
+// processes.
+// Source: cuDeviceGetDefaultMemPool.
 func DefaultPool(x *Context) (*Pool, error) {
 	return borrowPool("DefaultPool", x, driver.CuDeviceGetDefaultMemPool)
 }
 
-// CurrentPool is the pool that [NewBufferAsync] takes memory from on the context's
-// device: the default one, unless somebody has made another one current. Closing it
-// closes nothing of CUDA's. A pool of this package's own stays until it is closed; one that
-// others have made must not be destroyed before. Source: cuDeviceGetMemPool.
+// CurrentPool returns the pool that [NewBufferAsync] allocates from on the context's
+// device. That is the default pool, unless [Pool.MakeCurrent] or cuDeviceSetMemPool chose
+// another. Closing it does not destroy anything. A pool of this package stays alive until
+// the result is closed; do not destroy a pool that other code has created before that.
+// Source: cuDeviceGetMemPool.
 func CurrentPool(x *Context) (*Pool, error) {
 	return borrowPool("CurrentPool", x, driver.CuDeviceGetMemPool)
 }
@@ -199,8 +203,8 @@ func borrowPool(op string, x *Context, get func(*driver.CUmemoryPool, driver.CUd
 	}
 }
 
-// find asks for a pool of the device, and keeps it if it is one of ours. If that is
-// just being destroyed, the device has another one soon.
+// find asks for a pool of the device, and retains it if this package created it. It
+// returns again if that pool is being destroyed, after which the device has another one.
 func (p *poolCore) find(get func(*driver.CUmemoryPool, driver.CUdevice) error) (again bool, err error) {
 	pools.Lock()
 	defer pools.Unlock()
@@ -233,7 +237,7 @@ func (p *poolCore) Destroy(bool) error {
 	return p.ctx.releasing("Pool.Close", func() error { return driver.CuMemPoolDestroy(p.raw) })
 }
 
-// acquire marks the pool for a call.
+// acquire acquires the pool for a call.
 func (p *Pool) acquire(op string) (*poolCore, error) {
 	if p == nil || p.core == nil || !p.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -241,7 +245,7 @@ func (p *Pool) acquire(op string) (*poolCore, error) {
 	return p.core, nil
 }
 
-// do calls f with the pool marked and its context current.
+// do acquires the pool and calls f with the context current.
 func (p *Pool) do(op string, f func(*poolCore) error) error {
 	c, err := p.acquire(op)
 	if err != nil {
@@ -251,9 +255,10 @@ func (p *Pool) do(op string, f func(*poolCore) error) error {
 	return wrap(op, c.ctx.withCurrent(func() error { return f(c) }))
 }
 
-// Close destroys the pool, once the last buffer that keeps it is closed. If it is the
-// current one of its device, the default one is current again then. Closing again does
-// nothing. Source: cuMemPoolDestroy.
+// Close destroys the pool, once the last Buffer that retains it is closed. If it is the
+// device's current pool, the default pool becomes current again. Closing again does
+// nothing.
+// Source: cuMemPoolDestroy.
 func (p *Pool) Close() error {
 	if p == nil || p.core == nil {
 		return nil
@@ -262,9 +267,9 @@ func (p *Pool) Close() error {
 	return p.core.Close()
 }
 
-// Raw is the pool for calls of package driver, and of the runtime API, whose handles
-// are the same: cudart13.CudaMemPool_t(p.Raw()). It is 0 once the pool is closed;
-// keep p reachable meanwhile.
+// Raw returns the handle for calls of package driver and of the runtime API, which share
+// it: cudart13.CudaMemPool_t(p.Raw()). It returns 0 once the pool is closed. Keep p
+// reachable while you use the handle.
 func (p *Pool) Raw() driver.CUmemoryPool {
 	if p == nil || p.core == nil || p.core.Closed() {
 		return 0
@@ -272,32 +277,34 @@ func (p *Pool) Raw() driver.CUmemoryPool {
 	return p.core.raw
 }
 
-// MakeCurrent has [NewBufferAsync], and whatever else in the process allocates in the
-// order of a stream and names no pool, take memory of the context's device from this
-// pool, until it is closed or dropped. Host memory, managed memory and imported pools are [ErrInvalidArgument].
+// MakeCurrent makes p the current pool of the context's device, until it is closed or
+// garbage collected. [NewBufferAsync] then allocates from it, and so does all other code
+// of the process that allocates stream-ordered memory without naming a pool. It returns
+// [ErrInvalidArgument] for an imported pool and for a pool of host or managed memory.
 // Source: cuDeviceSetMemPool.
 func (p *Pool) MakeCurrent() error {
 	const op = "Pool.MakeCurrent"
 	return p.do(op, func(c *poolCore) error {
 		if c.onHost || c.managed || c.imported {
-			return refuse(op, ErrInvalidArgument, "a pool of host memory or managed memory, or one that is imported, cannot be a device's")
+			return refuse(op, ErrInvalidArgument, "a pool of host or managed memory, or an imported one, cannot be the current pool of a device")
 		}
 		return driver.CuDeviceSetMemPool(c.ctx.device.raw, c.raw)
 	})
 }
 
-// Trim gives memory that no buffer uses back to the system, but for so many bytes.
-// Buffers whose release the device has not reached yet count as used: wait for their
-// streams before. More may stay, as it goes in large pieces. Source: cuMemPoolTrimTo.
+// Trim returns unused memory to the system, but retains keep bytes. A Buffer counts as
+// used until its stream has reached the release and the host has noticed, so wait for the
+// stream first. More than keep bytes may stay, because memory goes in large pieces.
+// Source: cuMemPoolTrimTo.
 func (p *Pool) Trim(keep uint64) error {
 	return p.do("Pool.Trim", func(c *poolCore) error { return driver.CuMemPoolTrimTo(c.raw, keep) })
 }
 
-// NewBufferFrom is [NewBufferAsync] with the memory of a pool, which must be of the
-// stream's context, else the error is [ErrContextMismatch]. The host may touch memory that it
-// reaches, see [Buffer.Data], once it has waited for the stream. Where the pool's
-// limit is reached the error is driver.CUDA_ERROR_OUT_OF_MEMORY; an imported pool is
-// [ErrInvalidArgument], and a stream that captures [ErrCapturing].
+// NewBufferFrom is [NewBufferAsync] with memory of a pool. The host may access host or
+// managed memory by [Buffer.Data] once it has waited for the stream. It returns
+// [ErrContextMismatch] if pool and stream belong to different contexts,
+// driver.CUDA_ERROR_OUT_OF_MEMORY if the pool's maximum size is reached,
+// [ErrInvalidArgument] if the pool is imported, and [ErrCapturing] if s is capturing.
 // Source: cuMemAllocFromPoolAsync, cuMemFreeAsync.
 func NewBufferFrom[T any](p *Pool, s *Stream, n int) (*Buffer[T], error) {
 	const op = "NewBufferFrom"
@@ -320,10 +327,10 @@ func (b *block) allocateFrom(op string, p *poolCore, s *Stream) error {
 	}
 	defer c.Release()
 	if !p.ctx.same(c.ctx) {
-		return refuse(op, ErrContextMismatch, "the pool is of %v, the stream of %v", p.ctx.device, c.ctx.device)
+		return refuse(op, ErrContextMismatch, "the pool belongs to a context of %v, the stream to one of %v", p.ctx.device, c.ctx.device)
 	}
 	if p.imported {
-		return refuse(op, ErrInvalidArgument, "nothing can be allocated from an imported pool: see ImportBuffer")
+		return refuse(op, ErrInvalidArgument, "an imported pool cannot allocate: call ImportBuffer for a buffer of the other process")
 	}
 	return wrap(op, b.allocateOn(c, p.ctx, func() error {
 		if err := driver.CuMemAllocFromPoolAsync(&b.address, b.size, p.raw, c.raw); err != nil {

@@ -36,7 +36,7 @@ func TestPoolRefuses(t *testing.T) {
 		{"a pool of this process", func() error {
 			_, err := safe.ImportBuffer[int32](p, driver.CUmemPoolPtrExportData{}, 1)
 			return err
-		}, safe.ErrInvalidArgument, "own"},
+		}, safe.ErrInvalidArgument, "belongs to this process"},
 		{"memory of no pool", func() error { _, err := buffer[int32](t, x, 1).ExportPointer(); return err }, safe.ErrInvalidArgument, "NewBufferFrom"},
 		{"memory that is not shared", func() error { _, err := bufferFrom[int32](t, p, s, 1).ExportPointer(); return err }, driver.CUDA_ERROR_INVALID_VALUE, ""},
 		{"a part", func() error {
@@ -108,7 +108,7 @@ func TestPoolAccess(t *testing.T) {
 	}
 	_, err = safe.NewBufferFrom[int32](p, other, 1)
 	assert.ErrorIs(t, err, safe.ErrContextMismatch)
-	assert.ErrorContains(t, err, "the pool is of device 0, the stream of device 1")
+	assert.ErrorContains(t, err, "the pool belongs to a context of device 0, the stream to one of device 1")
 }
 
 var hostLocation = driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}

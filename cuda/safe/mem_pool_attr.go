@@ -7,9 +7,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Attribute is any attribute of the pool, such as one that has no method of its own
-// here. One that the driver does not know is driver.CUDA_ERROR_INVALID_VALUE. Source:
-// cuMemPoolGetAttribute.
+// Attribute returns any attribute of the pool, such as one that has no method of its own.
+// It returns driver.CUDA_ERROR_INVALID_VALUE if the driver does not know the attribute.
+// Source: cuMemPoolGetAttribute.
 func (p *Pool) Attribute(id driver.CUmemPool_attribute) (uint64, error) {
 	return p.attribute("Pool.Attribute", id)
 }
@@ -25,8 +25,8 @@ func (p *Pool) attribute(op string, id driver.CUmemPool_attribute) (v uint64, er
 	return v, err
 }
 
-// fetch asks for an attribute. Some have 32 bits, which are the low ones of v. The
-// context is current.
+// fetch gets an attribute with the context current. An attribute of 32 bits sets the low
+// half of v.
 func (p *poolCore) fetch(id driver.CUmemPool_attribute, v *uint64) error {
 	return driver.CuMemPoolGetAttribute(p.raw, id, unsafe.Pointer(v))
 }
@@ -35,34 +35,36 @@ func (p *Pool) setAttribute(op string, id driver.CUmemPool_attribute, v uint64) 
 	return p.do(op, func(c *poolCore) error { return c.put(id, v) })
 }
 
-// put sets an attribute. The context is current.
+// put sets an attribute with the context current.
 func (p *poolCore) put(id driver.CUmemPool_attribute, v uint64) error {
 	return driver.CuMemPoolSetAttribute(p.raw, id, unsafe.Pointer(&v))
 }
 
-// ReleaseThreshold is how many bytes the pool keeps for later allocations when it
-// could give them back to the system, which it does when the program waits for the
-// device: 0 as long as nobody has set it. Source: cuMemPoolGetAttribute.
+// ReleaseThreshold returns how many bytes of unused memory the pool retains when the
+// program synchronizes with the device. The pool returns memory beyond that to the
+// system. The default is 0.
+// Source: cuMemPoolGetAttribute.
 func (p *Pool) ReleaseThreshold() (uint64, error) {
 	return p.attribute("Pool.ReleaseThreshold", driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 }
 
-// SetReleaseThreshold sets [Pool.ReleaseThreshold]. A program that allocates again and
-// again is faster with a high one; math.MaxUint64 keeps everything.
+// SetReleaseThreshold sets [Pool.ReleaseThreshold] in bytes. A high threshold makes
+// repeated allocations faster; math.MaxUint64 retains everything.
 // Source: cuMemPoolSetAttribute.
 func (p *Pool) SetReleaseThreshold(bytes uint64) error {
 	return p.setAttribute("Pool.SetReleaseThreshold", driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
 }
 
-// ReusePolicy says when memory that one stream has freed may go to another one. All of
-// it is true unless somebody has set something else.
+// ReusePolicy says when the pool may give memory that one stream has freed to another
+// stream. All fields are true by default.
 type ReusePolicy struct {
-	// FollowEventDependencies: when events put the other stream behind the release.
+	// FollowEventDependencies reuses memory if the other stream has waited for an event
+	// recorded after the release.
 	FollowEventDependencies bool
-	// Opportunistic: when the release happens to be done already. What comes from where
-	// then differs from run to run.
+	// Opportunistic reuses memory if the release happens to have completed. Which memory
+	// an allocation gets then differs from run to run.
 	Opportunistic bool
-	// InternalDependencies: the pool may have the other stream wait for the release.
+	// InternalDependencies lets the pool make the other stream wait for the release.
 	InternalDependencies bool
 }
 
@@ -79,7 +81,8 @@ func (r *ReusePolicy) rules() []reuseRule {
 	}
 }
 
-// ReusePolicy is the pool's. Source: cuMemPoolGetAttribute.
+// ReusePolicy returns the pool's reuse policy.
+// Source: cuMemPoolGetAttribute.
 func (p *Pool) ReusePolicy() (ReusePolicy, error) {
 	var r ReusePolicy
 	err := p.do("Pool.ReusePolicy", func(c *poolCore) error {
@@ -95,7 +98,7 @@ func (p *Pool) ReusePolicy() (ReusePolicy, error) {
 	return r, err
 }
 
-// SetReusePolicy sets all of [Pool.ReusePolicy], for allocations made from now on.
+// SetReusePolicy sets [Pool.ReusePolicy] for later allocations.
 // Source: cuMemPoolSetAttribute.
 func (p *Pool) SetReusePolicy(r ReusePolicy) error {
 	return p.do("Pool.SetReusePolicy", func(c *poolCore) error {
@@ -112,16 +115,16 @@ func (p *Pool) SetReusePolicy(r ReusePolicy) error {
 	})
 }
 
-// PoolUsage is how much memory a pool has, in bytes.
+// PoolUsage is the amount of memory of a pool, in bytes.
 type PoolUsage struct {
-	Reserved     uint64 // of the system
-	ReservedPeak uint64 // the most of it since [Pool.ResetPeaks]
-	Used         uint64 // by buffers
-	UsedPeak     uint64 // the most of it since [Pool.ResetPeaks]
+	Reserved     uint64 // allocated from the system
+	ReservedPeak uint64 // maximum of Reserved since [Pool.ResetPeaks]
+	Used         uint64 // in use by Buffers
+	UsedPeak     uint64 // maximum of Used since [Pool.ResetPeaks]
 }
 
-// Usage is how much memory the pool has just now. A buffer is used until the host
-// has noticed that the device has reached its release.
+// Usage returns the amount of memory of the pool. A closed Buffer counts as used until
+// its stream has reached the release and the host has noticed.
 // Source: cuMemPoolGetAttribute.
 func (p *Pool) Usage() (PoolUsage, error) {
 	var u PoolUsage
@@ -144,7 +147,7 @@ func (p *Pool) Usage() (PoolUsage, error) {
 	return u, err
 }
 
-// ResetPeaks has the high-water marks of [Pool.Usage] begin anew.
+// ResetPeaks resets the peaks of [Pool.Usage] to the present values.
 // Source: cuMemPoolSetAttribute.
 func (p *Pool) ResetPeaks() error {
 	return p.do("Pool.ResetPeaks", func(c *poolCore) error {
@@ -155,25 +158,26 @@ func (p *Pool) ResetPeaks() error {
 	})
 }
 
-// PoolProperties are what a pool was made with.
+// PoolProperties are the properties that a pool was created with.
 type PoolProperties struct {
-	MaxSize     uint64 // bytes, 0 for no limit
+	MaxSize     uint64 // in bytes, 0 for no limit
 	HandleTypes driver.CUmemAllocationHandleType
-	Location    driver.CUmemLocation // zero for managed memory that has no preference
+	Location    driver.CUmemLocation // zero for managed memory without a preferred location
 	Managed     bool
 	Decompress  bool // hardware can decompress into it
-	// LocalityDomain is the part of the device that the memory is kept in, -1 for all
-	// of it, and where the driver is older than CUDA 13.4.
+	// LocalityDomain is the part of the device that the memory resides in. It is -1 for
+	// the whole device, and on drivers older than CUDA 13.4.
 	LocalityDomain int
 }
 
-// Properties are what the pool was made with. They need a driver of CUDA 13.2, else the
-// error is [ErrNotSupported]. Source: cuMemPoolGetAttribute.
+// Properties returns the properties that the pool was created with. It returns
+// [ErrNotSupported] on drivers older than CUDA 13.2.
+// Source: cuMemPoolGetAttribute.
 func (p *Pool) Properties() (PoolProperties, error) {
 	const op = "Pool.Properties"
 	o := PoolProperties{LocalityDomain: -1}
 	err := p.do(op, func(c *poolCore) error {
-		if err := newEnough(op, 13020, "telling what a pool was made with"); err != nil {
+		if err := needsDriver(op, 13020, "Pool.Properties"); err != nil {
 			return err
 		}
 		return c.describe(&o)
@@ -181,9 +185,9 @@ func (p *Pool) Properties() (PoolProperties, error) {
 	return o, err
 }
 
-// describe asks for the properties. The context is current.
+// describe gets the properties with the context current.
 func (p *poolCore) describe(o *PoolProperties) error {
-	var kind, types, place, id, decompress uint64
+	var kind, types, location, id, decompress uint64
 	for _, a := range []struct {
 		value *uint64
 		id    driver.CUmemPool_attribute
@@ -191,7 +195,7 @@ func (p *poolCore) describe(o *PoolProperties) error {
 		{&o.MaxSize, driver.CU_MEMPOOL_ATTR_MAX_POOL_SIZE},
 		{&kind, driver.CU_MEMPOOL_ATTR_ALLOCATION_TYPE},
 		{&types, driver.CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES},
-		{&place, driver.CU_MEMPOOL_ATTR_LOCATION_TYPE},
+		{&location, driver.CU_MEMPOOL_ATTR_LOCATION_TYPE},
 		{&id, driver.CU_MEMPOOL_ATTR_LOCATION_ID},
 		{&decompress, driver.CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED},
 	} {
@@ -201,7 +205,7 @@ func (p *poolCore) describe(o *PoolProperties) error {
 	}
 	o.Managed = driver.CUmemAllocationType(kind) == driver.CU_MEM_ALLOCATION_TYPE_MANAGED
 	o.HandleTypes = driver.CUmemAllocationHandleType(types)
-	o.Location.Type, *o.Location.Id() = driver.CUmemLocationType(place), int32(id)
+	o.Location = Location{Type: driver.CUmemLocationType(location), ID: int(int32(id))}.raw()
 	o.Decompress = decompress != 0
 	if rt.Version < 13040 {
 		return nil

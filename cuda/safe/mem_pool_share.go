@@ -9,11 +9,11 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Export makes a file by which another process of this machine can import the pool,
-// with [ImportPool]. The file is sent as one of os/exec.Cmd's ExtraFiles, or over a
-// Unix socket, and may be closed then. The pool must have been made with the handle
-// type driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, else the error is CUDA's,
-// driver.CUDA_ERROR_INVALID_VALUE. Source: cuMemPoolExportToShareableHandle.
+// Export returns a file by which another process of this machine can import the pool: see
+// [ImportPool]. Send it in os/exec.Cmd's ExtraFiles or over a Unix socket, after which
+// you may close it. It returns driver.CUDA_ERROR_INVALID_VALUE unless the pool was
+// created with the handle type driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
+// Source: cuMemPoolExportToShareableHandle.
 func (p *Pool) Export() (*os.File, error) {
 	fd, err := opened(func(fd *int32) error {
 		return p.do("Pool.Export", func(c *poolCore) error { return c.export(fd) })
@@ -24,12 +24,12 @@ func (p *Pool) Export() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "memory pool"), nil
 }
 
-// ImportPool makes a pool of another process usable here, by the file that
-// [Pool.Export] made there, which may be closed afterwards. Nothing can be
-// allocated from it: buffers of the other process come by [ImportBuffer]. The context may be
-// of any device that can reach the memory.
-// Source: cuMemPoolImportFromShareableHandle, cuMemPoolSetAccess, and
-// cuMemPoolDestroy when closed.
+// ImportPool imports a pool of another process, from the file that [Pool.Export] made
+// there. You may close the file afterwards. The pool cannot allocate memory:
+// [ImportBuffer] imports Buffers of the other process into it. The context may be of any
+// device that can access the memory. It returns [ErrInvalidArgument] if f is nil.
+// Source: cuMemPoolImportFromShareableHandle, cuMemPoolSetAccess, and cuMemPoolDestroy
+// when closed.
 func ImportPool(x *Context, f *os.File) (*Pool, error) {
 	const op = "ImportPool"
 	c, err := x.acquire(op)
@@ -38,7 +38,7 @@ func ImportPool(x *Context, f *os.File) (*Pool, error) {
 	}
 	defer c.Release()
 	if f == nil {
-		return nil, refuse(op, ErrInvalidArgument, "no file")
+		return nil, refuse(op, ErrInvalidArgument, "no file: f is nil")
 	}
 	p := &poolCore{ctx: c, owned: true, imported: true}
 	raw, err := f.SyscallConn()
@@ -61,13 +61,14 @@ func ImportPool(x *Context, f *os.File) (*Pool, error) {
 	return pool, made
 }
 
-// ExportPointer describes the buffer to a process that has imported the pool which it
-// was allocated from, for [ImportBuffer]. The description is plain data. The buffer
-// must be all of an allocation, else the error is [ErrRange], and memory of a pool,
-// else it is [ErrInvalidArgument]; a pool that is not shared is CUDA's
-// driver.CUDA_ERROR_INVALID_VALUE. Keep the buffer open until the other processes have
-// closed theirs, and have them wait for its allocation and for the work that fills it: by
-// [Event.IPCHandle], or by a message behind a wait of this process.
+// ExportPointer describes the Buffer to a process that has imported the pool which it was
+// allocated from, for [ImportBuffer] there. The description is plain data. Keep the
+// Buffer open until the other processes have closed theirs. Make them wait for its
+// allocation and for the work that fills it: by [Event.IPCHandle], or by sending a
+// message once this process has waited for that work.
+//
+// It returns [ErrInvalidArgument] if the memory is not of a pool, [ErrRange] if b is not
+// a whole allocation, and driver.CUDA_ERROR_INVALID_VALUE if the pool cannot be shared.
 // Source: cuMemPoolExportPointer.
 func (b *Buffer[T]) ExportPointer() (driver.CUmemPoolPtrExportData, error) {
 	const op = "Buffer.ExportPointer"
@@ -81,7 +82,7 @@ func (b *Buffer[T]) ExportPointer() (driver.CUmemPoolPtrExportData, error) {
 		return data, refuse(op, ErrInvalidArgument, "the buffer was not allocated from a pool: see NewBufferFrom")
 	}
 	if b.address != m.address || b.Size() != m.size {
-		return data, refuse(op, ErrRange, "%d bytes of an allocation of %d, which can be shared as a whole only", b.Size(), m.size)
+		return data, refuse(op, ErrRange, "%d bytes of an allocation of %d: only a whole allocation can be shared", b.Size(), m.size)
 	}
 	err = m.ctx.withCurrent(func() error {
 		err := driver.CuMemPoolExportPointer(&data, m.address)
@@ -96,8 +97,8 @@ func (b *Buffer[T]) ExportPointer() (driver.CUmemPoolPtrExportData, error) {
 	return data, wrap(op, err)
 }
 
-// exportOnce exports the pool and forgets the file: CUDA describes memory of no pool
-// that was never exported.
+// exportOnce exports the pool and closes the file: CUDA describes memory only of pools
+// that were exported before.
 func (p *poolCore) exportOnce() error {
 	fd, err := opened(p.export)
 	if err != nil {
@@ -106,11 +107,11 @@ func (p *poolCore) exportOnce() error {
 	return os.NewFile(uintptr(fd), "memory pool").Close()
 }
 
-// ImportBuffer is a buffer of another process, which has sent its description by
-// [Buffer.ExportPointer], in an imported pool. It has n values; more than were
-// allocated are [ErrRange] where the driver tells. Close it before the other
-// process closes its own: it waits for the work of this process. A pool that is not
-// imported is [ErrInvalidArgument].
+// ImportBuffer imports a Buffer of another process, from the description of
+// [Buffer.ExportPointer], into an imported pool, with n values. Close it before the other
+// process closes its own: Close waits for the work of this process. It returns [ErrRange]
+// if the allocation has fewer values, as far as the driver tells, and
+// [ErrInvalidArgument] if the pool is not imported or the memory is imported already.
 // Source: cuMemPoolImportPointer, and cuMemFree when closed.
 func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*Buffer[T], error) {
 	const op = "ImportBuffer"
@@ -120,9 +121,9 @@ func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*B
 	}
 	defer c.Release()
 	if !c.imported {
-		return nil, refuse(op, ErrInvalidArgument, "the pool is this process's own")
+		return nil, refuse(op, ErrInvalidArgument, "the pool belongs to this process: import one by ImportPool")
 	}
-	b := &block{size: size, pool: c, free: (*block).letImportGo}
+	b := &block{size: size, pool: c, free: (*block).freeImport}
 	err = b.allocate(c.ctx, func() error { return b.importPointer(op, &data) })
 	if err != nil {
 		return nil, wrap(op, err)
@@ -130,8 +131,9 @@ func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*B
 	return newBuffer[T](b, n), nil
 }
 
-// importPointer imports memory into the block's pool. CUDA gives one address for the
-// same description again, and takes one free for all.
+// importPointer imports memory into the block's pool. For the same description CUDA
+// returns the same address again, and a single free would release all of them, so it
+// refuses a second import.
 func (b *block) importPointer(op string, data *driver.CUmemPoolPtrExportData) error {
 	p := b.pool
 	p.mu.Lock()
@@ -140,7 +142,7 @@ func (b *block) importPointer(op string, data *driver.CUmemPoolPtrExportData) er
 		return err
 	}
 	if _, ok := p.imports[b.address]; ok {
-		return refuse(op, ErrInvalidArgument, "the memory at %#x is imported already", uint64(b.address))
+		return refuse(op, ErrInvalidArgument, "the memory is imported already, at %#x", uint64(b.address))
 	}
 	if p.imports == nil {
 		p.imports = map[driver.CUdeviceptr]struct{}{}
@@ -152,28 +154,28 @@ func (b *block) importPointer(op string, data *driver.CUmemPoolPtrExportData) er
 	return nil
 }
 
-// letImportGo frees what importPointer has imported.
-func (b *block) letImportGo() error {
+// freeImport frees the memory of importPointer.
+func (b *block) freeImport() error {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	delete(b.pool.imports, b.address)
 	return b.memFree()
 }
 
-// checkRoom gives a block of another process back if it is larger than what was allocated there, as
-// far as the driver tells. The context is current.
-func (b *block) checkRoom(op string, giveBack func() error) error {
+// checkRoom calls release and returns ErrRange if the block exceeds the allocation of the
+// other process, as far as the driver tells. The context is current.
+func (b *block) checkRoom(op string, release func() error) error {
 	r, err := rangeOf(b.address)
 	if err == nil && r.size > 0 && uint64(b.address)+b.size > uint64(r.start)+r.size {
 		err = refuse(op, ErrRange, "%d bytes of an allocation of %d", b.size, r.size)
 	}
 	if err != nil {
-		return errors.Join(err, giveBack())
+		return errors.Join(err, release())
 	}
 	return nil
 }
 
-// export asks for a file descriptor of the pool. The context is current.
+// export gets a file descriptor of the pool with the context current.
 func (p *poolCore) export(fd *int32) error {
 	return driver.CuMemPoolExportToShareableHandle(unsafe.Pointer(fd), p.raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 }

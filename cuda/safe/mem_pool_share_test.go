@@ -5,11 +5,11 @@ package safe_test
 import (
 	"encoding/hex"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +35,7 @@ func toOther(t *testing.T, what []byte, files ...*os.File) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	other := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
+	other := command.Built(self, "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
 	other.Env = append(os.Environ(), sharedVariable+"="+hex.EncodeToString(what))
 	other.ExtraFiles = files
 	out, err := other.CombinedOutput()

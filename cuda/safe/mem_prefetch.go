@@ -8,13 +8,15 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// PrefetchAsync has managed memory moved to a location, behind the work that is on
-// the stream, so that nobody waits for pages there. It works on whole pages. The stream's
-// device, and a device that is the location, must be able to use managed memory at
-// the same time as the host (driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
-// else the error is [ErrNotSupported]. Other memory, and no location, are
-// [ErrInvalidArgument]; a stream that captures is [ErrCapturing]. A location that is a NUMA node
-// needs a driver of CUDA 12.2. Source: cuMemPrefetchAsync.
+// PrefetchAsync enqueues a migration of managed memory to a location, so that later work
+// does not stall on page faults. It works on whole pages.
+//
+// It returns [ErrNotSupported] unless the stream's device, and the device that is the
+// location, have driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
+// [ErrInvalidArgument] if the memory is not managed or there is no location; and
+// [ErrCapturing] if the stream is capturing. A NUMA node as the location needs a driver
+// of CUDA 12.2.
+// Source: cuMemPrefetchAsync.
 func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 	const op = "Buffer.PrefetchAsync"
 	m, err := b.acquire(op)
@@ -36,7 +38,7 @@ func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
 		return err
 	}
-	return c.enqueue(op, []*block{m}, false, func() error {
+	return c.enqueueCurrent(op, []*block{m}, "a prefetch cannot be captured", func() error {
 		err := driver.CuMemPrefetchAsync_v2(b.address, b.Size(), to.raw(), 0, c.raw)
 		if d, ok := to.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
 			err = driver.CuMemPrefetchAsync_v1(b.address, b.Size(), d, c.raw)
@@ -48,19 +50,22 @@ func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 // movable refuses a block that is not managed memory.
 func (b *block) movable(op string) error {
 	if !b.managed() {
-		return refuse(op, ErrInvalidArgument, "the buffer is not managed memory")
+		return refuse(op, ErrInvalidArgument, "the buffer is not managed memory: see NewManagedBuffer")
 	}
 	return nil
 }
 
-// Advise says how managed memory will be used: that it is mostly read
-// (driver.CU_MEM_ADVISE_SET_READ_MOSTLY), where it had better be
-// (CU_MEM_ADVISE_SET_PREFERRED_LOCATION), who will use it
-// (CU_MEM_ADVISE_SET_ACCESSED_BY), or no longer so. It works on whole pages, at once,
-// and moves nothing. at does not matter to READ_MOSTLY and
-// CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, and may be the zero value there. Only the host
-// and devices are said to use memory. A location that is a NUMA node needs a driver of
-// CUDA 12.2. Source: cuMemAdvise.
+// Advise tells CUDA how managed memory will be used: mostly read
+// (driver.CU_MEM_ADVISE_SET_READ_MOSTLY), best kept at a location
+// (CU_MEM_ADVISE_SET_PREFERRED_LOCATION), accessed by the host or a device
+// (CU_MEM_ADVISE_SET_ACCESSED_BY); or that one of these no longer applies. It takes
+// effect at once, on whole pages, and migrates nothing. The READ_MOSTLY pair and
+// CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION ignore the location, which may be the zero
+// value.
+//
+// It returns [ErrInvalidArgument] if the memory is not managed, or if a location is
+// needed and missing. A NUMA node as the location needs a driver of CUDA 12.2.
+// Source: cuMemAdvise.
 func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
 	const op = "Buffer.Advise"
 	m, err := b.acquire(op)
@@ -73,7 +78,7 @@ func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
 	}
 	switch advice {
 	case driver.CU_MEM_ADVISE_SET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-		at = HostLocation // one that there is, for drivers that look
+		at = HostLocation // any valid one: some drivers check it
 	}
 	if err := at.check(op); err != nil {
 		return err
@@ -87,18 +92,19 @@ func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
 	}))
 }
 
-// RangeAttributes are what was said about managed memory. What does not hold for all
-// of it is false, or no location.
+// RangeAttributes are the advice and the prefetches that managed memory has got. A field
+// that does not hold for all of the memory is false, or no location.
 type RangeAttributes struct {
 	ReadMostly        bool
 	PreferredLocation Location
 	AccessedBy        []Location // devices and the host
-	// LastPrefetch is where the memory was to be moved last. It need not be there yet.
+	// LastPrefetch is the target of the last prefetch, which may not have completed.
 	LastPrefetch Location
 }
 
-// RangeAttributes asks what was said about the memory by [Buffer.Advise] and
-// [Buffer.PrefetchAsync]. Source: cuMemRangeGetAttribute.
+// RangeAttributes returns the effect of [Buffer.Advise] and [Buffer.PrefetchAsync] on the
+// memory. It returns [ErrInvalidArgument] if the memory is not managed.
+// Source: cuMemRangeGetAttribute.
 func (b *Buffer[T]) RangeAttributes() (RangeAttributes, error) {
 	const op = "Buffer.RangeAttributes"
 	var a RangeAttributes
@@ -117,7 +123,7 @@ func (b *Buffer[T]) RangeAttributes() (RangeAttributes, error) {
 	r := memRange{b.address, b.Size()}
 	err = m.ctx.withCurrent(func() error {
 		var readMostly [1]int32
-		by := make([]int32, len(devices)+1) // the host is one, too
+		by := make([]int32, len(devices)+1) // and the host
 		err := r.ask(driver.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, readMostly[:])
 		if err == nil {
 			err = r.ask(driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, by)
@@ -154,8 +160,8 @@ func (r memRange) ask(a driver.CUmem_range_attribute, values []int32) error {
 	return driver.CuMemRangeGetAttribute(unsafe.Pointer(&values[0]), uint64(4*len(values)), a, r.address, r.size)
 }
 
-// location is an attribute that is a location, which drivers before CUDA 12.2 tell as
-// a device.
+// location returns an attribute that is a location. Drivers older than CUDA 12.2 report
+// it as a device.
 func (r memRange) location(device, kind, id driver.CUmem_range_attribute) (Location, error) {
 	var v [2]int32
 	if rt.Version < 12020 {

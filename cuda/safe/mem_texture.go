@@ -4,37 +4,40 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Texture is a way for kernels to read an [Array], or linear memory: by coordinates,
-// with interpolation and rules for what lies outside. A kernel takes it as an argument
-// of 64 bits, by [Texture.Arg]. It keeps the memory it reads, also if that is closed
-// before. Any number of goroutines may use it at once.
+// Texture is a texture object: kernels read an [Array] or linear memory through it by
+// coordinates, with interpolation and rules for coordinates outside. A kernel takes it as
+// a 64-bit argument, see [Texture.Arg]. It keeps the memory alive even if that is closed
+// first. Any number of goroutines may use it at once.
 type Texture struct {
 	memory *memory
 	raw    driver.CUtexObject
 }
 
-// TextureOptions are the choices at [NewTexture] and its like. The zero value is CUDA's
-// default: the nearest value, coordinates that count values, and integers of 8 and 16
-// bits turned into fractions.
+// TextureOptions are the options of [NewTexture], [NewLinearTexture] and
+// [NewPitchedTexture]. The zero value is CUDA's default: it reads the nearest value,
+// coordinates count values, and integers of 8 and 16 bits are normalized to fractions.
 type TextureOptions struct {
-	// Address is what happens outside, in x, y and z. Unless coordinates are
-	// Normalized it is driver.CU_TR_ADDRESS_MODE_CLAMP, whatever this says.
+	// Address is how x, y and z outside of the texture are treated. It counts only with
+	// Normalized coordinates; others are always clamped
+	// (driver.CU_TR_ADDRESS_MODE_CLAMP).
 	Address [3]driver.CUaddress_mode
-	// Filter is driver.CU_TR_FILTER_MODE_LINEAR for interpolation between values,
-	// which works for floating point numbers and for fractions.
+	// Filter driver.CU_TR_FILTER_MODE_LINEAR interpolates between values, if kernels read
+	// them as floating-point numbers.
 	Filter driver.CUfilter_mode
-	// Normalized coordinates go from 0 to 1 over the whole.
+	// Normalized coordinates range from 0 to 1 over the whole texture.
 	Normalized bool
-	// ReadIntegers: integers of 8 and 16 bits are read as such. Those of 32 bits always
-	// are.
+	// ReadIntegers reads integers of 8 and 16 bits as integers, and not as fractions.
+	// Integers of 32 bits are always read so.
 	ReadIntegers bool
-	// SRGB: 8-bit values are converted to linear ones.
+	// SRGB converts 8-bit values from sRGB to linear.
 	SRGB bool
-	// Border is the value outside for driver.CU_TR_ADDRESS_MODE_BORDER.
+	// Border is the value outside of the texture with driver.CU_TR_ADDRESS_MODE_BORDER.
 	Border [4]float32
-	// MaxAnisotropy is the ratio of anisotropic filtering, 1 to 16; 0 counts as 1.
+	// MaxAnisotropy is the maximum ratio of anisotropic filtering, 1 to 16; 0 counts as
+	// 1.
 	MaxAnisotropy uint32
-	// Format of a channel of linear memory; 0 is that of T. See [ArrayOptions].
+	// Format of a channel of linear or pitched memory; 0 takes the format of T. See
+	// [ArrayOptions].
 	Format driver.CUarray_format
 }
 
@@ -55,8 +58,9 @@ func (o *TextureOptions) raw() driver.CUDA_TEXTURE_DESC {
 	return d
 }
 
-// NewTexture makes a texture of an array, all of it. Source: cuTexObjectCreate, and
-// cuTexObjectDestroy when closed.
+// NewTexture creates a texture of a whole array. It returns [ErrInvalidArgument] if the
+// options set a Format: the array has one.
+// Source: cuTexObjectCreate, and cuTexObjectDestroy when closed.
 func NewTexture[T any](a *Array[T], o TextureOptions) (*Texture, error) {
 	const op = "NewTexture"
 	m, err := a.acquire(op)
@@ -65,16 +69,17 @@ func NewTexture[T any](a *Array[T], o TextureOptions) (*Texture, error) {
 	}
 	defer m.Release()
 	if o.Format != 0 {
-		return nil, refuse(op, ErrInvalidArgument, "the format is the array's; Format is for linear memory")
+		return nil, refuse(op, ErrInvalidArgument, "the array sets the format: leave TextureOptions.Format 0")
 	}
 	r := driver.CUDA_RESOURCE_DESC{ResType: driver.CU_RESOURCE_TYPE_ARRAY}
 	r.Res.Array().HArray = a.raw
 	return newTexture(op, m, &r, o)
 }
 
-// NewLinearTexture makes a texture of a buffer, of one dimension, which kernels read by
-// indices, without interpolation. The buffer must begin at a multiple of the device's
-// texture alignment, as one that is not a slice does: else the error is [ErrInvalidArgument].
+// NewLinearTexture creates a one-dimensional texture of a Buffer. Kernels read it by
+// index, without interpolation. It returns [ErrInvalidArgument] if T does not suit a
+// texture, or if the Buffer's address is not a multiple of the device's texture
+// alignment; a Buffer that is not a slice is aligned.
 // Source: cuTexObjectCreate, and cuTexObjectDestroy when closed.
 func NewLinearTexture[T any](b *Buffer[T], o TextureOptions) (*Texture, error) {
 	const op = "NewLinearTexture"
@@ -97,10 +102,12 @@ func NewLinearTexture[T any](b *Buffer[T], o TextureOptions) (*Texture, error) {
 	return newTexture(op, m, &r, o)
 }
 
-// NewPitchedTexture makes a texture of a box of two dimensions, which is memory of a
-// device. The box must begin at a multiple of the device's texture alignment, and its
-// pitch be a multiple of the texture pitch alignment, as those of [NewPitched] do: else the
-// error is [ErrInvalidArgument]. Source: cuTexObjectCreate, and cuTexObjectDestroy when closed.
+// NewPitchedTexture creates a two-dimensional texture of pitched device memory. It
+// returns [ErrInvalidArgument] if b is not device memory or has more than one slice, if T
+// does not suit a texture, or if the address or the pitch is not a multiple of the
+// device's texture alignment or texture pitch alignment. Memory of [NewPitched] is
+// aligned.
+// Source: cuTexObjectCreate, and cuTexObjectDestroy when closed.
 func NewPitchedTexture[T any](b *Pitched[T], o TextureOptions) (*Texture, error) {
 	const op = "NewPitchedTexture"
 	m, err := b.acquire(op)
@@ -108,7 +115,7 @@ func NewPitchedTexture[T any](b *Pitched[T], o TextureOptions) (*Texture, error)
 		return nil, err
 	}
 	if m == nil {
-		return nil, refuse(op, ErrInvalidArgument, "the box is a Go slice")
+		return nil, refuse(op, ErrInvalidArgument, "a texture needs device memory, not a Go slice")
 	}
 	defer m.Release()
 	f, err := formatOf[T](op, o.Format)
@@ -116,7 +123,7 @@ func NewPitchedTexture[T any](b *Pitched[T], o TextureOptions) (*Texture, error)
 	case err != nil:
 		return nil, err
 	case b.kind != driver.CU_MEMORYTYPE_DEVICE || b.extent.Depth > 1:
-		return nil, refuse(op, ErrInvalidArgument, "the box is not memory of a device, or has more than one slice")
+		return nil, refuse(op, ErrInvalidArgument, "a texture needs device memory of a single slice")
 	}
 	if err := m.aligned(op, uint64(b.address), driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT); err != nil {
 		return nil, err
@@ -132,23 +139,23 @@ func NewPitchedTexture[T any](b *Pitched[T], o TextureOptions) (*Texture, error)
 	return newTexture(op, m, &r, o)
 }
 
-// aligned refuses a number that is no multiple of an attribute of the device.
+// aligned refuses an address or a pitch that is not a multiple of a device attribute.
 func (b *block) aligned(op string, n uint64, to driver.CUdevice_attribute) error {
 	to64, err := b.ctx.device.known(to)
 	if err != nil {
 		return wrap(op, err)
 	}
 	if to64 > 0 && n%uint64(to64) != 0 {
-		return refuse(op, ErrInvalidArgument, "%#x is no multiple of %d, %v of %v", n, to64, to, b.ctx.device)
+		return refuse(op, ErrInvalidArgument, "%#x is not a multiple of %d, the value of %v of %v", n, to64, to, b.ctx.device)
 	}
 	return nil
 }
 
-// newTexture makes a texture of memory, which is marked.
+// newTexture creates a texture of a block, which is acquired.
 func newTexture(op string, of *block, r *driver.CUDA_RESOURCE_DESC, o TextureOptions) (*Texture, error) {
 	var raw driver.CUtexObject
 	d := o.raw()
-	m, err := reading(op, of,
+	m, err := newObject(op, of,
 		func() error { return driver.CuTexObjectCreate(&raw, r, &d, nil) },
 		func() error { return driver.CuTexObjectDestroy(raw) })
 	if err != nil {
@@ -157,10 +164,10 @@ func newTexture(op string, of *block, r *driver.CUDA_RESOURCE_DESC, o TextureOpt
 	return &Texture{memory: m, raw: raw}, nil
 }
 
-// reading is an object by which kernels read memory. It is a block as memory is, so
-// that it is kept as long as work uses it. The functions must not point to what users
-// hold.
-func reading(op string, of *block, create, destroy func() error) (*memory, error) {
+// newObject creates a texture or surface object of a block, as a block of its own: both are
+// retained as long as work uses the object. The functions must not refer to the user's
+// Texture or Surface, or it would never be collected.
+func newObject(op string, of *block, create, destroy func() error) (*memory, error) {
 	b := &block{of: of, free: func(*block) error { return destroy() }}
 	if err := b.allocate(of.ctx, create); err != nil {
 		return nil, wrap(op, err)
@@ -168,7 +175,7 @@ func reading(op string, of *block, create, destroy func() error) (*memory, error
 	return newMemory(b), nil
 }
 
-// Close destroys the texture when the work that uses it is done, which it waits for.
+// Close waits until the work that uses the texture has completed, and destroys it.
 // Closing again does nothing.
 func (t *Texture) Close() error {
 	if t == nil {
@@ -177,9 +184,9 @@ func (t *Texture) Close() error {
 	return t.memory.close()
 }
 
-// Raw is the texture for calls of package driver, and of the runtime API. It is 0
-// once the texture is closed. Kernels that get it inside a struct need the texture in
-// [LaunchConfig].Uses: see [Buffer.Raw].
+// Raw returns the handle for calls of package driver and of the runtime API. It returns 0
+// once the texture is closed. If a kernel gets the handle inside a struct, name the
+// texture in [LaunchConfig].Uses: see [Buffer.Raw].
 func (t *Texture) Raw() driver.CUtexObject {
 	if t == nil || t.memory == nil || t.memory.Closed() {
 		return 0
@@ -187,11 +194,11 @@ func (t *Texture) Raw() driver.CUtexObject {
 	return t.raw
 }
 
-// Arg is the texture as an argument of a kernel of the same context. It is kept until
-// the kernel is done, and so is the memory it reads.
+// Arg returns the texture as an argument for a kernel of the same context. The texture
+// and the memory it reads stay alive until the kernel has completed.
 func (t *Texture) Arg() Arg {
 	if t == nil {
-		return readingArg(nil, 0)
+		return objectArg(nil, 0)
 	}
-	return readingArg(t.memory, uint64(t.raw))
+	return objectArg(t.memory, uint64(t.raw))
 }

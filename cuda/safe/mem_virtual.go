@@ -10,11 +10,11 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
-// AddressRange is a range of addresses for kernels, without memory: see
-// [AddressRange.Map]. Any number of goroutines may use it at once.
+// AddressRange is a reserved range of device addresses without memory: [AddressRange.Map]
+// maps memory into it. Any number of goroutines may use it at once.
 //
-// What grows is made so: reserve more than will ever be needed, map as much as is
-// needed now, and map more behind it later. Addresses stay what they are.
+// Use it for memory that grows in place: reserve more addresses than you will ever need,
+// map the memory that you need now, and map more after it later. Addresses never change.
 type AddressRange struct {
 	core    *rangeCore
 	cleanup runtime.Cleanup
@@ -25,38 +25,39 @@ type rangeCore struct {
 	ctx     *contextCore
 	address driver.CUdeviceptr
 	size    uint64
-	uses    streamUses // by work of all that is mapped
+	uses    streamUses // of all mappings
 
 	mu       sync.Mutex
-	mappings []*mapping // in the order of their addresses, as long as CUDA has them
+	mappings []*mapping // sorted by address, until CUDA has unmapped them
 }
 
-// A mapping is a part of a range that has memory. It lives until it is unmapped
-// and no window shows it.
+// A mapping is a part of a range that has memory. It lives until it is unmapped and no
+// mappedView retains it.
 type mapping struct {
 	lifetime.Handle
 	space        *rangeCore
 	offset, size uint64
-	access       sync.Map // of driver.CUdevice to driver.CUmemAccess_flags
+	access       sync.Map // driver.CUdevice -> driver.CUmemAccess_flags
 	last         pendingWork
 	cleanup      runtime.Cleanup
 }
 
 func (m *mapping) end() uint64 { return m.offset + m.size }
 
-// ReserveOptions are the choices at [ReserveAddress]. The zero value is CUDA's default.
+// ReserveOptions are the options of [ReserveAddress]. The zero value is CUDA's default.
 type ReserveOptions struct {
-	// Alignment of the first address in bytes, a power of two.
+	// Alignment of the first address in bytes, a power of two, or 0 for CUDA's default.
 	Alignment uint64
-	// Address is where the range should begin. CUDA may choose another place.
+	// Address is a hint where the range should begin. CUDA may choose another address.
 	Address driver.CUdeviceptr
 }
 
-// ReserveAddress reserves addresses for at least size bytes; they are rounded up
-// to the granularity of the device's memory. It takes no memory. A device without
-// virtual memory is [ErrNotSupported].
-// Source: cuMemAddressReserve, cuMemGetAllocationGranularity, and
-// cuMemAddressFree when closed.
+// ReserveAddress reserves addresses for at least size bytes, rounded up to the
+// granularity of the device's memory. It allocates no memory. It returns
+// [ErrNotSupported] if the device lacks virtual memory management, [ErrRange] if size is
+// 0, and [ErrInvalidArgument] if the alignment is not a power of two.
+// Source: cuMemAddressReserve, cuMemGetAllocationGranularity, and cuMemAddressFree when
+// closed.
 func ReserveAddress(x *Context, size uint64, o ReserveOptions) (*AddressRange, error) {
 	const op = "ReserveAddress"
 	c, err := x.acquire(op)
@@ -65,7 +66,7 @@ func ReserveAddress(x *Context, size uint64, o ReserveOptions) (*AddressRange, e
 	}
 	defer c.Release()
 	if o.Alignment&(o.Alignment-1) != 0 {
-		return nil, refuse(op, ErrInvalidArgument, "an alignment of %d, which is no power of two", o.Alignment)
+		return nil, refuse(op, ErrInvalidArgument, "the alignment of %d is not a power of two", o.Alignment)
 	}
 	if _, err := c.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED); err != nil {
 		return nil, err
@@ -95,14 +96,14 @@ func (r *rangeCore) Kind() string { return "AddressRange" }
 func (r *rangeCore) Destroy(bool) error {
 	return r.ctx.releasing("AddressRange.Close", func() error {
 		var err error
-		for _, m := range r.mappings { // which could not be unmapped before
+		for _, m := range r.mappings { // whose cuMemUnmap has failed before
 			err = errors.Join(err, driver.CuMemUnmap(r.address+driver.CUdeviceptr(m.offset), m.size))
 		}
 		return errors.Join(err, driver.CuMemAddressFree(r.address, r.size))
 	})
 }
 
-// acquire marks the range for a call.
+// acquire acquires the range for a call.
 func (r *AddressRange) acquire(op string) (*rangeCore, error) {
 	if r == nil || r.core == nil || !r.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -110,32 +111,32 @@ func (r *AddressRange) acquire(op string) (*rangeCore, error) {
 	return r.core, nil
 }
 
-// Close unmaps what is mapped, once the work that uses it is done, which it waits
-// for, and gives the addresses back. Where one of the streams captures, that is
-// put off until the capture has ended; and where buffers of [NewMappedBuffer] are
-// open, or graphs use them, until the last of those is closed. Closing again does
-// nothing. Source: cuMemUnmap, cuMemAddressFree.
+// Close waits for the work that uses the range, unmaps all memory and frees the
+// addresses. If one of the streams is capturing, this is deferred until the capture has
+// ended. If Buffers of [NewMappedBuffer] are open, or graphs use them, it is deferred
+// until the last of these is closed. Closing again does nothing.
+// Source: cuMemUnmap, cuMemAddressFree.
 func (r *AddressRange) Close() error {
 	if r == nil || r.core == nil {
 		return nil
 	}
 	r.cleanup.Stop()
 	c := r.core
-	err := c.Close() // nothing can be mapped any more
+	err := c.Close() // Map returns ErrClosed from here on
 	for _, m := range c.mapped() {
 		err = errors.Join(err, m.unmap())
 	}
 	return err
 }
 
-// mapped lists the mappings.
+// mapped returns the mappings.
 func (r *rangeCore) mapped() []*mapping {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.mappings)
 }
 
-// Size is how many bytes there are addresses for, a multiple of the granularity.
+// Size returns the size of the range in bytes, a multiple of the granularity.
 func (r *AddressRange) Size() uint64 {
 	if r == nil || r.core == nil {
 		return 0
@@ -143,10 +144,9 @@ func (r *AddressRange) Size() uint64 {
 	return r.core.size
 }
 
-// Raw is the first address, for calls of package driver and for other libraries.
-// It is 0 once the range is closed; keep r reachable meanwhile. Work
-// that the program enqueues with it is not known here: wait for it before
-// anything is unmapped.
+// Raw returns the first address, for calls of package driver and for other libraries. It
+// returns 0 once the range is closed. Keep r reachable while you use the address. Work
+// that the program enqueues with it is not tracked: wait for it before you unmap memory.
 func (r *AddressRange) Raw() driver.CUdeviceptr {
 	if r == nil || r.core == nil || r.core.Closed() {
 		return 0
@@ -154,11 +154,12 @@ func (r *AddressRange) Raw() driver.CUdeviceptr {
 	return r.core.address
 }
 
-// Map puts all of p's memory at an offset in bytes, which must be a multiple of
-// its granularity. p may be of another device, may be mapped several times and
-// may be closed afterwards. No device can reach the memory before
-// [AddressRange.SetAccess]. Outside of the range, or where something is mapped
-// already, the error is [ErrRange]. Source: cuMemMap.
+// Map maps all of p's memory at an offset in bytes, which must be a multiple of its
+// granularity. p may be on another device, may be mapped several times and may be closed
+// afterwards. No device can access the memory before [AddressRange.SetAccess]. Map
+// returns [ErrInvalidArgument] if the offset is not a multiple of the granularity, and
+// [ErrRange] if the memory does not fit into the range or something is mapped there.
+// Source: cuMemMap.
 func (r *AddressRange) Map(offset uint64, p *PhysicalMemory) error {
 	const op = "AddressRange.Map"
 	c, err := r.acquire(op)
@@ -173,15 +174,15 @@ func (r *AddressRange) Map(offset uint64, p *PhysicalMemory) error {
 	defer physical.Release()
 	size := physical.size
 	if offset%physical.granule != 0 {
-		return refuse(op, ErrInvalidArgument, "offset %d is no multiple of the granularity, %d", offset, physical.granule)
+		return refuse(op, ErrInvalidArgument, "offset %d is not a multiple of the granularity, %d", offset, physical.granule)
 	}
 	if size > c.size || offset > c.size-size {
-		return refuse(op, ErrRange, "%d bytes at offset %d of %d", size, offset, c.size)
+		return refuse(op, ErrRange, "%d bytes at offset %d exceed the range of %d bytes", size, offset, c.size)
 	}
 	m := &mapping{space: c, offset: offset, size: size}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.Closed() { // whoever closes the range unmaps what is there afterwards
+	if c.Closed() { // Close has listed the mappings already, or will list this one
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	at, _ := slices.BinarySearchFunc(c.mappings, offset, func(m *mapping, offset uint64) int { return cmpEnd(m, offset) })
@@ -194,7 +195,7 @@ func (r *AddressRange) Map(offset uint64, p *PhysicalMemory) error {
 		return wrap(op, err)
 	}
 	c.mappings = slices.Insert(c.mappings, at, m)
-	if err := m.Open(m, &c.Handle); err != nil { // cannot be: the range is marked
+	if err := m.Open(m, &c.Handle); err != nil { // cannot happen: the range is acquired
 		return wrap(op, err)
 	}
 	m.Untracked() // a leak of the range is reported once
@@ -202,7 +203,7 @@ func (r *AddressRange) Map(offset uint64, p *PhysicalMemory) error {
 	return nil
 }
 
-// cmpEnd finds the first mapping that ends behind an offset.
+// cmpEnd finds the first mapping that ends after an offset.
 func cmpEnd(m *mapping, offset uint64) int {
 	if m.end() <= offset {
 		return -1
@@ -210,18 +211,19 @@ func cmpEnd(m *mapping, offset uint64) int {
 	return 1
 }
 
-// why says what keeps a mapping that was unmapped.
+// why says why a mapping that was unmapped is still there.
 func (m *mapping) why() string {
 	if m.Closed() {
-		return ": it was unmapped, and buffers of it are open, or work that uses it is not done"
+		return ": Unmap is deferred until buffers of it are closed and work that uses it has completed"
 	}
 	return ""
 }
 
-// Unmap takes the memory away from a part of the range, which must hold whole
-// mappings, one at least, else the error is [ErrRange]. It waits for work that
-// uses the range. As with [AddressRange.Close], captures, open buffers and graphs
-// that use the part put it off. Source: cuMemUnmap.
+// Unmap waits for the work that uses the range, and unmaps the memory of a part of it.
+// The part must contain at least one mapping and no mapping partially, or Unmap returns
+// [ErrRange]. As for [AddressRange.Close], captures, open Buffers and graphs that use the
+// part defer it.
+// Source: cuMemUnmap.
 func (r *AddressRange) Unmap(offset, size uint64) error {
 	const op = "AddressRange.Unmap"
 	c, err := r.acquire(op)
@@ -244,10 +246,11 @@ func (r *AddressRange) Unmap(offset, size uint64) error {
 	return wrap(op, err)
 }
 
-// within lists the mappings in a part of the range, which must hold no half ones. mu is held.
+// within returns the mappings of a part of the range, and refuses one that cuts through a
+// mapping. mu is held.
 func (r *rangeCore) within(op string, offset, size uint64) ([]*mapping, error) {
 	if size > r.size || offset > r.size-size {
-		return nil, refuse(op, ErrRange, "%d bytes at offset %d of %d", size, offset, r.size)
+		return nil, refuse(op, ErrRange, "%d bytes at offset %d exceed the range of %d bytes", size, offset, r.size)
 	}
 	var part []*mapping
 	for _, m := range r.mappings {
@@ -255,22 +258,22 @@ func (r *rangeCore) within(op string, offset, size uint64) ([]*mapping, error) {
 			continue
 		}
 		if m.offset < offset || m.end() > offset+size {
-			return nil, refuse(op, ErrRange, "%d bytes at offset %d have only a part of the %d that are mapped at %d", size, offset, m.size, m.offset)
+			return nil, refuse(op, ErrRange, "%d bytes at offset %d contain only a part of the mapping of %d bytes at offset %d", size, offset, m.size, m.offset)
 		}
 		part = append(part, m)
 	}
 	return part, nil
 }
 
-// unmap is the Close of a mapping.
+// unmap implements Close of a mapping.
 func (m *mapping) unmap() error {
 	m.cleanup.Stop()
 	return m.Close()
 }
 
-func (m *mapping) Kind() string { return "mapped part of an AddressRange" }
+func (m *mapping) Kind() string { return "mapping of an AddressRange" }
 
-// destroy unmaps behind all work that uses the range.
+// Destroy unmaps the memory once all work that uses the range has completed.
 func (m *mapping) Destroy(wait bool) error {
 	r := m.space
 	for !m.last.over(&r.uses, wait) {
@@ -285,7 +288,7 @@ func (m *mapping) Destroy(wait bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.ctx.releasing("AddressRange.Unmap", func() error { return driver.CuMemUnmap(r.address+driver.CUdeviceptr(m.offset), m.size) })
-	if err == nil { // else there is another try when the addresses are given back
+	if err == nil { // else rangeCore.Destroy tries again
 		r.mappings = slices.DeleteFunc(r.mappings, func(o *mapping) bool { return o == m })
 	}
 	return err

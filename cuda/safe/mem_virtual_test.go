@@ -4,12 +4,12 @@ package safe_test
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -161,16 +161,16 @@ func TestVirtualRefusals(t *testing.T) {
 		{"half mapped already", r.Map(0, two), safe.ErrRange, "mapped already"},
 		{"closed memory", r.Map(0, closed), safe.ErrClosed, ""},
 		{"unmap nothing", r.Unmap(5*granule, granule), safe.ErrRange, "nothing is mapped"},
-		{"unmap a part", r.Unmap(granule, granule), safe.ErrRange, "only a part"},
+		{"unmap a part", r.Unmap(granule, granule), safe.ErrRange, "contain only a part"},
 		{"unmap behind the end", r.Unmap(granule, 8*granule), safe.ErrRange, ""},
 		{"access to nothing", r.SetAccess(0, granule, readWrite), safe.ErrRange, "only 0"},
-		{"access to a part", r.SetAccess(2*granule, granule, readWrite), safe.ErrRange, "only a part"},
+		{"access to a part", r.SetAccess(2*granule, granule, readWrite), safe.ErrRange, "contain only a part"},
 		{"access over a hole", r.SetAccess(granule, 4*granule, readWrite), safe.ErrRange, ""},
-		{"access taken from a buffer", r.SetAccess(granule, 2*granule, 0), safe.ErrInvalidArgument, "open"},
+		{"access taken from a buffer", r.SetAccess(granule, 2*granule, 0), safe.ErrInvalidArgument, "some are open"},
 		{"buffer of nothing", made(safe.NewMappedBuffer[uint64](r, 0, 1)), safe.ErrRange, "only 0 are mapped"},
 		{"buffer of too much", made(safe.NewMappedBuffer[uint64](r, granule, int(granule))), safe.ErrRange, ""},
 		{"buffer behind the end", made(safe.NewMappedBuffer[uint64](r, 8*granule, 1)), safe.ErrRange, ""},
-		{"buffer without access", made(safe.NewMappedBuffer[uint64](r, 4*granule, 1)), safe.ErrInvalidArgument, "SetAccess"},
+		{"buffer without access", made(safe.NewMappedBuffer[uint64](r, 4*granule, 1)), safe.ErrInvalidArgument, "call AddressRange.SetAccess"},
 		{"buffer not aligned", made(safe.NewMappedBuffer[uint64](r, granule+4, 1)), safe.ErrInvalidArgument, "aligned"},
 		{"buffer of no values", made(safe.NewMappedBuffer[uint64](r, granule, 0)), safe.ErrRange, ""},
 		{"alignment", func() error {
@@ -296,7 +296,7 @@ func TestVirtualProcesses(t *testing.T) {
 	defer f.Close()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, "-test.run=^TestVirtualProcesses$", "-test.timeout=1m")
+	cmd := command.Built(self, "-test.run=^TestVirtualProcesses$", "-test.timeout=1m")
 	cmd.Env, cmd.ExtraFiles = append(os.Environ(), child+"=1"), []*os.File{f}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -9,14 +9,14 @@ import (
 
 const fullAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 
-// SetAccess says what devices may do with a part of the range, all of which must
-// be mapped, and which must hold whole mappings, else the error is [ErrRange].
-// Without devices it is for the context's own. The mappings of before and devices that
-// are not named keep what they have.
+// SetAccess sets what devices may do with the memory of a part of the range. The whole
+// part must be mapped, and must not contain a mapping partially, or SetAccess returns
+// [ErrRange]. Without devices it applies to the context's own device. Devices that are
+// not named keep their access.
 //
-// Less than driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE is set behind the work that
-// uses the range; while buffers of the part are open it is [ErrInvalidArgument], and
-// while a stream that uses the range captures [ErrCapturing].
+// To set less than driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, SetAccess first waits for
+// the work that uses the range. It then returns [ErrInvalidArgument] if Buffers of the
+// part are open, and [ErrCapturing] if a stream that uses the range is capturing.
 // Source: cuMemSetAccess.
 func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_flags, devices ...Device) error {
 	const op = "AddressRange.SetAccess"
@@ -57,7 +57,7 @@ func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_
 	return nil
 }
 
-// whole lists the mappings of a part that has nothing else. mu is held.
+// whole returns the mappings of a part that is mapped without a gap. mu is held.
 func (r *rangeCore) whole(op string, offset, size uint64) ([]*mapping, error) {
 	part, err := r.within(op, offset, size)
 	if err != nil {
@@ -71,17 +71,17 @@ func (r *rangeCore) whole(op string, offset, size uint64) ([]*mapping, error) {
 		at = m.end()
 	}
 	if at != offset+size || size == 0 {
-		return nil, refuse(op, ErrRange, "of %d bytes at offset %d only %d are mapped", size, offset, at-offset)
+		return nil, refuse(op, ErrRange, "of the %d bytes at offset %d, only %d are mapped", size, offset, at-offset)
 	}
 	return part, nil
 }
 
-// unused waits until no work uses the range any more, of which no window shows
-// the part. mu is held, so that there will be none.
+// unused waits until no work uses the range, and refuses a part that a mappedView
+// retains. mu is held, so no view of the part can appear meanwhile.
 func (r *rangeCore) unused(op string, part []*mapping) error {
 	for _, m := range part {
 		if m.InUse() {
-			return refuse(op, ErrInvalidArgument, "buffers of %d bytes at offset %d are open", m.size, m.offset)
+			return refuse(op, ErrInvalidArgument, "close the buffers of the %d bytes at offset %d first: some are open", m.size, m.offset)
 		}
 	}
 	var last pendingWork
@@ -89,7 +89,7 @@ func (r *rangeCore) unused(op string, part []*mapping) error {
 		if rt.InCallback() {
 			return &Error{Op: op, Err: ErrInCallback}
 		}
-		return refuse(op, ErrCapturing, "a stream that uses the range captures, so that its work has no end to wait for")
+		return refuse(op, ErrCapturing, "a stream that uses the range is capturing, so its work cannot be waited for")
 	}
 	for !last.over(&r.uses, true) {
 		last.wait()
@@ -97,8 +97,10 @@ func (r *rangeCore) unused(op string, part []*mapping) error {
 	return nil
 }
 
-// Access is what a device may do with the memory at an offset. Where nothing is
-// mapped the error is driver.CUDA_ERROR_INVALID_VALUE. Source: cuMemGetAccess.
+// Access returns what kernels on a device may do with the memory at an offset. It returns
+// [ErrRange] if the offset exceeds the range, and driver.CUDA_ERROR_INVALID_VALUE if
+// nothing is mapped there.
+// Source: cuMemGetAccess.
 func (r *AddressRange) Access(offset uint64, d Device) (driver.CUmemAccess_flags, error) {
 	const op = "AddressRange.Access"
 	c, err := r.acquire(op)
@@ -107,7 +109,7 @@ func (r *AddressRange) Access(offset uint64, d Device) (driver.CUmemAccess_flags
 	}
 	defer c.Release()
 	if offset >= c.size {
-		return 0, refuse(op, ErrRange, "offset %d of %d bytes", offset, c.size)
+		return 0, refuse(op, ErrRange, "offset %d exceeds the range of %d bytes", offset, c.size)
 	}
 	var flags uint64
 	location := d.location()
@@ -117,22 +119,24 @@ func (r *AddressRange) Access(offset uint64, d Device) (driver.CUmemAccess_flags
 	return driver.CUmemAccess_flags(flags), wrap(op, err)
 }
 
-// A window is what a buffer shows of a range: mappings, which it keeps.
+// A mappedView is the part of a range that a Buffer covers: it retains the mappings.
 type mappedView struct {
 	space *rangeCore
 	parts []*mapping
 }
 
-// NewMappedBuffer is a buffer of n values at an offset in bytes of an address range,
-// for copies, launches and all else that takes a [Buffer]. The memory there may be in
-// several pieces; all of it must be mapped, else the error is [ErrRange], and the
-// range's device must be allowed to read and write it, else it is [ErrInvalidArgument].
-// Kernels of other devices can be given the buffer if they are allowed the same.
+// NewMappedBuffer returns a Buffer of n values at an offset in bytes of an address range,
+// for copies, launches and all else that takes a [Buffer]. Several mappings may back it.
+// The device of the range must be allowed to read and write the memory; kernels of other
+// devices can use the Buffer if they are allowed to.
 //
-// There may be several buffers of the same addresses. Synchronous calls and
-// [AddressRange.Unmap] come behind the work that uses any part of the range. Close
-// waits for nothing: the memory is the range's. It keeps the memory from being unmapped
-// until the buffer is closed.
+// Several Buffers may cover the same addresses. Synchronous copies and
+// [AddressRange.Unmap] wait for the work that uses any part of the range. [Buffer.Close]
+// waits for nothing, because the range owns the memory; until then the Buffer keeps the
+// memory mapped.
+//
+// It returns [ErrRange] if the memory is not all mapped, and [ErrInvalidArgument] if the
+// device lacks access, the offset is not aligned for T, or T contains Go pointers.
 func NewMappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], error) {
 	const op = "NewMappedBuffer"
 	size, c, err := valuesIn[T](op, r, n)
@@ -144,26 +148,26 @@ func NewMappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], 
 	if align := uint64(unsafe.Alignof(zero)); offset%align != 0 {
 		return nil, refuse(op, ErrInvalidArgument, "offset %d is not aligned to %d bytes", offset, align)
 	}
-	w, err := c.show(op, offset, size)
+	v, err := c.viewOf(op, offset, size)
 	if err != nil {
 		return nil, err
 	}
-	b := &block{ctx: c.ctx, address: c.address + driver.CUdeviceptr(offset), size: size, view: w}
+	b := &block{ctx: c.ctx, address: c.address + driver.CUdeviceptr(offset), size: size, view: v}
 	if err := b.Open(b, &c.ctx.Handle); err != nil {
-		w.close()
+		v.close()
 		return nil, wrap(op, err)
 	}
 	return newBuffer[T](b, n), nil
 }
 
-// show makes a window of a part of the range.
-func (r *rangeCore) show(op string, offset, size uint64) (*mappedView, error) {
+// viewOf returns a view of a part of the range.
+func (r *rangeCore) viewOf(op string, offset, size uint64) (*mappedView, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if size > r.size || offset > r.size-size {
-		return nil, refuse(op, ErrRange, "%d bytes at offset %d of %d", size, offset, r.size)
+		return nil, refuse(op, ErrRange, "%d bytes at offset %d exceed the range of %d bytes", size, offset, r.size)
 	}
-	w := &mappedView{space: r}
+	v := &mappedView{space: r}
 	at := offset
 	for _, m := range r.mappings {
 		if at < m.offset || at >= m.end() || at >= offset+size {
@@ -172,23 +176,23 @@ func (r *rangeCore) show(op string, offset, size uint64) (*mappedView, error) {
 		if !m.Acquire() {
 			break
 		}
-		w.parts = append(w.parts, m)
+		v.parts = append(v.parts, m)
 		at = m.end()
 	}
 	switch {
 	case at < offset+size:
-		w.close()
-		return nil, refuse(op, ErrRange, "of %d bytes at offset %d only %d are mapped", size, offset, at-offset)
-	case !w.reachedBy(r.ctx.device):
-		w.close()
-		return nil, refuse(op, ErrInvalidArgument, "%v may not read and write %d bytes at offset %d: see AddressRange.SetAccess", r.ctx.device, size, offset)
+		v.close()
+		return nil, refuse(op, ErrRange, "of the %d bytes at offset %d, only %d are mapped", size, offset, at-offset)
+	case !v.reachedBy(r.ctx.device):
+		v.close()
+		return nil, refuse(op, ErrInvalidArgument, "%v lacks read and write access to the %d bytes at offset %d: call AddressRange.SetAccess", r.ctx.device, size, offset)
 	}
-	return w, nil
+	return v, nil
 }
 
-// reachedBy tells whether kernels of a device may use all of it.
-func (w *mappedView) reachedBy(d Device) bool {
-	for _, m := range w.parts {
+// reachedBy reports whether kernels on a device may use the whole view.
+func (v *mappedView) reachedBy(d Device) bool {
+	for _, m := range v.parts {
 		if access, _ := m.access.Load(d.raw); access != fullAccess {
 			return false
 		}
@@ -196,12 +200,12 @@ func (w *mappedView) reachedBy(d Device) bool {
 	return true
 }
 
-// close lets the mappings go. There may be no window.
-func (w *mappedView) close() {
-	if w == nil {
+// close releases the mappings. w may be nil.
+func (v *mappedView) close() {
+	if v == nil {
 		return
 	}
-	for _, m := range w.parts {
+	for _, m := range v.parts {
 		m.Release()
 	}
 }

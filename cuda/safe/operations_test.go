@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// The table of every exported operation that calls the driver, for tests that try them
+// all. Runs on any driver.
+
 package safe_test
 
 import (
@@ -32,7 +35,7 @@ type world struct {
 	greens
 }
 
-// also keeps what was made, to be closed with the rest.
+// also closes c together with the world.
 func also[T closer](w *world, c T, err error) (T, error) {
 	if err == nil {
 		w.all = append(w.all, c)
@@ -120,7 +123,7 @@ func newWorld() (*world, error) {
 	return w, nil
 }
 
-// captured is what the graph of a world does.
+// captured is the work in the graph of a world.
 func (w *world) captured() error {
 	_, err := w.s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
 	return errors.Join(err, w.k.Launch(w.s, one, w.a.Arg(), safe.Val(uint64(1))))
@@ -140,8 +143,7 @@ type operation struct {
 	do   func(w *world) error
 }
 
-// within are the operations that an operation's own function calls, or that it
-// ends with.
+// within maps an operation to operations that its function calls or ends with.
 var within = map[string][]string{
 	"Stream.Shutdown":          {"Stream.Close"},
 	"Stream.Capture":           {"Stream.LaunchHostFunc", "Kernel.Launch"},

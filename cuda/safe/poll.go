@@ -11,8 +11,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// poller asks the events that somebody waits for, in one goroutine. It runs
-// only while there are waiters.
+// poller polls the events of all waits, in one goroutine. It runs only while there are
+// waits.
 var poller polling
 
 type polling struct {
@@ -21,25 +21,24 @@ type polling struct {
 	mu      sync.Mutex
 	fresh   []*waiter
 	running bool
-	left    atomic.Bool // some waiters are not waited for any more
+	left    atomic.Bool // some waits were abandoned
 }
 
-// A waiter waits for an event. end is called, by the poller, when the event is
-// not needed any more.
+// A waiter waits for an event. The poller calls end once the event is no longer needed.
 type waiter struct {
 	home  rt.Home
 	event driver.CUevent
-	line  any           // those of one line become done in their order, as a rule
-	from  time.Time     // the event was not recorded before, zero where that is not known,
-	to    time.Time     // nor after that
-	takes time.Duration // perhaps; 0 where nobody knows
+	queue any           // events of one queue complete in order, as a rule
+	from  time.Time     // the event was recorded after this, zero if unknown,
+	to    time.Time     // and before this
+	takes time.Duration // estimate, 0 if unknown
 	code  chan driver.CUresult
 	then  func(driver.CUresult) // in place of code; must not block
 	end   func()
 	left  atomic.Bool
 }
 
-// wait has the poller look after w, until ctx ends.
+// wait waits for w in the poller, until ctx ends.
 func (w *waiter) wait(ctx context.Context, op string) error {
 	w.code = make(chan driver.CUresult, 1)
 	poller.add(w)
@@ -52,7 +51,7 @@ func (w *waiter) wait(ctx context.Context, op string) error {
 	}
 }
 
-// leave tells that nobody waits any more.
+// leave abandons the wait.
 func (w *waiter) leave() {
 	w.left.Store(true)
 	if !poller.left.Swap(true) {
@@ -82,7 +81,7 @@ func (p *polling) add(w *waiter) {
 	p.alarm.Wake()
 }
 
-// take returns what is new. done tells that there is nothing more to do.
+// take returns new waiters. done means that there are none and the poller stops.
 func (p *polling) take(idle bool) (fresh []*waiter, done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +96,7 @@ func (p *polling) take(idle bool) (fresh []*waiter, done bool) {
 func (p *polling) run() {
 	var l waitQueues
 	for {
-		seen, left := p.alarm.Seen(), p.left.Swap(false) // before those that may have left are taken
+		seen, left := p.alarm.Seen(), p.left.Swap(false) // in this order, or an abandoned wait could be missed
 		fresh, done := p.take(len(l.entries) == 0)
 		if done {
 			return
@@ -114,8 +113,8 @@ func (p *polling) run() {
 	}
 }
 
-// lines are the waiters, in a line for each stream: only the first of a line is
-// asked. entries[i] is for the first of lists[i].
+// waitQueues groups waiters by queue, such as a stream. Only the first event of each
+// queue is polled: entries[i] is for lists[i][0].
 type waitQueues struct {
 	entries []rt.Entry
 	lists   [][]*waiter
@@ -128,31 +127,31 @@ func entry(w *waiter) rt.Entry {
 }
 
 func (l *waitQueues) add(w *waiter) {
-	if i, ok := l.at[w.line]; ok {
+	if i, ok := l.at[w.queue]; ok {
 		l.lists[i] = append(l.lists[i], w)
 		return
 	}
 	if l.at == nil {
 		l.at = map[any]int{}
 	}
-	l.at[w.line] = len(l.lists)
+	l.at[w.queue] = len(l.lists)
 	l.lists = append(l.lists, []*waiter{w})
 	l.entries = append(l.entries, entry(w))
 }
 
-// remove takes a line out, and puts the last one in its place.
+// remove removes a queue and moves the last one into its place.
 func (l *waitQueues) remove(i int) {
 	last := len(l.lists) - 1
-	delete(l.at, l.lists[i][0].line)
+	delete(l.at, l.lists[i][0].queue)
 	if i != last {
 		l.lists[i], l.entries[i] = l.lists[last], l.entries[last]
-		l.at[l.lists[i][0].line] = i
+		l.at[l.lists[i][0].queue] = i
 	}
 	l.lists[last] = nil
 	l.lists, l.entries = l.lists[:last], l.entries[:last]
 }
 
-// forget lets those go that nobody waits for.
+// forget removes abandoned waiters.
 func (l *waitQueues) forget() {
 	for i := len(l.lists) - 1; i >= 0; i-- {
 		list, first := l.lists[i], l.lists[i][0]
@@ -176,8 +175,8 @@ func (l *waitQueues) forget() {
 	}
 }
 
-// deliver tells those whose events are done, which more of a line may be than the
-// first.
+// deliver delivers results. When the first event of a queue has completed, later ones may
+// have as well.
 func (l *waitQueues) deliver() {
 	for i := len(l.entries) - 1; i >= 0; i-- {
 		code := l.entries[i].Result
@@ -185,7 +184,7 @@ func (l *waitQueues) deliver() {
 			continue
 		}
 		list := l.lists[i]
-		codes := append([]driver.CUresult{code}, ended(list[1:])...)
+		codes := append([]driver.CUresult{code}, completed(list[1:])...)
 		if n := len(codes); n == len(list) {
 			l.remove(i)
 		} else {
@@ -198,9 +197,9 @@ func (l *waitQueues) deliver() {
 	}
 }
 
-// ended returns the results of those at the head of a line whose events are done.
-// Where the last of many is done, those that came before it need not be asked.
-func ended(list []*waiter) (codes []driver.CUresult) {
+// completed returns the results of the completed events at the head of a queue. If the
+// last event has completed, earlier events need no query.
+func completed(list []*waiter) (codes []driver.CUresult) {
 	ask := func(w *waiter) driver.CUresult { return w.home.EventQuery(w.event) }
 	var reached time.Time
 	if n := len(list); n > 2 && ask(list[n-1]) == driver.CUDA_SUCCESS {
@@ -219,7 +218,7 @@ func ended(list []*waiter) (codes []driver.CUresult) {
 	return codes
 }
 
-// give delivers, and now and then lets those run who were waiting.
+// give delivers a result, and sometimes yields so that the woken goroutines run.
 func (l *waitQueues) give(w *waiter, code driver.CUresult) {
 	w.deliver(code)
 	if l.given++; l.given%4 == 0 {

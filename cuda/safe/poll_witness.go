@@ -12,17 +12,18 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Where CUDA is lost, it does not call the host functions that are pending, and says so
-// only to whoever calls it. While futures wait for such functions, the witness calls it.
+// If CUDA is lost, the driver never calls the host functions that are pending, and
+// reports the loss only to later calls. While futures wait for host functions, the
+// witness therefore calls the driver.
 const askWitness = 25 * time.Millisecond
 
-// witness asks CUDA in every context where futures of host functions wait.
+// witness queries CUDA in every context with futures of host functions.
 func witness() {
 	closures.Lock()
 	contexts := slices.Collect(maps.Keys(closures.pending))
 	closures.Unlock()
 	for _, c := range contexts {
-		if c.TryRetain() { // else it is going
+		if c.TryRetain() { // else it is being destroyed
 			c.ask()
 			c.Release()
 		}
@@ -34,8 +35,7 @@ func witness() {
 	}
 }
 
-// ask finds out whether CUDA is lost, which every call of it tells, or the context
-// is reset.
+// ask queries CUDA, which returns an error if CUDA is lost or the context was reset.
 func (c *contextCore) ask() {
 	e, err := c.shared.events.get(c)
 	if err == nil {
@@ -47,8 +47,8 @@ func (c *contextCore) ask() {
 	} // wrap has noticed a loss
 }
 
-// abandon ends the futures of host functions that CUDA will not call any more: those of
-// a context, or all of them. One that it calls nevertheless does nothing.
+// abandon completes the futures of host functions that CUDA will never call, of one
+// context or of all. If CUDA calls one nevertheless, the call does nothing.
 func abandon(code driver.CUresult, of *contextCore) {
 	closures.Lock()
 	var ended []*closure
@@ -66,11 +66,11 @@ func abandon(code driver.CUresult, of *contextCore) {
 
 func init() { onLoss = noticeLoss }
 
-// losing tells that a loss is about to be told.
+// losing is set while a report of a loss is queued.
 var losing atomic.Bool
 
-// noticeLoss has the futures of host functions told, by the reaper: whoever finds out
-// that CUDA is lost may hold locks.
+// noticeLoss fails the futures of host functions. The reaper does it, because the caller
+// may hold locks.
 func noticeLoss(code driver.CUresult) {
 	if losing.Swap(true) {
 		return

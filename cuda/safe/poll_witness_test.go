@@ -1,7 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// These tests have CUDA lost, or a context reset, while nothing but a host function is
-// waited for. They need the simulated driver, which can be told to.
+// CUDA is lost or a context reset while only a host function is pending. All but
+// TestWitnessRests need the simulated driver, which can cause both.
 
 package safe_test
 
@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHostFuncLost: futures of host functions are told though nobody calls CUDA.
+// TestHostFuncLost: futures of host functions fail although no other call reaches CUDA.
 func TestHostFuncLost(t *testing.T) {
 	needsSimulated(t)
 	drivertest.InChild(t, func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestHostFuncLost(t *testing.T) {
 	})
 }
 
-// TestHostFuncReset: futures of host functions are told of a reset of their context, and
-// not those of other contexts.
+// TestHostFuncReset: futures of host functions fail if their context is reset, but not
+// those of other contexts.
 func TestHostFuncReset(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuCtxGetId")
@@ -93,7 +93,7 @@ func TestHostFuncReset(t *testing.T) {
 	})
 }
 
-// TestWitnessRests: nothing is left running when no future waits.
+// TestWitnessRests: nothing keeps running when no future waits.
 func TestWitnessRests(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)

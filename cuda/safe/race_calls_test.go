@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// The calls of TestCaptureRaces, one row each: which errors the call may return besides
+// nil, and whether it may become part of the graph. They run on any driver.
+
 package safe_test
 
 import (
@@ -13,9 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The calls of TestCaptureRaces: one row a pair of a call and captures. What it may
-// return besides nil is in the row; what may become a part of the graph is marked.
-
 var (
 	inCapture = []error{safe.ErrCapturing}
 	ofLegacy  = []error{safe.ErrCapturing, driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT}
@@ -26,7 +26,7 @@ func streamCalls() []streamCall {
 	return slices.Concat(askingCalls, attributeCalls, workCalls, objectCalls)
 }
 
-// asking is a row for what asks a stream.
+// asking returns a row for a query of a stream.
 func asking(name string, f func(s *safe.Stream) error) streamCall {
 	return streamCall{name, func(_ *arena, s *safe.Stream) func() error { return func() error { return f(s) } }, inCapture, false}
 }
@@ -73,7 +73,7 @@ var attributeCalls = []streamCall{
 	}, inCapture, false},
 }
 
-// working is a row for work on memory of the row's own.
+// working returns a row for work on memory of its own.
 func working(name string, f func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.Pinned[uint32]) error) streamCall {
 	return streamCall{name, func(a *arena, s *safe.Stream) func() error {
 		b, h := buffer[uint32](a.t, a.x, 64), host[uint32](a.t, a.x, 64)
@@ -150,7 +150,7 @@ var workCalls = []streamCall{
 	}, inCapture, false},
 }
 
-// executable is one that does next to nothing.
+// executable returns a minimal executable.
 func (a *arena) executable() *safe.GraphExec {
 	g, err := a.other.Capture(func() error { return a.nothing.Launch(a.other, one) })
 	require.NoError(a.t, err)

@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Captures begin, are joined and end, in every mode, while other goroutines make one kind
+// of call. No capture is invalidated or captures foreign work, calls return only the
+// errors in the table, and nothing crashes or hangs. Runs on any driver.
+
 package safe_test
 
 import (
@@ -15,31 +19,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Captures begin, are joined and end, in each mode in turn, while other goroutines
-// make one kind of call: no capture is lost, nothing is captured that must not be,
-// nobody gets an error but those of the table, and nothing crashes or hangs. It needs
-// nothing but a driver.
-
-// An arena is where captures and calls race.
+// An arena has the streams and events on which captures and calls race.
 type arena struct {
 	t        *testing.T
 	x        *safe.Context
 	origin   *safe.Stream // captures, again and again
-	lent     *safe.Stream // borrowed of it
+	lent     *safe.Stream // borrowed from it
 	side     *safe.Stream // joins each capture
 	other    *safe.Stream // never captures
 	legacy   *safe.Stream
-	fork     *safe.Event // by which side joins
-	join     *safe.Event // by which it comes back
+	fork     *safe.Event // lets side join
+	join     *safe.Event // lets origin wait for side
 	inside   *safe.Event // recorded in each capture
-	recorded *safe.Event // on other, before all
+	recorded *safe.Event // on other, before all captures
 	y, z     *safe.Buffer[int32]
 	green    *safe.GreenContext // of origin and side, or nil
 	nothing  *safe.Kernel
 	captures int
 }
 
-// arenaOptions are which streams the captures are on.
+// arenaOptions select the streams that capture.
 type arenaOptions struct{ blocking, green bool }
 
 func newArena(t *testing.T, o arenaOptions) *arena {
@@ -69,10 +68,10 @@ func newArena(t *testing.T, o arenaOptions) *arena {
 	return a
 }
 
-// nodesOfCapture is how many nodes the graph of captured has.
+// nodesOfCapture is the number of nodes that captured adds.
 const nodesOfCapture = 3
 
-// captured is what each capture does: y is v, and so is z.
+// captured is the work of each capture: it sets y and z to v.
 func (a *arena) captured(v int32) error {
 	return first(
 		func() error { return a.y.FillAsync(a.origin, v) },
@@ -81,12 +80,12 @@ func (a *arena) captured(v int32) error {
 		func() error { return a.z.FillAsync(a.side, v) },
 		func() error { return a.side.Record(a.join) },
 		func() error { return a.origin.WaitEvent(a.join) },
-		func() error { return except(a.origin.Record(a.inside), safe.ErrCapturing) }, // while somebody waits for it
+		func() error { return except(a.origin.Record(a.inside), safe.ErrCapturing) }, // during a wait for it
 		func() error { return a.nothing.Launch(a.origin, one) },
 	)
 }
 
-// replays launches the graph of a capture and looks at what it has written.
+// replays launches the captured graph and checks what it wrote.
 func (a *arena) replays(g *safe.Graph, v int32) error {
 	e, err := g.Instantiate()
 	if err != nil {
@@ -108,7 +107,7 @@ func (a *arena) replays(g *safe.Graph, v int32) error {
 	return nil
 }
 
-// capture captures once. extra allows that others' work is in the graph.
+// capture captures once. extra allows work of other goroutines in the graph.
 func (a *arena) capture(mode safe.CaptureMode, extra bool) error {
 	a.captures++
 	v := int32(a.captures)
@@ -159,7 +158,7 @@ func (a *arena) race(n int, extra bool, ends []error, calls ...func() error) {
 	noViolation(t)
 }
 
-// A streamCall is a call that is made on streams that capture.
+// A streamCall is a call on streams that capture.
 type streamCall struct {
 	name    string
 	make    func(a *arena, s *safe.Stream) func() error
@@ -167,7 +166,7 @@ type streamCall struct {
 	extra   bool    // it may become part of the graph
 }
 
-// A raceTarget is the streams on which calls are made.
+// A raceTarget has the streams on which calls are made.
 type raceTarget struct {
 	name    string
 	options arenaOptions
@@ -180,8 +179,8 @@ var raceTargets = []raceTarget{
 	{"legacy", arenaOptions{blocking: true}, func(a *arena) []*safe.Stream { return []*safe.Stream{a.legacy} }},
 }
 
-// TestCaptureRaces has every call of the table race with captures on the stream
-// itself, on one that is borrowed of it, on one that joins, and on the legacy stream.
+// TestCaptureRaces races every call of the table with captures on the same stream, a
+// borrowed one, one that joins, and the legacy stream.
 func TestCaptureRaces(t *testing.T) {
 	for _, row := range streamCalls() {
 		t.Run(row.name, func(t *testing.T) {

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Calls on events and whole contexts race with captures, like the calls of
+// TestCaptureRaces. Runs on any driver; green contexts need CUDA 12.4.
+
 package safe_test
 
 import (
@@ -16,10 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Events and context-wide calls race with captures as the calls of TestCaptureRaces
-// do. They need nothing but a driver; green contexts need one of CUDA 12.4.
-
-// A wideCall is a call that is about no stream in particular.
+// A wideCall is a call that concerns more than one stream.
 type wideCall struct {
 	name    string
 	options arenaOptions
@@ -42,7 +42,7 @@ var wideCalls = []wideCall{
 	}, inCapture, nil},
 	{"Event.Since", arenaOptions{}, func(a *arena) func() error {
 		return func() error { _, err := a.inside.Since(a.recorded); return err }
-		// Not ready where another goroutine has recorded it just now.
+		// Not ready if another goroutine has just recorded it.
 	}, []error{safe.ErrCapturing, driver.CUDA_ERROR_NOT_READY, driver.CUDA_ERROR_INVALID_HANDLE}, nil},
 	{"Event.Since, from it", arenaOptions{}, func(a *arena) func() error {
 		return func() error { _, err := a.recorded.Since(a.inside); return err }
@@ -57,8 +57,8 @@ var wideCalls = []wideCall{
 			return errors.Join(err, asked)
 		}
 	}, inCapture, nil},
-	// Whoever waits for it joins, and comes back only by an event of its own. After the
-	// capture the event is good for nothing.
+	// A stream that waits for the event joins, and its work returns only by another
+	// event. After the capture, the event is unusable.
 	{"WaitEvent elsewhere", arenaOptions{}, func(a *arena) func() error {
 		return func() error { return a.other.WaitEvent(a.inside) }
 	}, []error{safe.ErrCapturing, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_CAPTURED_EVENT}, []error{driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED}},
@@ -105,7 +105,7 @@ var wideCalls = []wideCall{
 			return errors.Join(a.nothing.Launch(s, one), s.Synchronize(), s.Close())
 		}
 	}, nil, nil},
-	// A kernel is loaded by its first launch, where modules are loaded lazily.
+	// If modules are loaded lazily, the first launch loads the kernel.
 	{"Load and Launch", arenaOptions{blocking: true}, func(a *arena) func() error {
 		return func() error {
 			m, err := safe.LoadFile(a.x, "testdata/kernels.ptx", safe.LoadOptions{})
@@ -157,7 +157,7 @@ var wideCalls = []wideCall{
 	}, nil, nil},
 }
 
-// TestCaptureRacesWide has calls on events, contexts and green contexts race with captures.
+// TestCaptureRacesWide races calls on events, contexts and green contexts with captures.
 func TestCaptureRacesWide(t *testing.T) {
 	for _, row := range wideCalls {
 		t.Run(row.name, func(t *testing.T) {
@@ -169,15 +169,15 @@ func TestCaptureRacesWide(t *testing.T) {
 	}
 }
 
-// TestWaitBesideCapturedRecord: whoever begins to wait for an event that is pending
-// while a capture records it kills no capture.
+// TestWaitBesideCapturedRecord: starting to wait for a pending event while a capture
+// records it does not invalidate the capture.
 func TestWaitBesideCapturedRecord(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
 	s, busy, e := stream(t, x), stream(t, x), event(t, x)
 	unstick := stick(t, x, busy)
 	var c racers
-	c.add(6, func() error { _, err := s.CaptureInfo(); return err }) // holds the graph's lock now and then
+	c.add(6, func() error { _, err := s.CaptureInfo(); return err }) // sometimes holds the graph's lock
 	c.add(3, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
 		defer cancel()
@@ -193,7 +193,7 @@ func TestWaitBesideCapturedRecord(t *testing.T) {
 				case err == nil:
 					time.Sleep(300 * time.Microsecond)
 					return nil
-				case !errors.Is(err, safe.ErrCapturing): // which it is while somebody waits
+				case !errors.Is(err, safe.ErrCapturing): // returned during a wait
 					return err
 				}
 			}
@@ -210,7 +210,7 @@ func TestWaitBesideCapturedRecord(t *testing.T) {
 	noViolation(t)
 }
 
-// TestEventOfTwoCaptures: one event is recorded by two captures at once.
+// TestEventOfTwoCaptures: two captures record one event at once.
 func TestEventOfTwoCaptures(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
@@ -237,7 +237,8 @@ func TestEventOfTwoCaptures(t *testing.T) {
 	noViolation(t)
 }
 
-// TestEventMeetsCaptures: two captures that meet by an event are kept apart, and both live.
+// TestEventMeetsCaptures: two captures that meet through an event stay separate and
+// valid.
 func TestEventMeetsCaptures(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
@@ -257,8 +258,8 @@ func TestEventMeetsCaptures(t *testing.T) {
 	noViolation(t)
 }
 
-// TestEventClosedInCapture: an event that an open capture has recorded is closed; a
-// stream that has waited for it still joins, and its work is in the graph.
+// TestEventClosedInCapture: an event recorded in an open capture is closed. A stream that
+// waited for it still joins, and the graph has its work.
 func TestEventClosedInCapture(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
@@ -288,10 +289,11 @@ func TestEventClosedInCapture(t *testing.T) {
 	noViolation(t)
 }
 
-// TestRecordBesideBegin: an event that was recorded while a capture began is either
-// of the capture or not, and who waits for it is: what such a stream captures is kept.
+// TestRecordBesideBegin: an event recorded while a capture begins is either in the
+// capture or not, and so are the streams that wait for it: their captured work is
+// retained.
 func TestRecordBesideBegin(t *testing.T) {
-	drivertest.InChild(t, recordsBesideBegin) // where it goes wrong CUDA is lost
+	drivertest.InChild(t, recordsBesideBegin) // a failure makes CUDA unusable
 }
 
 func recordsBesideBegin(t *testing.T) {

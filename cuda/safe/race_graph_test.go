@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Several goroutines instantiate, update, launch and close graphs and executables at
+// once. On a GPU such races have corrupted the heap, so the tests run in processes of
+// their own. Runs on any driver.
+
 package safe_test
 
 import (
@@ -19,11 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Graphs and executables are instantiated, updated, launched and closed by several
-// goroutines at once. On a GPU this has corrupted the heap: what runs in a process of
-// its own here ends only that. It needs nothing but a driver.
-
-// graphs is what the goroutines of a row share.
+// graphs is shared by the goroutines of a row.
 type graphs struct {
 	t     *testing.T
 	x     *safe.Context
@@ -57,7 +57,7 @@ func newGraphs(t *testing.T) *graphs {
 	return g
 }
 
-// stream is one stream after the other.
+// stream returns the streams in turn.
 func (g *graphs) stream() *safe.Stream { return g.s[int(g.turn.Add(1))%len(g.s)] }
 
 // cycle instantiates, launches and closes.
@@ -96,8 +96,8 @@ func (g *graphs) captures(mode safe.CaptureMode) error {
 	return errors.Join(g.cycle(made, false), made.Close(), s.Close())
 }
 
-// capturesInto captures into the graph, which only one can do at a time, and takes the
-// nodes out again.
+// capturesInto captures into the graph, which only one goroutine may do at a time, and
+// removes the nodes again.
 func (g *graphs) capturesInto(s *safe.Stream) error {
 	var made []safe.Node
 	err := s.CaptureTo(g.graph, safe.CaptureToOptions{}, func() error {
@@ -120,7 +120,7 @@ func (g *graphs) capturesInto(s *safe.Stream) error {
 	return nil
 }
 
-// graphRaces are what each of the goroutines of a row does.
+// graphRaces are the functions of the goroutines, by row.
 var graphRaces = map[string]func(g *graphs) []func() error{
 	"launches of one executable": func(g *graphs) []func() error {
 		return []func() error{g.launch, g.launch, g.launch}
@@ -186,7 +186,7 @@ var graphRaces = map[string]func(g *graphs) []func() error{
 
 func (g *graphs) launch() error { return g.exec.Launch(g.stream()) }
 
-// TestGraphRaces has several goroutines use the same graph and executable.
+// TestGraphRaces: several goroutines use the same graph and executable.
 func TestGraphRaces(t *testing.T) {
 	for name, row := range graphRaces {
 		t.Run(name, func(t *testing.T) {
@@ -212,9 +212,9 @@ func TestGraphRaces(t *testing.T) {
 	}
 }
 
-// TestClosedGraphsRace has goroutines launch an executable while everything that it
-// needs is closed in any order. The graph's function runs once a launch, and is
-// released afterwards.
+// TestClosedGraphsRace: goroutines launch an executable while everything that it needs is
+// closed in any order. The graph's function runs once per launch and is released
+// afterwards.
 func TestClosedGraphsRace(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
@@ -290,8 +290,8 @@ func closesUnderLaunches() error {
 	return nil
 }
 
-// TestFirstLaunchBesideGlobalCapture launches kernels that were never launched, which
-// loads them, while another thread captures in mode GLOBAL.
+// TestFirstLaunchBesideGlobalCapture launches kernels for the first time, which loads
+// them, while another thread captures in mode GLOBAL.
 func TestFirstLaunchBesideGlobalCapture(t *testing.T) {
 	watch(t)
 	x := open(t, 0)

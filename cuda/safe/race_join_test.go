@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Captures and the streams that join them: captured objects are retained, joined streams
+// may be closed, two captures never get one stream, and captures begin soon. Runs on any
+// driver.
+
 package safe_test
 
 import (
@@ -15,11 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Captures and the streams that join them: what is captured is kept, joined streams
-// may be closed, no two captures get one stream, and no capture waits long to begin.
-// They need nothing but a driver.
-
-// TestJoinedIsClosed: a stream is closed, or shut down, while it is part of a capture.
+// TestJoinedIsClosed: a stream is closed or shut down while it is part of a capture.
 func TestJoinedIsClosed(t *testing.T) {
 	for name, end := range map[string]func(s *safe.Stream) error{
 		"Close":    (*safe.Stream).Close,
@@ -52,8 +52,8 @@ func TestJoinedIsClosed(t *testing.T) {
 	}
 }
 
-// TestTwoCapturesOneSide: several captures want the same stream to join at once. Who
-// does not get it is refused, and goes on without.
+// TestTwoCapturesOneSide: several captures want the same stream to join at once. Those
+// that do not get it return an error and continue without it.
 func TestTwoCapturesOneSide(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
@@ -86,8 +86,8 @@ func TestTwoCapturesOneSide(t *testing.T) {
 	noViolation(t)
 }
 
-// TestCaptureIsNotStarved: captures begin and record soon beside many goroutines that
-// ask without pause.
+// TestCaptureIsNotStarved: captures begin and record soon although many goroutines query
+// without pause.
 func TestCaptureIsNotStarved(t *testing.T) {
 	x := open(t, 0)
 	s, other, e := stream(t, x), stream(t, x), event(t, x)
@@ -120,10 +120,10 @@ func TestCaptureIsNotStarved(t *testing.T) {
 	}
 }
 
-// TestLentWorkIsKept: work that another goroutine puts on a borrowed stream either
-// runs at once or becomes part of the capture, and then its memory is kept.
+// TestLentWorkIsKept: work that another goroutine enqueues on a borrowed stream either
+// runs at once or becomes part of the capture, which then retains its memory.
 func TestLentWorkIsKept(t *testing.T) {
-	drivertest.InChild(t, lendsWhileCapturing) // where it goes wrong CUDA is lost
+	drivertest.InChild(t, lendsWhileCapturing) // a failure makes CUDA unusable
 }
 
 func lendsWhileCapturing(t *testing.T) {
@@ -161,8 +161,8 @@ func lendsWhileCapturing(t *testing.T) {
 	noViolation(t)
 }
 
-// TestDroppedBesideCaptures is one goroutine alone: buffers that were used on a
-// borrowed or the legacy stream are dropped before captures.
+// TestDroppedBesideCaptures: a single goroutine drops buffers used on a borrowed or the
+// legacy stream before it captures.
 func TestDroppedBesideCaptures(t *testing.T) {
 	for name, uses := range map[string]func(x *safe.Context) (s, u *safe.Stream){
 		"borrowed": func(x *safe.Context) (s, u *safe.Stream) {
@@ -202,8 +202,8 @@ func TestDroppedBesideCaptures(t *testing.T) {
 	}
 }
 
-// TestCallThatUsesLast: a buffer whose last use is a call of its own is not closed
-// under that call, whenever the collector runs.
+// TestCallThatUsesLast: the garbage collector does not close a buffer during the last
+// call that uses it.
 func TestCallThatUsesLast(t *testing.T) {
 	watch(t)
 	x := open(t, 0)

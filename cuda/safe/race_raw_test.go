@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Captures begun by raw calls. Other goroutines use the stream through this package
+// before and after these calls, but not during them: calls that would invalidate the
+// capture return an error, all others are captured. Runs on any driver.
+
 package safe_test
 
 import (
@@ -15,11 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Captures that the program begins by raw calls, before and after which, but not
-// beside which, other goroutines use the stream by this package: what would kill the
-// capture is refused, all else is captured. They need nothing but a driver.
-
-// rawCapture captures on a stream by raw calls, while f runs.
+// rawCapture captures on a stream by raw calls while f runs.
 func rawCapture(t *testing.T, x *safe.Context, s *safe.Stream, mode driver.CUstreamCaptureMode, f func()) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -32,12 +32,12 @@ func rawCapture(t *testing.T, x *safe.Context, s *safe.Stream, mode driver.CUstr
 	require.NoError(t, driver.CuGraphDestroy(g))
 }
 
-// TestRawCaptures has every call of TestCaptureRaces made by several goroutines on a
-// stream that captures by raw calls, and on the legacy stream beside it.
+// TestRawCaptures: several goroutines make every call of TestCaptureRaces on a stream
+// that captures by raw calls, and on the legacy stream.
 func TestRawCaptures(t *testing.T) {
 	for _, row := range streamCalls() {
 		if strings.HasSuffix(row.name, ": Close") || strings.HasSuffix(row.name, ": dropped") {
-			continue // memory is given back later, perhaps while the program begins a capture
+			continue // the memory is freed later, perhaps while the program begins a capture
 		}
 		t.Run(row.name, func(t *testing.T) {
 			for _, where := range raceTargets {
@@ -68,8 +68,8 @@ func TestRawCaptures(t *testing.T) {
 	}
 }
 
-// TestRawCaptureIsJoined: a stream joins a capture that was begun by raw calls, by an
-// event that this package records; it then refuses what would kill that capture.
+// TestRawCaptureIsJoined: a stream joins a raw capture by an event that this package
+// records, and then rejects calls that would invalidate that capture.
 func TestRawCaptureIsJoined(t *testing.T) {
 	for _, m := range factModes {
 		t.Run(m.name, func(t *testing.T) {

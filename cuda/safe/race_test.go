@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Helpers for the race_ and stuck_ tests. They run on any driver. CUDABIND_STORM, such as
+// 2s, is the duration of each race; -short shortens it.
+
 package safe_test
 
 import (
@@ -19,11 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the tests of races and of stuck streams share. They run on the simulated
-// driver and on a GPU alike. CUDABIND_STORM, such as 2s, is how long each race goes
-// on; -short makes it shorter.
-
-// stormTime is how long goroutines race.
+// stormTime returns how long goroutines race.
 func stormTime(t testing.TB) time.Duration {
 	t.Helper()
 	if text := os.Getenv("CUDABIND_STORM"); text != "" {
@@ -37,8 +36,8 @@ func stormTime(t testing.TB) time.Duration {
 	return 100 * time.Millisecond
 }
 
-// watch ends the program, and shows all goroutines, where a test hangs: nothing that
-// it has could be closed any more.
+// watch ends the program with the stacks of all goroutines if a test hangs: its objects
+// could not be closed.
 func watch(t testing.TB) {
 	t.Helper()
 	name := t.Name()
@@ -49,8 +48,8 @@ func watch(t testing.TB) {
 	t.Cleanup(func() { timer.Stop() })
 }
 
-// A racers is goroutines that do the same until they are told to stop, or until one
-// of them returns an error.
+// racers are goroutines that repeat their calls until they are stopped or one of them
+// returns an error.
 type racers struct {
 	stop  atomic.Bool
 	calls atomic.Int64
@@ -59,7 +58,7 @@ type racers struct {
 	err   error
 }
 
-// add has n goroutines call f.
+// add starts n goroutines that call f.
 func (c *racers) add(n int, f func() error) {
 	for range n {
 		c.all.Go(func() {
@@ -74,15 +73,14 @@ func (c *racers) add(n int, f func() error) {
 	}
 }
 
-// end stops the goroutines and returns the error that one has had.
+// end stops the goroutines and returns an error of one of them, if any.
 func (c *racers) end() error {
 	c.stop.Store(true)
 	c.all.Wait()
 	return c.err
 }
 
-// except is err unless it is one of those that are allowed, or a driver's that lacks
-// something.
+// except returns err unless it is allowed, or means that the driver lacks a feature.
 func except(err error, allowed ...error) error {
 	for _, is := range append(allowed, safe.ErrNotSupported) {
 		if errors.Is(err, is) {
@@ -92,7 +90,7 @@ func except(err error, allowed ...error) error {
 	return err
 }
 
-// stick makes a stream wait for a value of the host's, which open writes.
+// stick makes a stream wait for a value in host memory, which open writes.
 func stick(t testing.TB, x *safe.Context, s *safe.Stream) (open func()) {
 	t.Helper()
 	h := host[uint32](t, x, 1)
@@ -109,8 +107,8 @@ func stickOn(t testing.TB, h *safe.Pinned[uint32], s *safe.Stream) (open func())
 	return func() { atomic.StoreUint32(word, 1) }
 }
 
-// fillQueue launches on a stream that is stuck until its queue takes no more, or n are
-// on it, on another goroutine. over is closed when all are launched.
+// fillQueue launches n times on a stuck stream, on another goroutine, which blocks when
+// the queue is full. over is closed once all are launched.
 func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan struct{}) {
 	t.Helper()
 	over = make(chan struct{})
@@ -132,7 +130,7 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 	return over
 }
 
-// soon waits for c to be closed, or says what did not happen.
+// soon waits for c to be closed, or reports what did not happen.
 func soon(t testing.TB, c <-chan struct{}, d time.Duration, what string, args ...any) bool {
 	t.Helper()
 	select {
@@ -143,8 +141,8 @@ func soon(t testing.TB, c <-chan struct{}, d time.Duration, what string, args ..
 	}
 }
 
-// noViolation checks that nothing was done which the simulated driver objects to,
-// and has it forget what was.
+// noViolation checks that the simulated driver reports no violation, and resets its
+// report.
 func noViolation(t testing.TB) {
 	t.Helper()
 	if !onGPU && !assert.Empty(t, simulated.Violation()) {

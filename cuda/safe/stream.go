@@ -12,9 +12,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Stream is a queue of work for a device. What is put on it runs in order;
-// work of different streams runs in any order, unless events say otherwise. Any
-// number of goroutines may use a stream at once.
+// Stream is a queue of work for a device. Work on one stream runs in the order in which
+// it was enqueued. Work on different streams runs in any order unless events order it.
+// Any number of goroutines may use a stream at once.
 type Stream struct {
 	core    *streamCore
 	cleanup runtime.Cleanup
@@ -25,40 +25,40 @@ type streamCore struct {
 	*queue
 	ctx         *contextCore
 	raw         driver.CUstream
-	callContext driver.CUcontext // to make current for a call, 0 for none
+	callContext driver.CUcontext // made current for each call, 0 for none
 	owned       bool
-	owner       any         // of a borrowed stream: kept alive
-	of          *streamCore // of a stream that is borrowed of one of ours
-	green       *greenCore  // of a stream made on one
+	owner       any         // of a borrowed stream: stays reachable
+	of          *streamCore // the stream that this one borrows, or nil
+	green       *greenCore  // the green context that made the stream, or nil
 	nonBlocking bool
 	priority    int
-	slow        atomic.Bool  // the last wait was long
-	took        atomic.Int64 // how long the last one was left to the poller, in nanoseconds
+	slow        atomic.Bool  // the last wait took long
+	took        atomic.Int64 // nanoseconds that the last wait spent in the poller
 
-	// With mu held:
-	used bool           // by work that uses blocks of memory
-	tail driver.CUevent // behind the last work of a stream that is over, 0 for none
-	over bool           // closed, and the handle not ours any more
+	// Guarded by mu:
+	used bool           // some memory block lists the stream in its streamUses
+	tail driver.CUevent // recorded after the last work of a closed stream, 0 for none
+	over bool           // closed: the handle is no longer ours
 
-	scopes atomic.Int32 // that are open
+	scopes atomic.Int32 // open scopes
 }
 
-// StreamOptions are the choices at [NewStream]. The zero value is CUDA's
-// default.
+// StreamOptions are the options of [NewStream]. The zero value is CUDA's default.
 type StreamOptions struct {
-	// NonBlocking: the stream's work does not wait for that of the legacy
-	// default stream, nor the other way round.
+	// NonBlocking makes the stream independent of the legacy default stream: neither
+	// waits for the work of the other.
 	NonBlocking bool
-	// Priority of the stream's kernels: 0 is the default, smaller numbers are
-	// more urgent. It is a hint and interrupts no running kernel.
+	// Priority of the stream's kernels. 0 is the default, and lower numbers are more
+	// urgent. It is a hint and preempts no running kernel.
 	Priority int
-	// ClampPriority takes the nearest priority there is, as CUDA does, where
-	// Priority is outside [Context.StreamPriorityRange].
+	// ClampPriority replaces a Priority outside [Context.StreamPriorityRange] by the
+	// nearest valid one, as CUDA does.
 	ClampPriority bool
 }
 
-// NewStream makes a stream. A priority outside the range is [ErrRange].
-// Source: cuStreamCreateWithPriority.
+// NewStream creates a stream. It returns [ErrRange] if o.Priority is outside
+// [Context.StreamPriorityRange] and o.ClampPriority is not set. Source:
+// cuStreamCreateWithPriority.
 func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 	const op = "NewStream"
 	c, err := x.acquire(op)
@@ -83,7 +83,7 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 	return s.adopt(op)
 }
 
-// choosePriority sets the priority that a new stream is to have. The context is current.
+// choosePriority sets the priority of a new stream. The context must be current.
 func (s *streamCore) choosePriority(op string, o StreamOptions) error {
 	var least, greatest int32
 	if err := driver.CuCtxGetStreamPriorityRange(&least, &greatest); err != nil {
@@ -91,14 +91,14 @@ func (s *streamCore) choosePriority(op string, o StreamOptions) error {
 	}
 	s.priority = max(min(o.Priority, int(least)), int(greatest))
 	if s.priority != o.Priority && !o.ClampPriority {
-		return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least)", o.Priority, greatest, least)
+		return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least); set ClampPriority to use the nearest", o.Priority, greatest, least)
 	}
 	return nil
 }
 
-// keeper is what must stay as long as the stream: the context, or the stream that
-// it is borrowed of or the green context, which have the context.
-func (s *streamCore) keeper() *lifetime.Handle {
+// parent must outlive the stream: the stream that it borrows, its green context, or its
+// context. The first two retain the context.
+func (s *streamCore) parent() *lifetime.Handle {
 	switch {
 	case s.of != nil:
 		return &s.of.Handle
@@ -108,9 +108,9 @@ func (s *streamCore) keeper() *lifetime.Handle {
 	return &s.ctx.Handle
 }
 
-// adopt makes a Stream of a core. c is marked.
+// adopt makes a Stream of s. The caller has acquired the context.
 func (s *streamCore) adopt(op string) (*Stream, error) {
-	if err := s.Open(s, s.keeper()); err != nil {
+	if err := s.Open(s, s.parent()); err != nil {
 		if s.owned {
 			err = errors.Join(err, s.ctx.withCurrent(func() error { return driver.CuStreamDestroy(s.raw) }))
 		}
@@ -125,18 +125,19 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 	return u, nil
 }
 
-// StreamFromRaw takes over a stream that somebody else has created: Close will
-// destroy it. The driver is asked whether it is one of x's, else the error is
-// [ErrContextMismatch]; the default streams, 0 to 2, are refused. Streams of green contexts
-// are also those of the device's primary context. The stream must not
-// capture. Source: cuStreamGetCtx, cuStreamGetCtx_v2.
+// StreamFromRaw takes ownership of a stream that was created elsewhere: Close destroys
+// it. The stream must not be capturing. It returns [ErrContextMismatch] if the stream
+// does not belong to x, and driver.CUDA_ERROR_INVALID_HANDLE for the default streams, 0
+// to 2. A stream of a green context also belongs to the primary context of its device.
+// Source: cuStreamGetCtx, cuStreamGetCtx_v2.
 func StreamFromRaw(raw driver.CUstream, x *Context) (*Stream, error) {
 	return foreignStream("StreamFromRaw", raw, x, nil, true)
 }
 
-// BorrowStream makes a stream that somebody else has created usable here, and
-// never destroys it. owner, which may be nil, is kept alive as long as the
-// Stream is. The stream must not capture. Source: cuStreamGetCtx, cuStreamGetCtx_v2.
+// BorrowStream makes a stream that was created elsewhere usable with this package, and
+// never destroys it. owner may be nil; otherwise it stays reachable until the Stream is
+// closed. The stream must not be capturing. The errors are those of [StreamFromRaw].
+// Source: cuStreamGetCtx, cuStreamGetCtx_v2.
 func BorrowStream(raw driver.CUstream, x *Context, owner any) (*Stream, error) {
 	return foreignStream("BorrowStream", raw, x, owner, false)
 }
@@ -148,23 +149,23 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 	}
 	defer c.Release()
 	if raw <= driver.CU_STREAM_PER_THREAD {
-		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream", uintptr(raw))
+		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream; use LegacyStream or NewStream", uintptr(raw))
 	}
 	s := &streamCore{queue: c.shared.queueOf(raw), ctx: c, raw: raw, callContext: c.handleContext(), owned: owned, owner: owner}
-	if err := s.askWhat(op); err != nil {
+	if err := s.describe(op); err != nil {
 		return nil, wrap(op, err)
 	}
 	return s.adopt(op)
 }
 
-// askWhat asks the driver about a stream that was made elsewhere.
-func (s *streamCore) askWhat(op string) error {
+// describe asks the driver for the properties of a stream that was created elsewhere.
+func (s *streamCore) describe(op string) error {
 	if err := s.enterAsk(op); err != nil {
 		return err
 	}
 	defer s.leave(nil)
 	if s.capturing() {
-		return refuse(op, ErrCapturing, "it could not be asked what it is")
+		return refuse(op, ErrCapturing, "the driver cannot describe a capturing stream")
 	}
 	return s.ctx.withCurrent(func() error {
 		of, err := s.ctx.contextOf(s.raw)
@@ -183,9 +184,9 @@ func (s *streamCore) askWhat(op string) error {
 	})
 }
 
-// LegacyStream is the legacy default stream of a context, which other libraries
-// use when none is given: work on it waits for the work of all blocking
-// streams, and the other way round. Closing it closes nothing of CUDA's.
+// LegacyStream returns the legacy default stream of a context, which other libraries use
+// unless told otherwise. Its work waits for earlier work of all blocking streams, and
+// their later work waits for it. Close does not affect CUDA's stream.
 func LegacyStream(x *Context) (*Stream, error) {
 	const op = "LegacyStream"
 	c, err := x.acquire(op)
@@ -198,8 +199,8 @@ func LegacyStream(x *Context) (*Stream, error) {
 
 func (s *streamCore) Kind() string { return "Stream" }
 
-// destroy gives the stream back when its work is done: the driver may have a stream
-// that is created later wait for one that was destroyed before.
+// Destroy destroys the stream once its work has completed: the driver may make a stream
+// that is created later wait for the work of one that was destroyed before.
 func (s *streamCore) Destroy(wait bool) error {
 	shared := s.ctx.shared
 	shared.mu.Lock()
@@ -231,7 +232,7 @@ func (s *streamCore) Destroy(wait bool) error {
 	})
 }
 
-// acquire marks the stream for a call.
+// acquire acquires the stream for a call.
 func (s *Stream) acquire(op string) (*streamCore, error) {
 	if s == nil || s.core == nil || !s.core.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -239,9 +240,9 @@ func (s *Stream) acquire(op string) (*streamCore, error) {
 	return s.core, nil
 }
 
-// Close destroys the stream, when the work that is on it is done: Close does not wait
-// for that. Closing again does nothing; where another call is using the stream, it is
-// destroyed when that call is over. Source: cuStreamDestroy.
+// Close destroys the stream once its work has completed, without waiting for it. If other
+// calls are using the stream, it is destroyed after they return. Closing again does
+// nothing. Source: cuStreamDestroy.
 func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return nil
@@ -250,10 +251,10 @@ func (s *Stream) Close() error {
 	return s.core.Close()
 }
 
-// Release gives up the stream without destroying it, and returns it for
-// somebody else to own. It is 0 if the stream was closed already, or is not its
-// own, captures, or has a [Stream.Scope] open. Calls in
-// flight are waited for. The context is no longer kept alive by it.
+// Release closes s without destroying CUDA's stream, and returns the handle, which the
+// caller then owns. It returns 0 if s was closed before, is borrowed or the legacy
+// default stream, is capturing, or has an open [Stream.Scope]. It waits for calls in
+// flight. The stream no longer keeps its context alive.
 func (s *Stream) Release() driver.CUstream {
 	if s == nil || s.core == nil || !s.core.Acquire() {
 		return 0
@@ -283,8 +284,8 @@ func (s *streamCore) isOver() bool {
 	return s.over
 }
 
-// Borrow returns a Stream that uses the same stream of CUDA's and never
-// destroys it. If s is closed, it is destroyed once the borrowed one is closed, too.
+// Borrow returns another Stream for the same stream of CUDA, which it never destroys. If
+// s is closed first, CUDA's stream is destroyed after the borrowed Stream is closed.
 func (s *Stream) Borrow() (*Stream, error) {
 	const op = "Stream.Borrow"
 	c, err := s.acquire(op)
@@ -295,9 +296,9 @@ func (s *Stream) Borrow() (*Stream, error) {
 	return (&streamCore{queue: c.queue, ctx: c.ctx, raw: c.raw, callContext: c.callContext, of: c, owner: s, green: c.green, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
 }
 
-// Raw is the stream for calls of package driver, and of the runtime API, whose
-// handles are the same: cudart13.CudaStream_t(s.Raw()). It is 0 once the
-// stream is closed; keep s reachable meanwhile.
+// Raw returns the handle for calls of package driver and of the runtime API, whose
+// handles are the same: cudart13.CudaStream_t(s.Raw()). It returns 0 once the stream is
+// closed. Keep s reachable while the handle is in use.
 func (s *Stream) Raw() driver.CUstream {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return 0
@@ -305,10 +306,11 @@ func (s *Stream) Raw() driver.CUstream {
 	return s.core.raw
 }
 
-// NonBlocking tells whether the stream ignores the legacy default stream.
+// NonBlocking returns whether the stream is independent of the legacy default stream.
 func (s *Stream) NonBlocking() bool { return s != nil && s.core != nil && s.core.nonBlocking }
 
-// Priority is the stream's priority: as granted, or as set since.
+// Priority returns the stream's current priority: the one it was created with, or the one
+// set since then.
 func (s *Stream) Priority() int {
 	if s == nil || s.core == nil {
 		return 0
@@ -316,7 +318,7 @@ func (s *Stream) Priority() int {
 	return s.priorityNow()
 }
 
-// Device is the GPU of the stream.
+// Device returns the stream's GPU.
 func (s *Stream) Device() Device {
 	if s == nil || s.core == nil {
 		return Device{}
@@ -324,11 +326,12 @@ func (s *Stream) Device() Device {
 	return s.core.ctx.device
 }
 
-// String is for messages.
+// String describes the stream for messages.
 func (s *Stream) String() string { return fmt.Sprintf("stream %#x", uintptr(s.Raw())) }
 
-// ID is unique to the stream in this process. It needs a driver of CUDA 12.0,
-// and a stream that captures is [ErrCapturing]. Source: cuStreamGetId.
+// ID returns a number that identifies the stream in this process. It returns
+// [ErrCapturing] if the stream is capturing, and [ErrNotSupported] with a driver before
+// CUDA 12.0. Source: cuStreamGetId.
 func (s *Stream) ID() (uint64, error) {
 	const op = "Stream.ID"
 	c, err := s.acquire(op)
@@ -348,12 +351,12 @@ func (s *Stream) ID() (uint64, error) {
 	return id, wrap(op, err)
 }
 
-// capturing tells whether work put on the stream now is captured, also by a capture
-// that this package did not begin.
+// capturing returns whether the driver captures work that is enqueued on the stream now.
+// That includes captures that this package did not begin.
 func (s *streamCore) capturing() bool { return rt.Capturing(s.callContext, s.raw) }
 
-// Query tells whether everything on the stream is done, without waiting. Errors
-// of earlier work arrive here. Source: cuStreamQuery.
+// Query returns whether all work of the stream has completed, without waiting. It also
+// returns errors of earlier work. Source: cuStreamQuery.
 func (s *Stream) Query() (done bool, err error) {
 	const op = "Stream.Query"
 	if c := s.quick(); c != nil {
@@ -377,7 +380,7 @@ func (s *streamCore) query(op string) (done bool, err error) {
 			return false, &Error{Op: op, Err: ErrInCallback}
 		case s.capture.Load() != nil:
 			return false, &Error{Op: op, Err: ErrCapturing}
-		case s.works.Load()%2 == 1: // a call, which may wait for the stream, adds work to it
+		case s.works.Load()%2 == 1: // a call in flight enqueues work, and may block
 			return false, nil
 		}
 		runtime.Gosched()
@@ -390,7 +393,7 @@ func (s *streamCore) query(op string) (done bool, err error) {
 	return answer(op, code)
 }
 
-// answer makes a value of the code that says that work is not done yet.
+// answer translates the result of a query: not ready is no error.
 func answer(op string, code driver.CUresult) (done bool, err error) {
 	if code == driver.CUDA_ERROR_NOT_READY {
 		return false, nil

@@ -7,14 +7,14 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Attributes of a stream affect work that is put on it later, and every Stream
-// that uses the same stream of CUDA's: those of [LegacyStream] are everybody's.
-// A kernel that is launched with the same attribute goes by its own.
-// Capturing streams take them too, and what they capture keeps them.
+// Attributes of a stream affect work that is enqueued later, through every Stream of the
+// same CUDA stream: those of [LegacyStream] affect all users of it. A launch attribute
+// overrides the stream's. Capturing streams accept attributes too, and captured work
+// retains them.
 
-// Attribute is any attribute of the stream, such as one that has no method of
-// its own here. One that streams of this driver do not have is
-// driver.CUDA_ERROR_INVALID_VALUE. Source: cuStreamGetAttribute.
+// Attribute returns any attribute of the stream, including those without a method of
+// their own. It returns driver.CUDA_ERROR_INVALID_VALUE if streams of this driver do not
+// have the attribute. Source: cuStreamGetAttribute.
 func (s *Stream) Attribute(id driver.CUstreamAttrID) (driver.CUstreamAttrValue, error) {
 	return s.attribute("Stream.Attribute", id)
 }
@@ -29,7 +29,7 @@ func (s *Stream) attribute(op string, id driver.CUstreamAttrID) (v driver.CUstre
 	return v, err
 }
 
-// fetch asks for an attribute. The context is current.
+// fetch reads an attribute. The context must be current.
 func (s *streamCore) fetch(op string, id driver.CUstreamAttrID, v *driver.CUstreamAttrValue) error {
 	if err := hasAttribute(op, id); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *Stream) setAttribute(op string, id driver.CUstreamAttrID, v driver.CUst
 	return s.with(op, func(c *streamCore) error { return c.put(op, id, v) })
 }
 
-// put sets an attribute. The context is current.
+// put sets an attribute. The context must be current.
 func (s *streamCore) put(op string, id driver.CUstreamAttrID, v driver.CUstreamAttrValue) error {
 	if err := hasAttribute(op, id); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (s *streamCore) put(op string, id driver.CUstreamAttrID, v driver.CUstreamA
 	return driver.CuStreamSetAttribute(s.raw, id, &v)
 }
 
-// with calls f with the stream entered and its context current.
+// with calls f while the stream is admitted for a call and its context is current.
 func (s *Stream) with(op string, f func(c *streamCore) error) error {
 	c, err := s.acquire(op)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Stream) with(op string, f func(c *streamCore) error) error {
 	return wrap(op, c.ctx.withCurrent(func() error { return f(c) }))
 }
 
-// hasAttribute refuses an attribute of streams that the driver is too old for.
+// hasAttribute returns an error if the driver is too old for the stream attribute.
 func hasAttribute(op string, id driver.CUstreamAttrID) error {
 	switch id {
 	case driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
@@ -73,24 +73,24 @@ func hasAttribute(op string, id driver.CUstreamAttrID) error {
 	}
 	const since = 12000
 	if v := rt.Version; v < since {
-		return refuse(op, ErrNotSupported, "%v of a stream needs a driver of CUDA 12.0, and this one is of %d.%d", id, v/1000, v%1000/10)
+		return refuse(op, ErrNotSupported, "stream attribute %v needs a driver for CUDA 12.0; this one is for %d.%d", id, v/1000, v%1000/10)
 	}
 	return nil
 }
 
-// needs is an attribute of the device that is 0 where the device cannot do
-// something, which is then refused.
+// needs returns a device attribute, or an error if it is 0: then the device lacks the
+// feature.
 func (d Device) needs(op string, id driver.CUdevice_attribute) (int, error) {
 	n, err := d.known(id)
 	if err == nil && n == 0 {
-		err = refuse(op, ErrNotSupported, "%v of %v is 0", id, d)
+		err = refuse(op, ErrNotSupported, "%v is 0 on %v", id, d)
 	}
 	return n, wrap(op, err)
 }
 
-// CopyAttributes gives the stream all attributes of another one, which must be
-// of the same context, else the error is [ErrContextMismatch]. Whether a stream is
-// blocking is none of them. Two streams of different captures return [ErrCapturing].
+// CopyAttributes sets all attributes of the stream to those of from. It does not change
+// whether the stream is blocking. It returns [ErrContextMismatch] if the streams belong
+// to different contexts, and [ErrCapturing] if they take part in different captures.
 // Source: cuStreamCopyAttributes.
 func (s *Stream) CopyAttributes(from *Stream) error {
 	const op = "Stream.CopyAttributes"
@@ -105,12 +105,12 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	}
 	defer c.Release()
 	if !f.ctx.same(c.ctx) {
-		return refuse(op, ErrContextMismatch, "one stream is of %v, the other of %v", f.ctx.device, c.ctx.device)
+		return refuse(op, ErrContextMismatch, "the streams belong to contexts of %v and %v", f.ctx.device, c.ctx.device)
 	}
 	if f.queue == c.queue {
 		return nil
 	}
-	first, second := c, f // by their handles, so that nobody waits for the other way round
+	first, second := c, f // in the order of their handles, so that two calls cannot deadlock
 	if first.raw > second.raw {
 		first, second = second, first
 	}
@@ -121,7 +121,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 		defer e.mu.Unlock()
 		if e.legacy() {
 			if !e.ctx.shared.legacy.enter() {
-				return refuse(op, ErrCapturing, "a blocking stream of the context captures")
+				return refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
 			}
 			defer e.ctx.shared.legacy.leave()
 		}
@@ -130,7 +130,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	if capture == nil {
 		capture = other
 	} else if other != nil && other != capture {
-		return refuse(op, ErrCapturing, "both streams capture, and not the same")
+		return refuse(op, ErrCapturing, "the streams take part in different captures")
 	}
 	if capture != nil {
 		if err := lock(op, capture.graph.mu); err != nil {
@@ -141,31 +141,30 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuStreamCopyAttributes(c.raw, f.raw) }))
 }
 
-// SynchronizationPolicy is how a thread waits in [Stream.SynchronizeBlocking],
-// 0 as long as it was not set: then the context's flags decide. The other waits
-// of this package hold no thread and do not go by it.
-// Source: cuStreamGetAttribute.
+// SynchronizationPolicy returns how a thread waits in [Stream.SynchronizeBlocking]. It
+// returns 0 until a policy is set; the context's flags then decide. Other waits of this
+// package block no thread and ignore the policy. Source: cuStreamGetAttribute.
 func (s *Stream) SynchronizationPolicy() (driver.CUsynchronizationPolicy, error) {
 	v, err := s.attribute("Stream.SynchronizationPolicy", driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
 	policy := *v.SyncPolicy()
-	if int32(policy) < 0 { // what the driver says where none was set
+	if int32(policy) < 0 { // the driver's value if none was set
 		policy = 0
 	}
 	return policy, err
 }
 
-// SetSynchronizationPolicy sets [Stream.SynchronizationPolicy]. There is no way
-// back to none. Source: cuStreamSetAttribute.
+// SetSynchronizationPolicy sets [Stream.SynchronizationPolicy]. A policy cannot be unset.
+// Source: cuStreamSetAttribute.
 func (s *Stream) SetSynchronizationPolicy(p driver.CUsynchronizationPolicy) error {
 	var v driver.CUstreamAttrValue
 	*v.SyncPolicy() = p
 	return s.setAttribute("Stream.SetSynchronizationPolicy", driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v)
 }
 
-// SetPriority changes the priority of the kernels that are put on the stream
-// from now on: see [StreamOptions]. Outside of [Context.StreamPriorityRange] it is
-// [ErrRange]. It needs a driver of CUDA 12.0; on older ones a stream keeps the
-// priority it was made with. Source: cuStreamSetAttribute.
+// SetPriority sets the priority of kernels that are enqueued on the stream from now on:
+// see [StreamOptions]. It returns [ErrRange] if the priority is outside
+// [Context.StreamPriorityRange], and [ErrNotSupported] with a driver before CUDA 12.0, on
+// which a stream's priority is fixed. Source: cuStreamSetAttribute.
 func (s *Stream) SetPriority(priority int) error {
 	const op = "Stream.SetPriority"
 	return s.with(op, func(c *streamCore) error {
@@ -182,26 +181,27 @@ func (s *Stream) SetPriority(priority int) error {
 	})
 }
 
-// priorityNow is the priority that what is put on the stream now gets. It may
-// have been set since the stream was made, also by other means.
+// priorityNow asks the driver for the priority, which code outside of this package may
+// have set too.
 func (s *Stream) priorityNow() int {
 	const op = "Stream.Priority"
 	v, err := s.attribute(op, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
-	if err != nil { // as on a driver where it cannot be set
+	if err != nil { // for instance a driver before CUDA 12.0
 		return s.core.priority
 	}
 	return int(*v.Priority())
 }
 
-// MemSyncDomain is the domain in which the memory fences of the stream's kernels
-// count. It needs a driver of CUDA 12.0. Source: cuStreamGetAttribute.
+// MemSyncDomain returns the stream's memory synchronization domain: a memory fence of a
+// kernel waits only for writes in its own domain. It returns [ErrNotSupported] with a
+// driver before CUDA 12.0. Source: cuStreamGetAttribute.
 func (s *Stream) MemSyncDomain() (driver.CUlaunchMemSyncDomain, error) {
 	v, err := s.attribute("Stream.MemSyncDomain", driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
 	return *v.MemSyncDomain(), err
 }
 
-// SetMemSyncDomain sets [Stream.MemSyncDomain]: kernels that write to other
-// devices, in the remote domain, then do not make the fences of others slow.
+// SetMemSyncDomain sets [Stream.MemSyncDomain]. If kernels that write to other devices
+// run in the remote domain, their writes do not slow down the fences of other kernels.
 // Source: cuStreamSetAttribute.
 func (s *Stream) SetMemSyncDomain(d driver.CUlaunchMemSyncDomain) error {
 	var v driver.CUstreamAttrValue
@@ -209,21 +209,20 @@ func (s *Stream) SetMemSyncDomain(d driver.CUlaunchMemSyncDomain) error {
 	return s.setAttribute("Stream.SetMemSyncDomain", driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, v)
 }
 
-// MemSyncDomainMap says which of the device's domains the two of
-// [Stream.MemSyncDomain] are. They are numbered from 0; the device has
-// MemorySyncDomains of [Properties].
+// MemSyncDomainMap maps the two logical domains of [Stream.MemSyncDomain] to domains of
+// the device. Those are numbered from 0 to MemorySyncDomains of [Properties] - 1.
 type MemSyncDomainMap struct{ Default, Remote uint8 }
 
-// MemSyncDomainMap is the stream's map, 0 and 1 as long as none was set. It
-// needs a driver of CUDA 12.0. Source: cuStreamGetAttribute.
+// MemSyncDomainMap returns the stream's map: 0 and 1 unless another was set. It returns
+// [ErrNotSupported] with a driver before CUDA 12.0. Source: cuStreamGetAttribute.
 func (s *Stream) MemSyncDomainMap() (MemSyncDomainMap, error) {
 	v, err := s.attribute("Stream.MemSyncDomainMap", driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP)
 	m := v.MemSyncDomainMap()
 	return MemSyncDomainMap{Default: m.Default_, Remote: m.Remote}, err
 }
 
-// SetMemSyncDomainMap sets [Stream.MemSyncDomainMap]. A domain that the device
-// does not have is [ErrRange]. Source: cuStreamSetAttribute.
+// SetMemSyncDomainMap sets [Stream.MemSyncDomainMap]. It returns [ErrRange] if the device
+// does not have one of the domains. Source: cuStreamSetAttribute.
 func (s *Stream) SetMemSyncDomainMap(m MemSyncDomainMap) error {
 	const op = "Stream.SetMemSyncDomainMap"
 	return s.with(op, func(c *streamCore) error {
@@ -232,7 +231,7 @@ func (s *Stream) SetMemSyncDomainMap(m MemSyncDomainMap) error {
 			return err
 		}
 		if last := max(m.Default, m.Remote); int(last) >= n {
-			return refuse(op, ErrRange, "domain %d, where the device has %d", last, n)
+			return refuse(op, ErrRange, "domain %d does not exist: the device has %d, numbered from 0", last, n)
 		}
 		var v driver.CUstreamAttrValue
 		*v.MemSyncDomainMap() = driver.CUlaunchMemSyncDomainMap{Default_: m.Default, Remote: m.Remote}
@@ -240,34 +239,33 @@ func (s *Stream) SetMemSyncDomainMap(m MemSyncDomainMap) error {
 	})
 }
 
-// AccessPolicyWindow is a range of a device's memory that the L2 cache treats in
-// a way of its own. It changes how fast kernels are, never what they compute,
-// and keeps no memory from being given back.
+// AccessPolicyWindow is a range of device memory with its own policy in the L2 cache. It
+// affects the speed of kernels and never their results. It does not keep the memory
+// allocated.
 type AccessPolicyWindow struct {
-	Address  driver.CUdeviceptr // as of [Buffer.Raw]
-	Size     uint64             // bytes, as of [Buffer.Size]; 0 for no window
-	HitRatio float32            // how much of it has the property Hit, from 0 to 1; the rest has Miss
+	Address  driver.CUdeviceptr // such as [Buffer.Raw]
+	Size     uint64             // in bytes, such as [Buffer.Size]; 0 for no window
+	HitRatio float32            // the fraction of the window with property Hit, 0 to 1; the rest has Miss
 	Hit      driver.CUaccessProperty
-	Miss     driver.CUaccessProperty // not CU_ACCESS_PROPERTY_PERSISTING
+	Miss     driver.CUaccessProperty // must not be CU_ACCESS_PROPERTY_PERSISTING
 }
 
-// AccessPolicyWindow is the stream's window, without a size if it has none.
-// Source: cuStreamGetAttribute.
+// AccessPolicyWindow returns the stream's window. Its Size is 0 if there is none. Source:
+// cuStreamGetAttribute.
 func (s *Stream) AccessPolicyWindow() (AccessPolicyWindow, error) {
 	v, err := s.attribute("Stream.AccessPolicyWindow", driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)
 	w := v.AccessPolicyWindow()
-	address := *(*driver.CUdeviceptr)(unsafe.Pointer(&w.Base_ptr)) // no pointer for Go
+	address := *(*driver.CUdeviceptr)(unsafe.Pointer(&w.Base_ptr)) // a device address: Go must not see it as a pointer
 	return AccessPolicyWindow{Address: address, Size: w.Num_bytes, HitRatio: w.HitRatio, Hit: w.HitProp, Miss: w.MissProp}, err
 }
 
-// SetAccessPolicyWindow sets the stream's window; the zero value takes it away.
-// Lines that persist need a part of the cache that is set aside for them, by
-// [Context.SetPersistingL2], and stay when the window is gone, until
-// [Context.ResetPersistingL2].
+// SetAccessPolicyWindow sets the stream's window; the zero value removes it. Persisting
+// lines need a part of the cache that [Context.SetPersistingL2] has set aside. They
+// persist after the window is removed, until [Context.ResetPersistingL2].
 //
-// A window that is larger than the device's largest, MaxAccessPolicyWindow of
-// [Properties], a ratio outside of 0 to 1, and lines that persist where nothing is
-// set aside are [ErrRange]. Source: cuStreamSetAttribute.
+// It returns [ErrRange] if the window is larger than MaxAccessPolicyWindow of
+// [Properties], if HitRatio is not between 0 and 1, or if lines shall persist and nothing
+// is set aside. Source: cuStreamSetAttribute.
 func (s *Stream) SetAccessPolicyWindow(w AccessPolicyWindow) error {
 	const op = "Stream.SetAccessPolicyWindow"
 	return s.with(op, func(c *streamCore) error {
@@ -282,7 +280,8 @@ func (s *Stream) SetAccessPolicyWindow(w AccessPolicyWindow) error {
 	})
 }
 
-// check refuses a window that the device cannot have. The context is current.
+// check returns an error if the device cannot have the window. The context must be
+// current.
 func (w *AccessPolicyWindow) check(op string, d Device) error {
 	if w.Size == 0 {
 		return nil
@@ -292,16 +291,16 @@ func (w *AccessPolicyWindow) check(op string, d Device) error {
 		return err
 	}
 	if w.Size > uint64(n) {
-		return refuse(op, ErrRange, "a window of %d bytes, and %v has at most %d", w.Size, d, n)
+		return refuse(op, ErrRange, "a window of %d bytes is larger than %v allows: %d", w.Size, d, n)
 	}
 	if !(w.HitRatio >= 0 && w.HitRatio <= 1) {
-		return refuse(op, ErrRange, "a hit ratio of %v is not between 0 and 1", w.HitRatio)
+		return refuse(op, ErrRange, "HitRatio %v is not between 0 and 1", w.HitRatio)
 	}
 	if w.Miss == driver.CU_ACCESS_PROPERTY_PERSISTING {
-		return refuse(op, ErrInvalidArgument, "misses cannot persist")
+		return refuse(op, ErrInvalidArgument, "Miss must not be CU_ACCESS_PROPERTY_PERSISTING")
 	}
-	if most := driver.CU_ACCESS_PROPERTY_PERSISTING; w.Hit > most || w.Miss > most { // CUDA does not look
-		return refuse(op, ErrInvalidArgument, "properties %d and %d: the largest is %d", w.Hit, w.Miss, most)
+	if most := driver.CU_ACCESS_PROPERTY_PERSISTING; w.Hit > most || w.Miss > most { // CUDA does not check
+		return refuse(op, ErrInvalidArgument, "Hit %d or Miss %d is not an access property: the largest is %d", w.Hit, w.Miss, most)
 	}
 	if w.Hit != driver.CU_ACCESS_PROPERTY_PERSISTING {
 		return nil
@@ -311,13 +310,13 @@ func (w *AccessPolicyWindow) check(op string, d Device) error {
 		return err
 	}
 	if aside == 0 {
-		return refuse(op, ErrRange, "no part of the L2 cache is set aside for lines that persist: see Context.SetPersistingL2")
+		return refuse(op, ErrRange, "no part of the L2 cache is set aside for persisting lines: call Context.SetPersistingL2 first")
 	}
 	return nil
 }
 
-// PersistingL2 is how much of the L2 cache is set aside for lines that persist,
-// in bytes. Source: cuCtxGetLimit.
+// PersistingL2 returns how many bytes of the L2 cache are set aside for persisting lines.
+// Source: cuCtxGetLimit.
 func (x *Context) PersistingL2() (uint64, error) {
 	var n uint64
 	err := x.do("Context.PersistingL2", func() error {
@@ -326,11 +325,10 @@ func (x *Context) PersistingL2() (uint64, error) {
 	return n, err
 }
 
-// SetPersistingL2 sets so many bytes of the L2 cache aside for lines that
-// persist, which all other data then has less of. The driver may round that;
-// [Context.PersistingL2] tells. More than MaxPersistingL2 of [Properties] is
-// [ErrRange], and a device that has none is [ErrNotSupported].
-// Source: cuCtxSetLimit.
+// SetPersistingL2 sets bytes of the L2 cache aside for persisting lines; other data
+// cannot use them. The driver may round the size: see [Context.PersistingL2]. It returns
+// [ErrRange] if bytes exceeds MaxPersistingL2 of [Properties], and [ErrNotSupported] if
+// the device cannot set any aside. Source: cuCtxSetLimit.
 func (x *Context) SetPersistingL2(bytes uint64) error {
 	const op = "Context.SetPersistingL2"
 	return x.do(op, func() error {
@@ -340,15 +338,15 @@ func (x *Context) SetPersistingL2(bytes uint64) error {
 			return err
 		}
 		if bytes > uint64(n) {
-			return refuse(op, ErrRange, "%d bytes, and %v can set aside %d", bytes, d, n)
+			return refuse(op, ErrRange, "%d bytes are more than %v can set aside: %d", bytes, d, n)
 		}
 		return driver.CuCtxSetLimit(driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, bytes)
 	})
 }
 
-// ResetPersistingL2 makes all lines of the L2 cache that persist normal ones, at
-// once. Kernels that run make new ones: wait for them first.
-// Source: cuCtxResetPersistingL2Cache.
+// ResetPersistingL2 resets all persisting lines of the L2 cache to normal at once.
+// Running kernels can make more, so wait for them first. Source:
+// cuCtxResetPersistingL2Cache.
 func (x *Context) ResetPersistingL2() error {
 	return x.do("Context.ResetPersistingL2", driver.CuCtxResetPersistingL2Cache)
 }

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Stream attributes: priority, memory domains, L2 access policy. Runs on any driver.
+
 package safe_test
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newer skips a test of what the driver is too old for, once that is said.
+// newer skips the test if err says that the driver is too old.
 func newer(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, safe.ErrNotSupported) {
@@ -96,8 +98,8 @@ func TestMemSyncDomains(t *testing.T) {
 	assert.Equal(t, driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE, d)
 }
 
-// windows sets a part of the L2 cache aside, until the test ends, and returns the
-// largest window.
+// windows sets a part of the L2 cache aside until the test ends, and returns the size of
+// the largest window.
 func windows(t *testing.T, x *safe.Context) (largest uint64) {
 	t.Helper()
 	p, err := x.Device().Properties()
@@ -184,7 +186,8 @@ func TestCopyAttributes(t *testing.T) {
 	assert.ErrorIs(t, stream(t, second(t)).CopyAttributes(s), safe.ErrContextMismatch)
 }
 
-// TestAttributesInCapture: a capture survives that its stream's attributes are used.
+// TestAttributesInCapture: using attributes of a capturing stream does not invalidate the
+// capture.
 func TestAttributesInCapture(t *testing.T) {
 	x := open(t, 0)
 	s, other := stream(t, x), stream(t, x)

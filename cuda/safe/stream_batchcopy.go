@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// CopyOp is a copy for [Stream.BatchCopies]: see [CopyOp].
+// CopyOp is a copy for [Stream.BatchCopies]: see [NewCopyOp].
 type CopyOp struct {
 	dst, src       *memory
 	onHost, ofHost bool
@@ -18,11 +18,11 @@ type CopyOp struct {
 	err            error
 }
 
-// CopyOp is a copy of the whole of src to the beginning of dst, which must have room
-// for it. One of the two must be memory of a device. What is wrong with it is
-// reported by [Stream.BatchCopies].
+// NewCopyOp returns a copy of all of src to the beginning of dst, which must be at least
+// as long. At least one of them must be device memory. [Stream.BatchCopies] reports
+// errors of the arguments.
 func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
-	const op = "CopyOp"
+	const op = "NewCopyOp"
 	if dst == nil || src == nil {
 		return CopyOp{err: &Error{Op: op, Err: ErrClosed}}
 	}
@@ -38,32 +38,31 @@ func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	case s.n > d.n:
 		c.err = refuse(op, ErrRange, "%d values do not fit into %d", s.n, d.n)
 	case c.onHost && c.ofHost:
-		c.err = refuse(op, ErrInvalidArgument, "neither end is of a device")
+		c.err = refuse(op, ErrInvalidArgument, "source and destination are both host memory")
 	}
 	return c
 }
 
-// BatchCopyOptions are the choices at [Stream.BatchCopies]. The zero value is how single
-// copies behave.
+// BatchCopyOptions are the options of [Stream.BatchCopies]. With the zero value, copies
+// behave like single ones.
 type BatchCopyOptions struct {
-	// ReadEarly: the sources may be read before the work that is on the stream is
-	// done, as nothing that is pending anywhere writes to them.
+	// ReadEarly allows CUDA to read the sources before earlier work of the stream has
+	// completed. Set it only if no pending work writes to them.
 	ReadEarly bool
-	// PreferOverlap asks for a way of copying that leaves the multiprocessors to
-	// kernels. It is a hint.
+	// PreferOverlap asks CUDA to copy without using multiprocessors, which kernels then
+	// can use. It is a hint.
 	PreferOverlap bool
 }
 
-// BatchCopies puts many copies on a stream by one call. They run behind the work that
-// is on the stream, in any order among themselves: if a destination has bytes in
-// common with another one, or with a source, the error is [ErrOverlap]. All memory of
-// devices must be of the stream's context, else it is [ErrContextMismatch]. If there is
-// anything wrong with one copy, none is done, and the error's Detail says which it is,
-// as far as the driver tells.
+// BatchCopies enqueues many copies by one call of the driver. They run after the earlier
+// work of the stream, in any order among themselves. If one copy is invalid, none is
+// enqueued, and the error's Detail has its index if the driver tells it. BatchCopies
+// returns [ErrOverlap] if a destination overlaps another destination or a source, and
+// [ErrContextMismatch] if device memory belongs to another context than the stream.
 //
-// The legacy default stream takes no batch, which is [ErrInvalidArgument], and a stream that
-// captures is [ErrCapturing]. Drivers before CUDA 12.8 get the copies one by one, and
-// know no options.
+// It returns [ErrInvalidArgument] for the legacy default stream, and [ErrCapturing] if
+// the stream is capturing. With a driver before CUDA 12.8, it enqueues the copies one by
+// one and ignores the options.
 //
 // Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
 func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
@@ -74,7 +73,7 @@ func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
 	}
 	defer c.Release()
 	if c.raw <= driver.CU_STREAM_LEGACY {
-		return refuse(op, ErrInvalidArgument, "the legacy default stream takes no batch")
+		return refuse(op, ErrInvalidArgument, "the legacy default stream cannot run a batch; use another stream")
 	}
 	if len(copies) == 0 {
 		return nil
@@ -87,10 +86,10 @@ func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
 		}
 	}
 	if i := b.overlap(); i >= 0 {
-		return refuse(op, ErrOverlap, "copy %d: its destination is used by another one", i)
+		return refuse(op, ErrOverlap, "copy %d: its destination overlaps memory of another copy", i)
 	}
 	failed := uint64(math.MaxUint64)
-	err = c.enqueue(op, b.blocks, false, func() (err error) {
+	err = c.enqueueCurrent(op, b.blocks, "a batch of copies cannot be captured", func() (err error) {
 		failed, err = b.enqueue(c.raw, o)
 		return err
 	})
@@ -100,7 +99,7 @@ func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
 	return err
 }
 
-// A batch is copies as CUDA takes them. Its blocks are marked.
+// A batch is a list of copies in CUDA's form. Its blocks are acquired.
 type batch struct {
 	dsts, srcs []driver.CUdeviceptr
 	sizes      []uint64
@@ -121,7 +120,7 @@ func (b *batch) add(op string, s *streamCore, c *CopyOp) error {
 		}
 		b.blocks = append(b.blocks, m)
 		if !end.host && !m.ctx.same(s.ctx) {
-			return refuse(op, ErrContextMismatch, "memory of %v, the stream is of %v", m.ctx.device, s.ctx.device)
+			return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", m.ctx.device, s.ctx.device)
 		}
 	}
 	b.dsts, b.srcs, b.sizes = append(b.dsts, c.dstAt), append(b.srcs, c.srcAt), append(b.sizes, c.size)
@@ -134,10 +133,10 @@ func (b *batch) release() {
 	}
 }
 
-// overlap is the index of a copy whose destination is also another one's, or a
-// source's, -1 for none.
+// overlap returns the index of a copy whose destination overlaps another destination or a
+// source, or -1.
 func (b *batch) overlap() int {
-	order := make([]int, len(b.dsts)) // of the destinations, by address
+	order := make([]int, len(b.dsts)) // indices of the destinations, by address
 	for i := range order {
 		order[i] = i
 	}
@@ -160,8 +159,8 @@ func (b *batch) overlap() int {
 	return -1
 }
 
-// enqueue calls CUDA, in the newest way that the driver has. failed is the index of
-// the copy that an error is about, as far as it is known.
+// enqueue calls the newest function that the driver has. failed is the index of the copy
+// that caused the error, or more than any index if that is unknown.
 func (b *batch) enqueue(s driver.CUstream, o BatchCopyOptions) (failed uint64, err error) {
 	a := driver.CUmemcpyAttributes{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
 	if o.ReadEarly {
@@ -171,7 +170,7 @@ func (b *batch) enqueue(s driver.CUstream, o BatchCopyOptions) (failed uint64, e
 		a.Flags = uint32(driver.CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
 	}
 	failed = math.MaxUint64
-	var first uint64 // the attributes are for all copies from this one on
+	var first uint64 // the attributes apply from this copy on: to all
 	n := uint64(len(b.sizes))
 	err = driver.CuMemcpyBatchAsync_v2(&b.dsts[0], &b.srcs[0], &b.sizes[0], n, &a, &first, 1, s)
 	if errors.Is(err, ErrNotSupported) { // before CUDA 13.0

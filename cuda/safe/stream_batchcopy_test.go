@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Stream.BatchCopies. Runs on any driver; tests named Sim need the simulated one.
+
 package safe_test
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCopyBatch moves values in all directions by each call.
+// TestCopyBatch copies values in all directions, with each of the driver's functions.
 func TestCopyBatch(t *testing.T) {
 	x := open(t, 0)
 	const n, copies = 64, 50
@@ -50,7 +52,7 @@ func TestCopyBatch(t *testing.T) {
 		}
 		require.NoError(t, s.BatchCopies(in, o))
 		if o.ReadEarly {
-			require.NoError(t, s.Synchronize()) // what is read early must be there
+			require.NoError(t, s.Synchronize()) // sources read early must be complete
 		}
 		require.NoError(t, s.BatchCopies(across, o))
 		if o.ReadEarly {
@@ -99,7 +101,7 @@ func TestCopyBatchRefused(t *testing.T) {
 		says   string
 	}{
 		{"too large", []safe.CopyOp{good, safe.NewCopyOp[int32](small, h)}, safe.ErrRange, "copy 1: 100 values do not fit into 10"},
-		{"host to host", []safe.CopyOp{safe.NewCopyOp[int32](h, h)}, safe.ErrInvalidArgument, "copy 0: neither end"},
+		{"host to host", []safe.CopyOp{safe.NewCopyOp[int32](h, h)}, safe.ErrInvalidArgument, "copy 0: source and destination are both host memory"},
 		{"closed", []safe.CopyOp{good, good, safe.NewCopyOp[int32](slice(0, 10), closed)}, safe.ErrClosed, "copy 2"},
 		{"closed since", []safe.CopyOp{gone}, safe.ErrClosed, "copy 0"},
 		{"nil", []safe.CopyOp{safe.NewCopyOp[int32](nil, a)}, safe.ErrClosed, "copy 0"},
@@ -132,7 +134,7 @@ func TestCopyBatchRefused(t *testing.T) {
 	assert.ErrorIs(t, s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[int32](buffer[int32](t, y, 1), slice(0, 1))}, safe.BatchCopyOptions{}), safe.ErrContextMismatch)
 }
 
-// TestSimCopyBatchFailure: the error says which copy it is about where the driver does.
+// TestSimCopyBatchFailure: the error names the copy if the driver does.
 func TestSimCopyBatchFailure(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)

@@ -11,14 +11,15 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// HostFuncOptions are the choices at [Stream.LaunchHostFunc].
+// HostFuncOptions are the options of [Stream.LaunchHostFunc].
 type HostFuncOptions struct {
-	// Spin has the driver's thread spin while it waits for the stream, so that the
-	// function runs sooner. It needs a driver of CUDA 13.2.
+	// Spin makes the driver's thread spin while it waits for the stream, so that the
+	// function starts sooner. [ErrNotSupported] is returned with a driver before CUDA
+	// 13.2.
 	Spin bool
 }
 
-// PanicError says that a function which CUDA called has panicked.
+// PanicError is a panic in a Go function that CUDA called.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -28,34 +29,34 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("cuda: a function called by CUDA panicked: %v\n%s", e.Value, e.Stack)
 }
 
-// SlowCallbackError says that a function which CUDA called took long. All of
-// them share one thread, and the stream waits as well.
+// SlowCallbackError reports that a Go function called by CUDA took more than 100 ms. All
+// such functions share one thread, and their streams wait for them.
 type SlowCallbackError struct{ Took time.Duration }
 
 func (e *SlowCallbackError) Error() string {
-	return fmt.Sprintf("cuda: a function called by CUDA took %v, and all others had to wait", e.Took)
+	return fmt.Sprintf("cuda: a function called by CUDA took %v; all others had to wait: start a goroutine for slow work", e.Took)
 }
 
-// slow is what is reported.
+// slow is the limit for SlowCallbackError.
 const slow = 100 * time.Millisecond
 
 // A closure is a Go function that CUDA calls.
 type closure struct {
 	host   func()
 	status func(error)
-	future *Future[struct{}] // of a host function that runs once
-	repeat bool              // captured: runs at every launch of a graph
-	ctx    *contextCore      // with a future
+	future *Future[struct{}] // of a host function that runs once, or nil
+	repeat bool              // captured: runs at each launch of a graph
+	ctx    *contextCore      // set if there is a future
 }
 
-// closures has the functions that CUDA may still call, by the tokens that it
-// has in place of them. A token that is not there any more does nothing.
+// closures holds the functions that CUDA may still call, by the tokens that CUDA has in
+// their place. CUDA may also call a token that was removed; that call does nothing.
 var closures = struct {
 	sync.Mutex
 	of      map[uintptr]*closure
 	last    uintptr
-	pending map[*contextCore]int // how many futures
-	witness bool                 // will be called, as there are some
+	pending map[*contextCore]int // number of futures
+	witness bool                 // a call of witness is scheduled
 }{of: map[uintptr]*closure{}, pending: map[*contextCore]int{}}
 
 func init() {
@@ -71,7 +72,7 @@ func init() {
 	}
 }
 
-// keep gives a closure its token.
+// keep adds the closure and returns its token.
 func (c *closure) keep() (token uintptr) {
 	closures.Lock()
 	defer closures.Unlock()
@@ -87,7 +88,7 @@ func (c *closure) keep() (token uintptr) {
 	return closures.last
 }
 
-// remove takes a closure out. closures is locked.
+// remove removes a closure. closures is locked.
 func remove(token uintptr, c *closure) {
 	delete(closures.of, token)
 	if c.ctx == nil {
@@ -98,7 +99,7 @@ func remove(token uintptr, c *closure) {
 	}
 }
 
-// called finds a closure that is to run now.
+// called returns the closure that runs now, or nil.
 func called(token uintptr) *closure {
 	closures.Lock()
 	defer closures.Unlock()
@@ -124,7 +125,7 @@ func (c *closure) runHost() {
 	}
 }
 
-// guard calls f for CUDA: a panic must not get there.
+// guard calls f on a thread of CUDA's, where a panic would end the process.
 func guard(f func()) (err error) {
 	start := time.Now()
 	defer func() {
@@ -138,7 +139,7 @@ func guard(f func()) (err error) {
 	return caught(f)
 }
 
-// caught calls f, and makes an error of a panic.
+// caught calls f and returns a panic as an error.
 func caught(f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -149,20 +150,18 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// LaunchHostFunc puts a call of f on the stream: f runs when all work before it
-// is done, and work behind it waits for f. The future is completed when f has
-// run; it fails if f panics, which is reported to [OnError] as well, or if
-// CUDA is lost or the context is reset, and then f never runs.
+// LaunchHostFunc enqueues a call of f: f runs once all earlier work of the stream has
+// completed, and later work waits for f. The future completes when f has returned. It
+// fails if f panics, which [OnError] receives too. It also fails if CUDA is lost (see
+// [IsFatal]) or the context is reset; f then never runs.
 //
-// f runs on a thread of the driver, which all host functions share: what takes
-// long belongs into a goroutine. There, everything of this package that needs
-// CUDA is [ErrInCallback], and runtime.Goexit (also by testing's FailNow) ends the
-// process. f may wait for other goroutines, but not for ones that wait for
-// later work of this stream.
+// f runs on a thread of the driver that all host functions share, so start a goroutine
+// for anything slow. Calls in f that need CUDA return [ErrInCallback]. f must not call
+// runtime.Goexit, which FailNow of package testing does: it ends the process. f may wait
+// for other goroutines unless they wait for later work of this stream.
 //
-// On a capturing stream f becomes part of the graph, runs at each of its
-// launches, and is kept as long as the graph or an executable of it is; the
-// future has then failed with [ErrCapturing].
+// On a capturing stream, f becomes part of the graph and runs at each launch. The graph
+// and its executables retain f. The future has then failed with [ErrCapturing].
 //
 // Source: cuLaunchHostFunc, with Spin cuLaunchHostFunc_v2.
 func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}], error) {
@@ -192,14 +191,14 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 		forget(token)
 		return nil, check(op, code)
 	}
-	if call.repeat && capture != nil { // else of a capture begun by other means: kept for good
+	if call.repeat && capture != nil { // a capture that this package did not begin has no known end: the closure stays
 		capture.graph.kept.captured.token(token)
 	}
 	return future, nil
 }
 
-// mode is the driver's number for the options, -1 for the older functions, which
-// have none.
+// mode returns the driver's number for the options, or -1 for the older function, which
+// has no options.
 func (o HostFuncOptions) mode(op string) (int, error) {
 	if !o.Spin {
 		return -1, nil
@@ -207,11 +206,10 @@ func (o HostFuncOptions) mode(op string) (int, error) {
 	return int(driver.CU_HOST_TASK_SPINWAIT), wrap(op, driver.Find("cuLaunchHostFunc_v2"))
 }
 
-// AddCallback puts a call of f on the stream, which gets the error of the work
-// before it, nil if all went well. Unlike a host function's, f's call is certain:
-// if CUDA is lost meanwhile, f gets that error. What is said of f at
-// [Stream.LaunchHostFunc] counts here as well. A capturing stream is
-// [ErrCapturing]. Source: cuStreamAddCallback.
+// AddCallback enqueues a call of f, which receives the error of earlier work, or nil.
+// Unlike a host function, f is always called: if CUDA is lost, f receives that error. The
+// rules for f are those of [Stream.LaunchHostFunc]. AddCallback returns [ErrCapturing] if
+// the stream is capturing. Source: cuStreamAddCallback.
 func (s *Stream) AddCallback(f func(error)) error {
 	const op = "Stream.AddCallback"
 	c, err := s.acquire(op)

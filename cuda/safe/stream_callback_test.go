@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Host functions and callbacks: rules, panics, faults. Runs on any driver; tests named
+// Sim need the simulated one.
+
 package safe_test
 
 import (
@@ -17,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hook collects what is reported to OnError during the test.
+// hook collects errors that OnError reports during the test.
 type hook struct {
 	mu   sync.Mutex
 	errs []error
@@ -87,8 +90,8 @@ func TestAddCallback(t *testing.T) {
 	assert.ErrorIs(t, (*safe.Stream)(nil).AddCallback(nil), safe.ErrClosed)
 }
 
-// TestInCallback: what needs CUDA is refused in a host function, and Close is
-// left to somebody else.
+// TestInCallback: calls that need CUDA return an error in a host function, and Close
+// defers the destruction.
 func TestInCallback(t *testing.T) {
 	x := open(t, 0)
 	s, e, b := stream(t, x), event(t, x), buffer[int32](t, x, 4)
@@ -155,8 +158,8 @@ func TestCallbackFails(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestCallbacksAndFault: callbacks get the error, host functions never run and
-// their futures fail.
+// TestCallbacksAndFault: callbacks receive the error; host functions never run and their
+// futures fail.
 func TestCallbacksAndFault(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		x, err := safe.Open(0)
@@ -188,7 +191,7 @@ func TestCallbacksAndFault(t *testing.T) {
 	})
 }
 
-// TestSimCallbackRefused: a function that the driver refuses is let go.
+// TestSimCallbackRefused: a function that the driver rejects is released.
 func TestSimCallbackRefused(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -211,7 +214,7 @@ func TestSimCallbackRefused(t *testing.T) {
 	}
 }
 
-// collected waits until the collector has found something.
+// collected waits until the garbage collector has found an object.
 func collected(t *testing.T, gone <-chan struct{}) {
 	t.Helper()
 	for range 100 {

@@ -1,17 +1,18 @@
 package safe
 
-// enqueue puts work that uses blocks on the stream: call does, with the context
-// current. In a capture the blocks are kept as long as the graph, unless it is work
-// that cannot be captured.
-func (s *streamCore) enqueue(op string, blocks []*block, captured bool, call func() error) error {
+import "github.com/cudabind/cudabind/cuda/internal/rt"
+
+// enqueue enqueues work that uses blocks: call calls the driver. uncapturable is the
+// reason why the work cannot be captured, "" if it can. In a capture the graph retains
+// the blocks.
+func (s *streamCore) enqueue(op string, blocks []*block, uncapturable string, call func() error) error {
 	capture, err := s.enterWork(op, 1)
 	if err != nil {
 		return err
 	}
 	defer s.leaveWork(capture)
-	// The legacy stream cannot be used while a blocking stream captures.
-	if (!captured || s.legacy()) && (capture != nil || s.capturing()) {
-		return &Error{Op: op, Err: ErrCapturing}
+	if uncapturable != "" && (capture != nil || s.capturing()) {
+		return refuse(op, ErrCapturing, "%s", uncapturable)
 	}
 	for _, b := range blocks {
 		b.note(s)
@@ -19,5 +20,16 @@ func (s *streamCore) enqueue(op string, blocks []*block, captured bool, call fun
 	}
 	enqueuing.enter()
 	defer enqueuing.leave()
-	return wrap(op, s.ctx.withCurrent(call))
+	return wrap(op, call())
+}
+
+// enqueueCurrent is enqueue for a call that needs the context to be current.
+func (s *streamCore) enqueueCurrent(op string, blocks []*block, uncapturable string, call func() error) error {
+	return s.enqueue(op, blocks, uncapturable, func() error {
+		// The legacy stream cannot be used while a blocking stream captures.
+		if s.legacy() && s.capturing() {
+			return rt.CodeCapturing
+		}
+		return s.ctx.withCurrent(call)
+	})
 }

@@ -18,8 +18,8 @@ func (s *Stream) Record(e *Event) error {
 }
 
 // RecordExternal adds a node to the graph that the stream captures: each launch of the
-// graph records e, for waits outside of the graph. The stream must be capturing.
-// Source: cuEventRecordWithFlags with CU_EVENT_RECORD_EXTERNAL.
+// graph records e for waits outside the graph. The stream must be capturing. Source:
+// cuEventRecordWithFlags with CU_EVENT_RECORD_EXTERNAL.
 func (s *Stream) RecordExternal(e *Event) error {
 	return s.recordWith("Stream.RecordExternal", e, driver.CU_EVENT_RECORD_EXTERNAL)
 }
@@ -37,14 +37,15 @@ func (s *Stream) recordWith(op string, e *Event, flags driver.CUevent_record_fla
 	if v.ctx.same(c.ctx) {
 		err = c.record(op, v, flags)
 	} else {
-		err = refuse(op, ErrContextMismatch, "the event is of %v, the stream of %v", v.ctx.device, c.ctx.device)
+		err = refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the stream to one of %v", v.ctx.device, c.ctx.device)
 	}
 	v.Release()
 	c.Release()
 	return err
 }
 
-// recordQuick is Record where nothing is in the way, and rt.CodeCapturing elsewhere.
+// recordQuick is Record for the common case: nothing captures, and no lock is contended.
+// Otherwise it returns rt.CodeCapturing.
 func (s *Stream) recordQuick(e *Event) driver.CUresult {
 	c := s.quick()
 	if c == nil {
@@ -86,7 +87,7 @@ func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record
 	return s.recordCaptured(op, e, capture)
 }
 
-// recordNode makes a node of a graph that records the event when the graph is launched.
+// recordNode adds a node that records the event at each launch of the graph.
 func (s *streamCore) recordNode(op string, e *eventCore, flags driver.CUevent_record_flags, capture *capturing) error {
 	if !capture.retains(&e.Handle) {
 		return &Error{Op: op, Err: ErrClosed}
@@ -101,34 +102,35 @@ func (s *streamCore) recordNode(op string, e *eventCore, flags driver.CUevent_re
 	})
 }
 
-// recordCaptured records an event that stands for captured work, or will.
+// recordCaptured records an event whose old or new record is of captured work.
 func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing) error {
 	return e.exclude(op, capture, func() error {
 		captures := capture != nil || s.capturing()
 		if captures && e.waiting.Load() > 0 {
-			return refuse(op, ErrCapturing, "a wait for the event is under way")
+			return refuse(op, ErrCapturing, "the event cannot be recorded in a capture during a wait for it")
 		}
 		code := rt.RecordWith(s.callContext, e.raw, s.raw, 0)
 		if code != 0 && code != rt.CodeCaptured {
 			return check(op, code)
 		}
-		e.stands(code == rt.CodeCaptured, capture)
+		e.setCaptured(code == rt.CodeCaptured, capture)
 		return nil
 	})
 }
 
-// WaitEvent makes work enqueued on the stream from now on wait for the latest record of
-// e. Later records of e do not change the wait. An event that was never recorded causes
-// no wait. e may belong to another context or device. Source: cuStreamWaitEvent.
+// WaitEvent makes later work of the stream wait for the latest record of e. Later records
+// of e do not change the wait. If e was never recorded, WaitEvent does nothing. e may
+// belong to another context or device. Source: cuStreamWaitEvent.
 //
 // If e was recorded in a capture of another stream, this stream joins the capture until
-// it ends. WaitEvent then waits until launches that wait for room in the stream's queue
-// have returned. It returns [ErrCapturing] if the stream belongs to another capture.
+// the capture ends. WaitEvent then first waits for launches on this stream that are
+// waiting for room in its queue. It returns [ErrCapturing] if the stream belongs to
+// another capture.
 func (s *Stream) WaitEvent(e *Event) error { return s.waitEventWith("Stream.WaitEvent", e, 0) }
 
-// WaitEventExternal adds a node to the graph that the stream captures: each launch of
-// the graph waits there for the latest record of e outside of the graph. The stream must
-// be capturing. Source: cuStreamWaitEvent with CU_EVENT_WAIT_EXTERNAL.
+// WaitEventExternal adds a node to the graph that the stream captures: each launch of the
+// graph waits there for the latest record of e outside the graph. The stream must be
+// capturing. Source: cuStreamWaitEvent with CU_EVENT_WAIT_EXTERNAL.
 func (s *Stream) WaitEventExternal(e *Event) error {
 	return s.waitEventWith("Stream.WaitEventExternal", e, driver.CU_EVENT_WAIT_EXTERNAL)
 }
@@ -155,8 +157,7 @@ func (s *Stream) waitEventWith(op string, e *Event, flags driver.CUevent_wait_fl
 	}
 }
 
-// waitEvent waits for an event, or returns again where that makes the stream one of
-// a capture's.
+// waitEvent enqueues the wait. It returns again if the stream must first join a capture.
 func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wait_flags) (again bool, err error) {
 	capture, err := s.enter(op)
 	if err != nil {
@@ -169,23 +170,23 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 	if flags != 0 && !capture.retains(&e.Handle) {
 		return false, &Error{Op: op, Err: ErrClosed}
 	}
-	if e.gate.enter() { // without a closure, which would be allocated
+	if e.gate.enter() { // written out, as a closure would be allocated
 		defer e.gate.leave()
-		outside := flags == 0 && e.recorded.Load() // of captures
+		outside := flags == 0 && e.recorded.Load() // recorded outside of captures
 		if outside && capture != nil {
-			return false, refuse(op, ErrCapturing, "the event stands for work outside of the capture")
+			return false, refuse(op, ErrCapturing, "the event was recorded outside of the capture; WaitEventExternal can wait for it")
 		}
 		return false, check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), outside))
 	}
 	if c := e.capture.Load(); flags == 0 && capture != nil && c != nil && c != capture {
-		return false, &Error{Op: op, Err: errForeign} // also of one that has ended
+		return false, &Error{Op: op, Err: errForeign} // even if c has ended
 	}
 	err = e.exclude(op, capture, func() error { return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), false)) })
 	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
 }
 
-// joinBy has the stream join the capture whose work the event stands for. It returns
-// again where the event stands for other work by now.
+// joinBy makes the stream join the capture in which the event was recorded. It returns
+// again if the event was recorded elsewhere in the meantime.
 func (s *streamCore) joinBy(op string, e *eventCore) (again bool, err error) {
 	c := e.capture.Load()
 	if c == nil {

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// External event nodes, and events recorded in captures that have ended. Runs on any
+// driver.
+
 package safe_test
 
 import (
@@ -10,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExternalEvents: an external record and an external wait are nodes of the graph. An
-// event that launches of a graph record is none that a capture may wait for.
+// TestExternalEvents: external records and waits are nodes of the graph. A capture cannot
+// wait for an event that launches of a graph record.
 func TestExternalEvents(t *testing.T) {
 	x := open(t, 0)
 	s, e, b := stream(t, x), event(t, x), buffer[float32](t, x, 10)
@@ -31,8 +34,8 @@ func TestExternalEvents(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestEventOfEndedCapture: an event that stands for work of a capture that has ended is
-// refused in another one, which goes on.
+// TestEventOfEndedCapture: an event that was recorded in an ended capture cannot be used
+// in another capture, which stays valid.
 func TestEventOfEndedCapture(t *testing.T) {
 	x := open(t, 0)
 	s, e, b := stream(t, x), event(t, x), buffer[float32](t, x, 10)

@@ -6,19 +6,19 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// A Future is a value that is there when some work of a stream is done. Any
-// number of goroutines may wait for it, with a context or in a select, and none
-// need to.
+// A Future is a value that becomes available once some work of a stream has completed.
+// Any number of goroutines may wait for it, with a context or in a select. It costs
+// nothing to ignore it.
 type Future[T any] struct {
 	done  chan struct{}
 	value T
 	err   error
 }
 
-// Done is closed when the work is done, or has failed.
+// Done returns a channel that is closed once the work has completed or failed.
 func (f *Future[T]) Done() <-chan struct{} { return f.done }
 
-// Err is why the work failed. It is nil as long as Done is not closed.
+// Err returns the error of the work. It returns nil until Done is closed.
 func (f *Future[T]) Err() error {
 	select {
 	case <-f.done:
@@ -28,7 +28,8 @@ func (f *Future[T]) Err() error {
 	}
 }
 
-// Wait waits for the value, or until ctx ends: the error is then its cause.
+// Wait waits until the work has completed, and returns the value. If ctx ends first, it
+// returns the cause.
 func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	select {
 	case <-f.done:
@@ -39,25 +40,26 @@ func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	}
 }
 
-// complete gives everybody the value.
+// complete sets the value and wakes all waiters.
 func (f *Future[T]) complete(value T, err error) {
 	f.value, f.err = value, err
 	close(f.done)
 }
 
-// Completion is a future of the work that is on the stream now, like a
-// [Stream.Wait] that began now. Errors of that work and of earlier work arrive
-// in it. Where it cannot be waited for, as on a capturing stream, the future has
-// failed already. Source: cuStreamQuery, cuEventRecord, cuEventQuery.
+// Completion returns a future that completes when the current work of the stream has
+// completed, like a [Stream.Wait] that begins now. It fails with the errors of that work
+// and of earlier work. If the stream cannot be waited for, for instance because it is
+// capturing, the future has already failed. Source: cuStreamQuery, cuEventRecord,
+// cuEventQuery.
 func (s *Stream) Completion() *Future[struct{}] {
 	f := &Future[struct{}]{done: make(chan struct{})}
 	completion("Stream.Completion", s, f, struct{}{})
 	return f
 }
 
-// Enqueue calls f, which puts work on s, and returns a future of what f returns:
-// it is there when the work is done. If f fails, the future has failed already,
-// with f's error, and what f has put on the stream goes on.
+// Enqueue calls f, which enqueues work on s, and returns a future of f's value that
+// completes when the work has. If f returns an error, the future has already failed with
+// it; the work that f enqueued goes on.
 func Enqueue[T any](s *Stream, f func(*Stream) (T, error)) *Future[T] {
 	p := &Future[T]{done: make(chan struct{})}
 	value, err := f(s)
@@ -69,7 +71,7 @@ func Enqueue[T any](s *Stream, f func(*Stream) (T, error)) *Future[T] {
 	return p
 }
 
-// completion completes f when the work that is on the stream now is done.
+// completion completes f when the current work of the stream has completed.
 func completion[T any](op string, s *Stream, f *Future[T], value T) {
 	var none T
 	c, err := s.acquire(op)

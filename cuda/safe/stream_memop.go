@@ -10,34 +10,33 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Word is a number that streams can write, and wait for.
+// MemOpValue is an integer that streams can write to memory and wait for.
 type MemOpValue interface {
 	~int32 | ~uint32 | ~int64 | ~uint64
 }
 
-// Element is one value of a buffer: see [Buffer.At]. It does not keep the buffer
-// open.
+// Element is one element of a buffer: see [Buffer.At]. It does not keep the buffer open.
 type Element[T any] struct {
 	memory  *memory
 	address driver.CUdeviceptr
-	err     error // why there is none
+	err     error // set if the element does not exist
 }
 
-// At is value i of the buffer, for [WriteValue] and [WaitValue], which report an
-// index that is out of range. Streams cannot do that with managed memory.
+// At returns element i of the buffer for [WriteValue] and [WaitValue], which return
+// [ErrRange] if i is out of range, and [ErrInvalidArgument] for managed memory.
 func (b *Buffer[T]) At(i int) Element[T] {
 	if b == nil || b.memory == nil {
 		return Element[T]{}
 	}
 	if b.memory.managed() {
-		return Element[T]{err: refuse("Buffer.At", ErrInvalidArgument, "streams neither write nor wait for values of managed memory")}
+		return Element[T]{err: refuse("Buffer.At", ErrInvalidArgument, "streams cannot write or wait for values in managed memory; use NewBuffer or NewPinned")}
 	}
 	return at[T]("Buffer.At", b.memory, b.address, i, b.n)
 }
 
-// At is value i of the buffer, for [WriteValue] and [WaitValue], which report an
-// index that is out of range. The host uses the value by functions of package
-// sync/atomic, on [Pinned.Data].
+// At returns element i of the memory for [WriteValue] and [WaitValue], which return
+// [ErrRange] if i is out of range. On the host, access the element of [Pinned.Data] with
+// functions of package sync/atomic.
 func (h *Pinned[T]) At(i int) Element[T] {
 	const op = "Pinned.At"
 	if h == nil || h.memory == nil {
@@ -45,14 +44,14 @@ func (h *Pinned[T]) At(i int) Element[T] {
 	}
 	m := h.memory
 	if m.address == 0 {
-		return Element[T]{err: refuse(op, ErrNotSupported, "devices cannot reach the memory")}
+		return Element[T]{err: refuse(op, ErrNotSupported, "devices cannot access this memory")}
 	}
 	return at[T](op, m, m.address+driver.CUdeviceptr(uintptr(h.data)-uintptr(m.host)), i, h.n)
 }
 
 func at[T any](op string, m *memory, start driver.CUdeviceptr, i, n int) Element[T] {
 	if i < 0 || i >= n {
-		return Element[T]{err: refuse(op, ErrRange, "[%d] of %d values", i, n)}
+		return Element[T]{err: refuse(op, ErrRange, "index %d of %d elements", i, n)}
 	}
 	var zero T
 	return Element[T]{memory: m, address: start + driver.CUdeviceptr(i)*driver.CUdeviceptr(unsafe.Sizeof(zero))}
@@ -61,21 +60,21 @@ func at[T any](op string, m *memory, start driver.CUdeviceptr, i, n int) Element
 // MemOp is an operation for [Stream.BatchMemOps]: see [NewWaitOp] and [NewWriteOp].
 type MemOp struct {
 	kind    driver.CUstreamBatchMemOpType
-	until   driver.CUstreamWaitValue_flags // of a wait
+	until   driver.CUstreamWaitValue_flags // the condition of a wait
 	memory  *memory
 	address driver.CUdeviceptr
 	value   uint64
 	err     error
 }
 
-// NewWaitOp is [WaitValue] as part of a batch.
+// NewWaitOp returns a [WaitValue] for a batch.
 func NewWaitOp[T MemOpValue](e Element[T], v T, until driver.CUstreamWaitValue_flags) MemOp {
 	o := memOp(e, v, driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, driver.CU_STREAM_MEM_OP_WAIT_VALUE_64)
 	o.until = until
 	return o
 }
 
-// NewWriteOp is [WriteValue] as part of a batch.
+// NewWriteOp returns a [WriteValue] for a batch.
 func NewWriteOp[T MemOpValue](e Element[T], v T) MemOp {
 	return memOp(e, v, driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64)
 }
@@ -88,52 +87,54 @@ func memOp[T MemOpValue](e Element[T], v T, narrow, wide driver.CUstreamBatchMem
 	return o
 }
 
-// WaitValue keeps the stream from going on until a value in memory fulfils a
-// condition: v or more (driver.CU_STREAM_WAIT_VALUE_GEQ; it is the difference that
-// must not be negative, so that counters may wrap around), equal to v
-// (CU_STREAM_WAIT_VALUE_EQ), with a bit in common with v (CU_STREAM_WAIT_VALUE_AND),
-// or with a bit that is 0 in both (CU_STREAM_WAIT_VALUE_NOR). The value may be
-// written by the host, in a [Pinned], by kernels, and by [WriteValue] on
-// another stream.
+// WaitValue makes later work of the stream wait until an element in memory meets a
+// condition, which until selects:
 //
-// Nothing but the value ends the wait. As long as it does not come, everything
-// that waits for the stream waits too: Close of buffers that are used by it or
-// behind it, [Stream.Synchronize], [Stream.Shutdown] until its context ends it, and
-// perhaps the end of the process. The device does not know who will write the
-// value: a write that is enqueued later than the wait may end up after it in
-// a queue of the hardware, and never be done. Enqueue the write first, or have
-// events order the streams too, where that is possible.
+//   - driver.CU_STREAM_WAIT_VALUE_GEQ: the element minus v, as a signed number, is at
+//     least 0. Counters may therefore wrap around.
+//   - driver.CU_STREAM_WAIT_VALUE_EQ: the element equals v.
+//   - driver.CU_STREAM_WAIT_VALUE_AND: the element and v have a 1 bit in common.
+//   - driver.CU_STREAM_WAIT_VALUE_NOR: some bit is 0 in both.
 //
-// Streams share the queues of the hardware, of which a process has 8 by default. A wait
-// that does not end can hold up streams that have nothing to do with it, and while all
-// queues are held up a fault in another kernel is not reported to any call.
-// Set CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment of a program that keeps more
-// than a few streams waiting: it has 32 queues then.
+// The host (in a [Pinned]), kernels, and [WriteValue] on another stream can write the
+// element.
 //
-// 64-bit values, NOR and CU_STREAM_WAIT_VALUE_FLUSH are [ErrNotSupported], with the
-// attribute's name, where the device cannot do them. The memory must be the
-// host's, or of the stream's context, or of a peer that was given access to, else
-// the error is [ErrContextMismatch]; that of [NewBufferAsync] is refused by CUDA, with
-// driver.CUDA_ERROR_INVALID_VALUE, on the driver that was tried (13.0). In a
-// capture the wait becomes part of the graph.
+// Only the value ends the wait. Until then everything that waits for the stream waits
+// too: Close of buffers that it uses, [Stream.Synchronize], [Stream.Shutdown] until its
+// context ends, and possibly the exit of the process. The device does not know where the
+// value will come from: a write that is enqueued after the wait may get stuck behind the
+// wait in a hardware queue, and never run. Enqueue the write first if you can, or order
+// the streams by events too.
+//
+// Streams share hardware queues; a process has 8 by default. A wait that does not end can
+// block unrelated streams, and if it blocks all queues, no call reports a fault of
+// another kernel. Set CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment of programs with
+// more than a few waiting streams: they then have 32 queues.
+//
+// WaitValue returns [ErrNotSupported], with the name of the device attribute, if the
+// device lacks 64-bit values, NOR or CU_STREAM_WAIT_VALUE_FLUSH. It returns
+// [ErrContextMismatch] if the memory is neither host memory, nor of the stream's context,
+// nor of a peer with access enabled. CUDA rejects memory of [NewBufferAsync] with
+// driver.CUDA_ERROR_INVALID_VALUE (seen with driver 13.0). In a capture the wait becomes
+// part of the graph.
 //
 // Source: cuStreamWaitValue32, cuStreamWaitValue64.
 func WaitValue[T MemOpValue](s *Stream, e Element[T], v T, until driver.CUstreamWaitValue_flags) error {
 	return s.memOps("WaitValue", []MemOp{NewWaitOp(e, v, until)})
 }
 
-// WriteValue writes a value to memory when all work before it is done; whoever
-// sees the value sees what that work has written, the host too. The errors are those of
-// [WaitValue]. Source: cuStreamWriteValue32, cuStreamWriteValue64.
+// WriteValue enqueues a write of v to an element in memory. Whoever reads v from there,
+// on a device or the host, also sees all writes of earlier work of the stream. The errors
+// are those of [WaitValue]. Source: cuStreamWriteValue32, cuStreamWriteValue64.
 func WriteValue[T MemOpValue](s *Stream, e Element[T], v T) error {
 	return s.memOps("WriteValue", []MemOp{NewWriteOp(e, v)})
 }
 
-// mostMemOps is how many operations one call of the driver takes.
+// mostMemOps is the driver's limit for one call.
 const mostMemOps = 255
 
-// BatchMemOps does up to 255 operations in their order, by one call of the driver. More
-// are [ErrRange]; if there is anything wrong with one, none is done.
+// BatchMemOps enqueues up to 255 operations by one call of the driver; they run in order.
+// It returns [ErrRange] if there are more. If one operation is invalid, none is enqueued.
 // Source: cuStreamBatchMemOp.
 func (s *Stream) BatchMemOps(ops []MemOp) error { return s.memOps("Stream.BatchMemOps", ops) }
 
@@ -144,7 +145,7 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 	}
 	defer c.Release()
 	if len(ops) > mostMemOps {
-		return refuse(op, ErrRange, "%d operations, and a batch has at most %d", len(ops), mostMemOps)
+		return refuse(op, ErrRange, "%d operations are too many for a batch: at most %d", len(ops), mostMemOps)
 	}
 	if err := c.ctx.can(op, ops); err != nil || len(ops) == 0 {
 		return err
@@ -154,7 +155,7 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 		return err
 	}
 	defer c.leaveWork(capture)
-	if c.legacy() && c.capturing() { // by a capture that this package did not begin
+	if c.legacy() && c.capturing() { // a capture that this package did not begin
 		return &Error{Op: op, Err: ErrCapturing}
 	}
 	for i := range ops {
@@ -167,13 +168,13 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 	err = c.ctx.withCurrent(func() error { return enqueue(c.raw, ops) })
 	if err == driver.CUDA_ERROR_INVALID_VALUE && slices.ContainsFunc(ops, func(o MemOp) bool { return o.memory.home != nil }) {
 		e := failed(op, driver.CUDA_ERROR_INVALID_VALUE)
-		e.Detail = "memory of NewBufferAsync is not for this: a driver of CUDA 13.0 refuses it"
+		e.Detail = "the driver rejects memory of NewBufferAsync here; use NewBuffer"
 		return e
 	}
 	return wrap(op, err)
 }
 
-// enqueue puts operations on a stream, by one call.
+// enqueue enqueues operations by one call of the driver.
 func enqueue(s driver.CUstream, ops []MemOp) error {
 	if len(ops) == 1 {
 		return ops[0].enqueue(s)
@@ -185,7 +186,7 @@ func enqueue(s driver.CUstream, ops []MemOp) error {
 	return driver.CuStreamBatchMemOp(s, uint32(len(batch)), &batch[0], 0)
 }
 
-// can refuses what the device cannot do.
+// can returns an error if the device does not support one of the operations.
 func (c *contextCore) can(op string, ops []MemOp) error {
 	var wide, nor, flush bool
 	for i := range ops {
@@ -212,8 +213,8 @@ func (c *contextCore) can(op string, ops []MemOp) error {
 	return nil
 }
 
-// use notes that work on the stream, whose mu is held, uses the memory, also as
-// part of a capture.
+// use registers the stream, whose mu is held, as a user of the memory. A capture retains
+// the memory.
 func (o *MemOp) use(op string, s *streamCore, capture *capturing) error {
 	if o.err != nil {
 		return wrap(op, o.err)
@@ -224,7 +225,7 @@ func (o *MemOp) use(op string, s *streamCore, capture *capturing) error {
 	return o.within(op, s.ctx)
 }
 
-// keptBy has k keep the memory.
+// keptBy makes k retain the memory.
 func (o *MemOp) keptBy(op string, c *contextCore, k *retained) error {
 	if o.err != nil {
 		return wrap(op, o.err)
@@ -235,15 +236,15 @@ func (o *MemOp) keptBy(op string, c *contextCore, k *retained) error {
 	return o.within(op, c)
 }
 
-// within refuses memory that work in c cannot reach.
+// within returns an error if work in c cannot access the memory.
 func (o *MemOp) within(op string, c *contextCore) error {
 	if b := o.memory.block; !c.mayUse(b) {
-		return refuse(op, ErrContextMismatch, "memory of %v, to which %v, where the operation is done, was not given access", b.ctx.device, c.device)
+		return refuse(op, ErrContextMismatch, "%[2]v has no access to the memory of %[1]v: see Context.EnablePeerAccess", b.ctx.device, c.device)
 	}
 	return nil
 }
 
-// numbered says in an error which operation of a batch it is about.
+// numbered adds the index of the operation to an error if there are several.
 func numbered(err error, i, n int) error {
 	if n > 1 {
 		return numberedAs("operation", err, i)
@@ -251,7 +252,7 @@ func numbered(err error, i, n int) error {
 	return err
 }
 
-// numberedAs says in an error which thing of many it is about.
+// numberedAs adds the kind and index of an item to an error.
 func numberedAs(thing string, err error, i int) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -262,7 +263,7 @@ func numberedAs(thing string, err error, i int) error {
 	return err
 }
 
-// enqueue puts the operation on a stream by itself.
+// enqueue enqueues a single operation.
 func (o *MemOp) enqueue(s driver.CUstream) error {
 	switch o.kind {
 	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32:
@@ -275,8 +276,8 @@ func (o *MemOp) enqueue(s driver.CUstream) error {
 	return driver.CuStreamWriteValue64(s, o.address, o.value, uint32(driver.CU_STREAM_WRITE_VALUE_DEFAULT))
 }
 
-// fill is the operation as CUDA has it in a batch. Waits and writes have the same
-// layout there; a write has no flags, as until is 0.
+// fill writes the operation in CUDA's form. Waits and writes have the same layout there;
+// the flags of a write are 0, as its until is.
 func (o *MemOp) fill(p *driver.CUstreamBatchMemOpParams) {
 	w := p.WaitValue()
 	w.Operation, w.Address, w.Flags = o.kind, o.address, uint32(o.until)

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Waits for and writes of values in memory. Runs on any driver that supports them.
+
 package safe_test
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// passed tells whether the stream is done, once it has had time for that.
+// passed returns whether the stream has completed, after some time.
 func passed(t *testing.T, s *safe.Stream) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -27,13 +29,12 @@ func passed(t *testing.T, s *safe.Stream) bool {
 	return err == nil
 }
 
-// TestWaitValueConditions waits for values that are not there, and which the host
-// then writes to pinned memory.
+// TestWaitValueConditions waits for values that the host then writes to pinned memory.
 func TestWaitValueConditions(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), host[uint32](t, x, 4)
 	word := &h.Data()[2]
-	t.Cleanup(func() { // whatever fails, the stream goes on
+	t.Cleanup(func() { // the stream must go on even if the test fails
 		for _, v := range []uint32{0, 7, ^uint32(0)} {
 			atomic.StoreUint32(word, v)
 			s.Synchronize()
@@ -63,7 +64,7 @@ func TestWaitValueConditions(t *testing.T) {
 	}
 }
 
-// TestWriteValueEndsWait: one stream waits for what another one writes.
+// TestWriteValueEndsWait: one stream waits for a value that another one writes.
 func TestWriteValueEndsWait(t *testing.T) {
 	x := open(t, 0)
 	t.Run("int32", func(t *testing.T) { writeEndsWait[int32](t, x, -3) })
@@ -80,7 +81,7 @@ func writeEndsWait[T safe.MemOpValue](t *testing.T, x *safe.Context, v T) {
 	require.NoError(t, flags.Zero())
 	require.NoError(t, data.Zero())
 
-	g.shut(t, a) // after the last that is closed when the test ends: it is opened first
+	g.shut(t, a) // last, so that its cleanup opens it first
 	require.NoError(t, data.FillAsync(a, 4))
 	require.NoError(t, safe.WriteValue(a, flags.At(1), v))
 	require.NoError(t, safe.WaitValue(b, flags.At(1), v, driver.CU_STREAM_WAIT_VALUE_EQ))
@@ -96,8 +97,8 @@ func writeEndsWait[T safe.MemOpValue](t *testing.T, x *safe.Context, v T) {
 	assert.Equal(t, []T{0, v, v + 1}, got)
 }
 
-// TestMemOpsOnPool: CUDA refuses memory that was allocated in a stream's order,
-// and the error says so.
+// TestMemOpsOnPool: CUDA rejects memory of a stream-ordered allocation, and the error
+// says so.
 func TestMemOpsOnPool(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
@@ -119,7 +120,7 @@ func TestBatchMemOps(t *testing.T) {
 	a, b := stream(t, x), stream(t, x)
 	h, d := host[uint32](t, x, 300), buffer[int64](t, x, 300)
 	clear(h.Data())
-	t.Cleanup(func() { atomic.StoreUint32(&h.Data()[0], 1) }) // whatever fails
+	t.Cleanup(func() { atomic.StoreUint32(&h.Data()[0], 1) }) // even if the test fails
 	require.NoError(t, d.Zero())
 	require.NoError(t, a.BatchMemOps(nil))
 
@@ -142,13 +143,13 @@ func TestBatchMemOps(t *testing.T) {
 
 	err := a.BatchMemOps([]safe.MemOp{safe.NewWriteOp(h.At(0), 5), safe.NewWriteOp(h.At(300), 5)})
 	assert.ErrorIs(t, err, safe.ErrRange)
-	assert.ErrorContains(t, err, "operation 1: [300] of 300 values")
+	assert.ErrorContains(t, err, "operation 1: index 300 of 300 elements")
 	require.NoError(t, a.Synchronize())
 	assert.EqualValues(t, 1, h.Data()[0], "none was done")
 	assert.ErrorIs(t, a.BatchMemOps(make([]safe.MemOp, 2)), safe.ErrClosed)
 }
 
-// TestMemOpsRefused: what cannot be right does not get to CUDA.
+// TestMemOpsRefused: invalid arguments do not reach CUDA.
 func TestMemOpsRefused(t *testing.T) {
 	x := open(t, 0)
 	s, d, h := stream(t, x), buffer[uint32](t, x, 8), host[int64](t, x, 8)
@@ -189,8 +190,8 @@ func TestMemOpsRefused(t *testing.T) {
 	require.NoError(t, safe.WriteValue(stream(t, y), h.At(0), 1), "all contexts reach pinned memory")
 }
 
-// TestMemOpsKeepMemory: memory is given back behind the wait that uses it, whether
-// it is closed or dropped.
+// TestMemOpsKeepMemory: memory that is closed or dropped is freed after the wait that
+// uses it.
 func TestMemOpsKeepMemory(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), host[uint32](t, x, 1)
@@ -219,7 +220,7 @@ func TestMemOpsKeepMemory(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestMemOpsCaptured: in a graph, they are done at every launch.
+// TestMemOpsCaptured: in a graph, operations run at each launch.
 func TestMemOpsCaptured(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), host[uint32](t, x, 3)
@@ -240,7 +241,7 @@ func TestMemOpsCaptured(t *testing.T) {
 		runtime.KeepAlive(b)
 	}()
 	closing(t, exec)
-	t.Cleanup(func() { atomic.StoreUint32(&h.Data()[0], 1) }) // whatever fails
+	t.Cleanup(func() { atomic.StoreUint32(&h.Data()[0], 1) }) // even if the test fails
 	drop()
 	for range 3 {
 		clear(h.Data())

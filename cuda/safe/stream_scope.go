@@ -18,14 +18,14 @@ type Scope struct {
 	over   bool
 }
 
-// Scope calls f and then waits until the work of the stream is done, also if f
-// returns an error, panics or ends its goroutine. Go memory that f lends to the
-// stream, by [CopyFromSlice] and [CopyToSlice], stays where it is until then. The
-// error is f's, else that of the wait.
+// Scope calls f and then waits until the stream's work has completed, even if f returns
+// an error, panics or ends its goroutine. Until then it pins the Go memory that f lends
+// to the stream with [CopyFromSlice] and [CopyToSlice]. Scope returns f's error, or else
+// that of the wait.
 //
-// A capturing stream is [ErrCapturing]; f must not begin a capture on the stream
-// that goes on after it, as then the memory is never let go. The scope is for f's
-// goroutine alone.
+// Scope returns [ErrCapturing] if the stream is capturing. f must not begin a capture on
+// the stream and leave it open: the memory then stays pinned for ever. Only f's goroutine
+// may use the Scope.
 func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	const op = "Stream.Scope"
 	c, err := s.acquire(op)
@@ -47,7 +47,7 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	defer func() {
 		scope.over = true
 		waited := c.waitForScope(op)
-		if errors.Is(waited, ErrCapturing) { // nobody can tell when the copies are over
+		if errors.Is(waited, ErrCapturing) { // the end of the copies is unknown
 			stranded.keep(scope.pinner)
 		} else {
 			scope.pinner.Unpin()
@@ -59,7 +59,7 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	return f(scope)
 }
 
-// stranded are pins that are never let go. Go crashes a program that drops one.
+// stranded holds pins that are never released: Go crashes a program that drops one.
 var stranded pins
 
 type pins struct {
@@ -73,8 +73,8 @@ func (p *pins) keep(pin runtime.Pinner) {
 	p.of = append(p.of, pin)
 }
 
-// waitForScope waits for the work of a scope, without end. A stream that f has
-// closed is still marked.
+// waitForScope waits for the work of a scope, without a deadline. The caller has acquired
+// the stream, which f may have closed.
 func (s *streamCore) waitForScope(op string) error {
 	w, done, err := s.waiter(context.Background(), op, s.slow.Load())
 	switch {
@@ -83,13 +83,14 @@ func (s *streamCore) waitForScope(op string) error {
 	case err == nil || IsFatal(err) || errors.Is(err, ErrCapturing):
 		return err
 	}
-	// Without an event, as where memory is out, the driver has to wait.
+	// There is no event, for instance because memory is exhausted: the driver has to
+	// wait.
 	return wrap(op, s.ctx.withCurrent(func() error { return driver.CuStreamSynchronize(s.raw) }))
 }
 
-// CopyFromSlice puts a copy of a slice to dst on the scope's stream. src must
-// not be written to until the scope ends; the driver may copy it to memory of
-// its own at once. Source: cuMemcpyHtoDAsync.
+// CopyFromSlice enqueues a copy of src to the beginning of dst on the scope's stream. Do
+// not write to src until the scope ends: the driver reads it at any time until then. It
+// returns [ErrRange] if src is longer than dst. Source: cuMemcpyHtoDAsync.
 func CopyFromSlice[T any](c *Scope, dst *Buffer[T], src []T) error {
 	const op = "CopyFromSlice"
 	b, err := dst.acquire(op)
@@ -103,9 +104,10 @@ func CopyFromSlice[T any](c *Scope, dst *Buffer[T], src []T) error {
 	return c.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: dst.address, Size: byteSize(src)}, unsafe.Pointer(&src[0]), b)
 }
 
-// CopyToSlice puts a copy of src to a slice on the scope's stream. dst must not
-// be used until the scope ends. The call can take as long as the work that is
-// on the stream, as the memory is not registered. Source: cuMemcpyDtoHAsync.
+// CopyToSlice enqueues a copy of all of src to dst on the scope's stream. Do not use dst
+// until the scope ends. The call may block until the stream's work has completed, because
+// the memory is not page-locked. It returns [ErrRange] if src is longer than dst. Source:
+// cuMemcpyDtoHAsync.
 func CopyToSlice[T any](c *Scope, dst []T, src *Buffer[T]) error {
 	const op = "CopyToSlice"
 	b, err := src.acquire(op)
@@ -119,7 +121,7 @@ func CopyToSlice[T any](c *Scope, dst []T, src *Buffer[T]) error {
 	return c.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: src.address, Size: src.Size()}, unsafe.Pointer(&dst[0]), b)
 }
 
-// copy is a copy from or to memory of Go's, which it pins.
+// copy enqueues a copy from or to Go memory, which it pins.
 func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) error {
 	if c == nil || c.over {
 		return &Error{Op: op, Err: ErrClosed}

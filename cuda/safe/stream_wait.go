@@ -10,8 +10,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A wait first spins in C, where most short work ends, unless the work of the
-// stream has been long lately or many spin already. Then the poller takes over.
+// A wait first spins in C, where most short work ends. If recent waits for the stream
+// took long, or many goroutines spin already, it goes to the poller at once.
 const (
 	spin = 50 * time.Microsecond
 	long = 100 * time.Microsecond
@@ -19,7 +19,7 @@ const (
 
 var spinning atomic.Int32
 
-// spins calls ask with the time to spin for.
+// spins calls ask with the time to spin, 0 if too many goroutines spin.
 func spins(ask func(spin int64) driver.CUresult) driver.CUresult {
 	defer spinning.Add(-1)
 	if spinning.Add(1) > max(1, processors.Load()/4) {
@@ -28,17 +28,18 @@ func spins(ask func(spin int64) driver.CUresult) driver.CUresult {
 	return ask(int64(spin))
 }
 
-// waiter marks the end of the stream's work. done tells that there is nothing to
-// wait for, because of err or because the work is over; otherwise w waits. s is
-// marked, and need not be when w is waited for. When ctx ends before the mark could be
-// set, as launches wait for room in the queue, the error is its cause.
+// waiter records an event after the stream's current work. If done is set, there is
+// nothing to wait for: err says why, or the work has completed. Otherwise the caller
+// waits for w. The caller has acquired the stream, and may release it before it waits. If
+// ctx ends before the event is recorded, because launches wait for room in the stream's
+// queue, the error is the cause.
 func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waiter, done bool, err error) {
 	e, end, err := s.ctx.event()
 	if err != nil {
 		return nil, true, wrap(op, err)
 	}
 	from := time.Now()
-	if err := s.markEnd(ctx, op, e); err != errPending {
+	if err := s.recordEnd(ctx, op, e); err != errPending {
 		end()
 		return nil, true, err
 	}
@@ -51,22 +52,22 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 		end()
 		return nil, true, check(op, code)
 	}
-	return &waiter{home: s.home(), event: e, line: s, from: from, to: to, end: end}, false, nil
+	return &waiter{home: s.home(), event: e, queue: s, from: from, to: to, end: end}, false, nil
 }
 
-// errPending says that work is not done yet.
+// errPending means that the work has not completed yet.
 var errPending = errors.New("pending")
 
-// markEnd records an event of the layer's, unless the work is done: then it returns
-// nil, otherwise errPending.
-func (s *streamCore) markEnd(ctx context.Context, op string, e driver.CUevent) error {
+// recordEnd records e after the stream's work and returns errPending, or nil if the work
+// has completed.
+func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent) error {
 	if err := s.lockContext(ctx, op); err != nil {
 		return err
 	}
 	if err := s.enteredAsk(op); err != nil {
 		return err
 	}
-	code := rt.Point(s.callContext, s.raw, e)
+	code := rt.Mark(s.callContext, s.raw, e)
 	if code == 0 {
 		s.forgetBacklog()
 	}
@@ -77,11 +78,11 @@ func (s *streamCore) markEnd(ctx context.Context, op string, e driver.CUevent) e
 	return check(op, code)
 }
 
-// Wait waits until the work that is on the stream now is done: work that is
-// added meanwhile is not waited for. Errors of that work, and of earlier work,
-// arrive here. When ctx ends, Wait returns its cause at once; the work goes on.
-// A capturing stream is [ErrCapturing]. No thread is blocked: a goroutine of the
-// layer's looks after all waits.
+// Wait waits until the current work of the stream has completed. It does not wait for
+// work that is enqueued later. It also returns errors of earlier work. If ctx ends first,
+// Wait returns its cause at once, and the work goes on. It returns [ErrCapturing] if the
+// stream is capturing. Wait blocks no thread: one goroutine of this package polls for all
+// waits.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (s *Stream) Wait(ctx context.Context) error {
@@ -106,12 +107,12 @@ func (s *Stream) Wait(ctx context.Context) error {
 	return err
 }
 
-// Synchronize is [Stream.Wait] without end.
+// Synchronize is [Stream.Wait] without a deadline.
 func (s *Stream) Synchronize() error { return s.Wait(context.Background()) }
 
-// Shutdown waits for the work that is on the stream and closes it, and joins the
-// errors of both. If ctx ends first the stream is closed all the same, the error
-// holds ctx's cause, and the work goes on.
+// Shutdown waits for the stream's work, closes the stream, and joins the errors of both.
+// If ctx ends first, Shutdown closes the stream anyway and returns the cause; the work
+// goes on. To abandon a stream that may hang, call Shutdown with a deadline.
 func (s *Stream) Shutdown(ctx context.Context) error {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return nil
@@ -120,10 +121,10 @@ func (s *Stream) Shutdown(ctx context.Context) error {
 	return errors.Join(wrap("Stream.Shutdown", err), s.Close())
 }
 
-// SynchronizeBlocking is [Stream.Synchronize] by a wait of the driver's. It blocks a
-// thread, and answers fast also where computing goroutines keep every processor that
-// Go may use busy, when a parked goroutine is woken late. The thread spins, or sleeps
-// if [Stream.SetSynchronizationPolicy] says so.
+// SynchronizeBlocking is [Stream.Synchronize] with a wait of the driver's, which blocks a
+// thread. It returns sooner if computing goroutines occupy all processors (GOMAXPROCS),
+// because Go then wakes a parked goroutine late. The thread spins, or sleeps if
+// [Stream.SetSynchronizationPolicy] says so.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventSynchronize.
 func (s *Stream) SynchronizeBlocking() error {
@@ -138,15 +139,15 @@ func (s *Stream) SynchronizeBlocking() error {
 		return wrap(op, err)
 	}
 	defer end()
-	// The stream is not locked during the wait, which may take for ever, and the
-	// driver's wait for a stream would see a capture that begins meanwhile.
-	if err := c.markEnd(context.Background(), op, e); err != errPending {
+	// Wait for an event, without the lock: the wait may never end, and the driver's wait
+	// for a stream would see a capture that begins meanwhile.
+	if err := c.recordEnd(context.Background(), op, e); err != errPending {
 		return err
 	}
 	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuEventSynchronize(e) }))
 }
 
-// blockingEvent is an event to wait for as the stream's policy says.
+// blockingEvent returns an event whose waits follow the stream's policy.
 func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err error) {
 	capture, err := s.enter(op)
 	if err != nil {
@@ -163,9 +164,10 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 	return e, func() { s.ctx.withCurrent(func() error { return driver.CuEventDestroy(e) }) }, err
 }
 
-// Wait waits until the work that e stands for is done. When ctx ends, Wait
-// returns its cause at once. If e is recorded again meanwhile, Wait waits for
-// the newer record. No thread is blocked. Source: cuEventQuery.
+// Wait waits until the latest record of e has completed. If e is recorded again
+// meanwhile, Wait waits for the newer record. It returns at once if e was never recorded,
+// and [ErrCapturing] if e was last recorded in a capture. If ctx ends first, Wait returns
+// its cause at once. Wait blocks no thread. Source: cuEventQuery.
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "Event.Wait"
 	v, err := e.acquire(op)
@@ -176,7 +178,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		v.Release()
 		return &Error{Op: op, Err: ErrCapturing}
 	}
-	v.waiting.Add(1) // from now on no capture records the event
+	v.waiting.Add(1) // no capture can record the event now
 	v.gate.leave()
 	code := spins(v.query)
 	if code != driver.CUDA_ERROR_NOT_READY {
@@ -184,12 +186,12 @@ func (e *Event) Wait(ctx context.Context) error {
 		v.Release()
 		return check(op, code)
 	}
-	w := &waiter{home: v.home(), event: v.raw, line: v, end: func() {
+	w := &waiter{home: v.home(), event: v.raw, queue: v, end: func() {
 		v.waiting.Add(-1)
 		v.Release()
 	}}
 	return w.wait(ctx, op)
 }
 
-// Synchronize is [Event.Wait] without end.
+// Synchronize is [Event.Wait] without a deadline.
 func (e *Event) Synchronize() error { return e.Wait(context.Background()) }

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Waits for streams and events: order, cancellation, errors, number of threads. Runs on
+// any driver.
+
 package safe_test
 
 import (
@@ -81,8 +84,8 @@ func TestEnqueue(t *testing.T) {
 	assert.Equal(t, mine, err)
 }
 
-// TestWaitOrder: waits of one stream and of others end when their own point is
-// reached, also behind work that goes on.
+// TestWaitOrder: waits of several streams end when their own work completes, even while
+// later work runs.
 func TestWaitOrder(t *testing.T) {
 	x := open(t, 0)
 	first, second := newGate(t, x), newGate(t, x)
@@ -102,7 +105,7 @@ func TestWaitOrder(t *testing.T) {
 	<-after.Done()
 }
 
-// TestManyWaiters cancels some of the waits, and leaves no goroutine behind.
+// TestManyWaiters cancels some of the waits, and leaves no goroutine.
 func TestManyWaiters(t *testing.T) {
 	x := open(t, 0)
 	before := runtime.NumGoroutine()
@@ -209,7 +212,7 @@ func TestScope(t *testing.T) {
 	assert.ErrorIs(t, (*safe.Stream)(nil).Scope(work), safe.ErrClosed)
 }
 
-// TestWaitFails: whoever waits is told when the process's contexts die.
+// TestWaitFails: waits return an error when CUDA is lost.
 func TestWaitFails(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		x, err := safe.Open(0)
@@ -245,8 +248,7 @@ func TestWaitFails(t *testing.T) {
 	})
 }
 
-// TestStreamsComeAndGo makes and closes streams from many goroutines while others
-// launch.
+// TestStreamsComeAndGo creates and closes streams on many goroutines while others launch.
 func TestStreamsComeAndGo(t *testing.T) {
 	x := open(t, 0)
 	const n, rounds = 64, 50
@@ -279,14 +281,14 @@ func TestStreamsComeAndGo(t *testing.T) {
 	assert.EqualValues(t, 1, got[n-1])
 }
 
-// threads is how many this process has.
+// threads returns the number of threads of this process.
 func threads(t *testing.T) int {
 	tasks, err := os.ReadDir("/proc/self/task")
 	require.NoError(t, err)
 	return len(tasks)
 }
 
-// TestThreadsAreBounded launches and waits from 10,000 goroutines on 256 streams.
+// TestThreadsAreBounded launches and waits on 10,000 goroutines and 256 streams.
 func TestThreadsAreBounded(t *testing.T) {
 	x := open(t, 0)
 	k := kernel(t, x, "nothing")
@@ -317,7 +319,7 @@ func TestThreadsAreBounded(t *testing.T) {
 	assert.Less(t, most.Load(), int64(before+runtime.GOMAXPROCS(0)+24))
 }
 
-// TestWaitCycles enqueues and waits again and again, and gives up at random.
+// TestWaitCycles enqueues and waits repeatedly, and cancels at random.
 func TestWaitCycles(t *testing.T) {
 	x := open(t, 0)
 	goroutines, cycles := 100, 1000

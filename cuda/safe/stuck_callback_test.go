@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// A host function never waits for a lock of another goroutine, because launches that wait
+// for room in a queue wait for the host function. A failure hangs the process, so each
+// call runs in its own. Runs on any driver.
+
 package safe_test
 
 import (
@@ -15,12 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A host function never waits for what another goroutine has locked: launches that wait
-// for room in a queue wait for the host function. It needs nothing but a driver; where
-// it goes wrong the process hangs, so that each call has one of its own.
-
-// inFullQueue calls f in a host function of the stream while a launch of k waits for
-// room behind it.
+// inFullQueue calls f in a host function of the stream while a launch of k waits for room
+// after it.
 func inFullQueue(t *testing.T, s *safe.Stream, k *safe.Kernel, f func() error) error {
 	t.Helper()
 	full, result := make(chan struct{}), make(chan error, 1)
@@ -59,7 +59,7 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 	},
 	"Release": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
 		return func() error {
-			if s.Release() == 0 { // the only way to say it
+			if s.Release() == 0 { // Release returns no error
 				return safe.ErrInCallback
 			}
 			return nil
@@ -100,8 +100,8 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 	"Context.Synchronize": func(_ *testing.T, x *safe.Context, _ *safe.Stream) func() error { return x.Synchronize },
 }
 
-// TestHostFuncWaitsForNobody: calls in a host function are refused at once, also while
-// a launch that waits for room has the stream.
+// TestHostFuncWaitsForNobody: calls in a host function return an error at once, even
+// while a launch that waits for room holds the stream.
 func TestHostFuncWaitsForNobody(t *testing.T) {
 	for name, make := range callsOfHostFuncs {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestHostFuncWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestHostFuncMayClose: what is closed in a host function is closed later.
+// TestHostFuncMayClose: objects closed in a host function are destroyed later.
 func TestHostFuncMayClose(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)

@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// A stream that is stuck, has a full queue or many waiters delays only its own work and
+// blocks few threads. Tests whose failure hangs run in processes of their own. Needs any
+// driver with WaitValue.
+
 package safe_test
 
 import (
@@ -17,11 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stream that is stuck, whose queue is full, or that many wait for holds up nothing
-// but its own work, and few threads. What hangs where it goes wrong runs in a process
-// of its own. The tests need a driver that can wait for values.
-
-// queued is more launches than a queue takes.
+// queued is more launches than a queue holds.
 const queued = 1500
 
 // TestWaitsOnFullQueue: waits for a stuck stream end with their context, however many
@@ -55,7 +55,7 @@ func TestWaitsOnFullQueue(t *testing.T) {
 	})
 }
 
-// TestWaitsOneByOne: so do thousands of waits, one after the other.
+// TestWaitsOneByOne: so do thousands of waits in sequence.
 func TestWaitsOneByOne(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
@@ -105,8 +105,8 @@ func TestManyWaitForOne(t *testing.T) {
 	})
 }
 
-// TestThreadsOfCopies: goroutines in synchronous copies that wait for a stuck stream
-// hold few threads.
+// TestThreadsOfCopies: goroutines in synchronous copies that wait for a stuck stream hold
+// few threads.
 func TestThreadsOfCopies(t *testing.T) {
 	copying := func(t *testing.T, many int, f func(before int)) {
 		watch(t)
@@ -131,7 +131,7 @@ func TestThreadsOfCopies(t *testing.T) {
 			copying(t, 400, func(before int) { assert.Less(t, threads(t)-before, 150) })
 		})
 	})
-	t.Run("limited", func(t *testing.T) { // Go ends a program that has more
+	t.Run("limited", func(t *testing.T) { // Go aborts a program with more threads
 		drivertest.InChild(t, func(t *testing.T) {
 			defer debug.SetMaxThreads(debug.SetMaxThreads(300))
 			copying(t, 400, func(int) {})
@@ -139,8 +139,8 @@ func TestThreadsOfCopies(t *testing.T) {
 	})
 }
 
-// TestReaperBesideFullQueue: while a launch waits for room in a queue, others' objects
-// are given back.
+// TestReaperBesideFullQueue: unrelated objects are destroyed while a launch waits for
+// room in a queue.
 func TestReaperBesideFullQueue(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
@@ -166,8 +166,8 @@ func TestReaperBesideFullQueue(t *testing.T) {
 	})
 }
 
-// TestFullQueueHoldsUpItsOwn: beside a launch that waits for room other streams work,
-// and what is asked of the stuck one is answered or ends with its context.
+// TestFullQueueHoldsUpItsOwn: while a launch waits for room, other streams work, and
+// calls on the stuck stream return or end with their context.
 func TestFullQueueHoldsUpItsOwn(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
@@ -177,7 +177,7 @@ func TestFullQueueHoldsUpItsOwn(t *testing.T) {
 		unstick := stick(t, x, s)
 		over := fillQueue(t, s, k, queued)
 		begun := make(chan error, 1)
-		go func() { // the driver may not let it begin for as long
+		go func() { // the driver may block it for as long
 			g, err := third.Capture(func() error { return k.Launch(third, one) })
 			begun <- errors.Join(err, g.Close())
 		}()
@@ -200,8 +200,8 @@ func TestFullQueueHoldsUpItsOwn(t *testing.T) {
 	})
 }
 
-// TestBeginBesideSynchronize: a capture that cannot begin, as a goroutine is in
-// SynchronizeBlocking, holds up nobody, and nobody is told that the stream captures.
+// TestBeginBesideSynchronize: a capture that cannot begin during SynchronizeBlocking
+// delays no other call, and no call reports that the stream is capturing.
 func TestBeginBesideSynchronize(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
@@ -239,8 +239,8 @@ func TestBeginBesideSynchronize(t *testing.T) {
 	})
 }
 
-// TestReleaseBehindStuck: memory whose work is over is given back, though what was
-// closed before still waits for a stuck stream.
+// TestReleaseBehindStuck: memory is freed once its work has completed, even if memory
+// closed earlier still waits for a stuck stream.
 func TestReleaseBehindStuck(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
@@ -252,7 +252,7 @@ func TestReleaseBehindStuck(t *testing.T) {
 		stuck, err := safe.NewBufferAsync[byte](s1, 1<<20)
 		require.NoError(t, err)
 		require.NoError(t, errors.Join(s1.Record(e), s2.WaitEvent(e), stuck.ZeroAsync(s2), stuck.Close()))
-		for n := range 16 { // each is an eighth of all memory
+		for n := range 16 { // each takes an eighth of all memory
 			b, err := safe.NewBufferAsync[byte](s3, int(total/8))
 			require.NoError(t, err, "buffer %d, on streams that have nothing to do", n)
 			require.NoError(t, errors.Join(s3.Record(e), s4.WaitEvent(e)))
@@ -265,7 +265,7 @@ func TestReleaseBehindStuck(t *testing.T) {
 	})
 }
 
-// TestClosedBesideStuck: streams that are closed after one that is stuck leave nothing.
+// TestClosedBesideStuck: streams closed after a stuck one leave nothing allocated.
 func TestClosedBesideStuck(t *testing.T) {
 	needsSimulated(t)
 	watch(t)
@@ -288,8 +288,8 @@ func TestClosedBesideStuck(t *testing.T) {
 	assert.Less(t, simulated.Live("event"), 100, "of 500 streams that are closed and whose work is over")
 }
 
-// TestOnReleaseMayWait: a function of OnRelease may give away a stream, which waits for
-// calls in flight and not for the goroutine that the function is on.
+// TestOnReleaseMayWait: a function of OnRelease may release a stream, which waits for
+// calls in flight but not for the function's own goroutine.
 func TestOnReleaseMayWait(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)

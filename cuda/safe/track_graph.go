@@ -7,26 +7,27 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// holdings are the keepsakes of a graph or of an executable: one of what was
-// captured, one of what the user has added, and one of each node that was added or
-// changed by hand.
+// graphRetained holds everything that a graph or an executable retains: a retained for
+// captured work, one for what the user added, and one for each node that was added or
+// changed individually.
 type graphRetained struct {
 	mu       sync.Mutex
 	captured *retained
 	user     *retained
-	nodes    *nodeTable // which others may have as well
+	nodes    *nodeTable // may be shared
 }
 
-// A nodeTable has the keepsakes of nodes. It is changed by its only holder.
+// A nodeTable has a retained for each node. Several graphRetained may share a table; it
+// is changed only while it has one owner.
 type nodeTable struct {
 	refs atomic.Int32
 	of   map[driver.CUgraphNode]*retained
-	rest []*retained // of nodes whose names are not known here
+	rest []*retained // of nodes whose handles are unknown here
 
 	mu    sync.Mutex
-	all   *retained        // the objects of all of them, each once; nil before it is asked for
-	inner []*graphRetained // with all: those of graphs that are parts of nodes
-	plain bool             // with all: there is nothing but objects
+	all   *retained        // the objects of all nodes, each once; nil until needed
+	inner []*graphRetained // valid with all: of child graphs
+	plain bool             // valid with all: there is nothing but objects
 }
 
 func newTable() *nodeTable {
@@ -39,12 +40,13 @@ func newGraphRetained() *graphRetained {
 	return &graphRetained{captured: newRetained(), user: newRetained(), nodes: newTable()}
 }
 
-// renew makes holdings for what a graph is made into.
+// renew returns the graphRetained for a graph that is about to be recaptured. Only what
+// the user added stays.
 func (h *graphRetained) renew() *graphRetained {
 	return &graphRetained{captured: newRetained(), user: h.user.share(), nodes: newTable()}
 }
 
-// set has a node need k, and returns what it needed so far. k may be nil.
+// set makes node n retain k, which may be nil, and returns what it retained before.
 func (h *graphRetained) set(n driver.CUgraphNode, k *retained) (before *retained) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +66,7 @@ func (h *graphRetained) set(n driver.CUgraphNode, k *retained) (before *retained
 	return before
 }
 
-// share makes holdings of the same for another graph or executable.
+// share returns a graphRetained of the same objects for another graph or executable.
 func (h *graphRetained) share() *graphRetained {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +74,7 @@ func (h *graphRetained) share() *graphRetained {
 	return &graphRetained{captured: h.captured.share(), user: h.user.share(), nodes: h.nodes}
 }
 
-// noteAll has the buffers know that work on s, whose mu is held, uses them.
+// noteAll registers s, whose mu is held, as a user of all retained buffers.
 func (h *graphRetained) noteAll(s *streamCore) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +85,7 @@ func (h *graphRetained) noteAll(s *streamCore) {
 	}
 }
 
-// same tells whether h and o keep the same objects, and nothing else.
+// same returns whether h and o retain the same objects and nothing else.
 func (h *graphRetained) same(o *graphRetained) bool {
 	if h.captured != o.captured && !h.captured.sameObjects(o.captured) {
 		return false
@@ -106,8 +108,8 @@ func (h *graphRetained) release() {
 	h.captured, h.user, h.nodes = nil, nil, nil
 }
 
-// rename gives the nodes their names in another graph. name returns 0 for nodes of
-// parts: what those need is kept as long as the graph.
+// rename replaces the nodes by their counterparts in another graph. name returns 0 for
+// nodes of child graphs, whose objects then stay retained as long as the graph.
 func (h *graphRetained) rename(name func(driver.CUgraphNode) (driver.CUgraphNode, error)) error {
 	var failed error
 	t := h.nodes.copy(func(n driver.CUgraphNode) driver.CUgraphNode {
@@ -122,7 +124,7 @@ func (h *graphRetained) rename(name func(driver.CUgraphNode) (driver.CUgraphNode
 	return failed
 }
 
-// copy makes a table of the same keepsakes, with other names for the nodes.
+// copy returns a table of the same retained objects for other node handles.
 func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *nodeTable {
 	c := newTable()
 	for n, k := range t.of {
@@ -138,7 +140,7 @@ func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *node
 	return c
 }
 
-// objects are those of all nodes.
+// objects returns the objects of all nodes.
 func (t *nodeTable) objects() *retained {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,11 +157,11 @@ func (t *nodeTable) objects() *retained {
 	return t.all
 }
 
-// list adds what k keeps to what all keep. mu is held.
+// list adds what k retains to the lists of all nodes. mu is held.
 func (t *nodeTable) list(k *retained) {
 	objects, plain := k.content()
 	for _, h := range objects {
-		t.all.retain(h, func() bool { return true }) // k has marked it
+		t.all.retain(h, func() bool { return true }) // k retains it
 	}
 	if k.inner != nil {
 		t.inner = append(t.inner, k.inner)

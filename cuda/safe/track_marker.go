@@ -12,17 +12,16 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// eventPool has events of one context that are used and given back: without
-// timing, for points in streams. One that is given back may still be pending;
-// recording it again moves it. There are as many as were in use at once, and 15 more
-// at most.
+// eventPool has untimed events of one context, for markers and waits. An event that is
+// put back may still be pending: recording it again is safe. The pool grows to the number
+// of events used at once, plus 15 at most.
 type eventPool struct {
-	making sync.Mutex // whoever makes events holds a thread meanwhile
-	mu     sync.Mutex // never held during a call of the driver, as the poller gives events back
+	making sync.Mutex // creating events blocks a thread
+	mu     sync.Mutex // never held during a call of the driver, as the poller puts events back
 	free   []driver.CUevent
 }
 
-// get takes an event, and makes some if there is none.
+// get takes an event, and creates some if there is none.
 func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
 	if e := p.take(); e != 0 {
 		return e, nil
@@ -34,12 +33,12 @@ func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
 		p.making.Lock()
 	}
 	defer p.making.Unlock()
-	for { // others take events meanwhile
+	for { // other calls take events meanwhile
 		if e := p.take(); e != 0 {
 			return e, nil
 		}
 		if err := c.withCurrent(p.make); err != nil {
-			e := p.take() // one may have been made, or given back
+			e := p.take() // one may have been created, or put back
 			if e != 0 {
 				err = nil
 			}
@@ -48,7 +47,8 @@ func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
 	}
 }
 
-// event takes an event of the pool. The context, which is marked, is kept until end.
+// event takes an event from the pool. The caller has acquired the context, which is
+// retained until end.
 func (c *contextCore) event() (e driver.CUevent, end func(), err error) {
 	pool := &c.shared.events
 	if e, err = pool.get(c); err != nil {
@@ -61,7 +61,7 @@ func (c *contextCore) event() (e driver.CUevent, end func(), err error) {
 	}, nil
 }
 
-// take takes an event, 0 if there is none.
+// take takes an event, or returns 0 if there is none.
 func (p *eventPool) take() (e driver.CUevent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *eventPool) take() (e driver.CUevent) {
 	return e
 }
 
-// make makes events. The context is current.
+// make creates events. The context must be current.
 func (p *eventPool) make() error {
 	const batch = 16
 	for range batch {
@@ -90,7 +90,7 @@ func (p *eventPool) put(e driver.CUevent) {
 	p.free = append(p.free, e)
 }
 
-// empty destroys the events. The context is current.
+// empty destroys the events. The context must be current.
 func (p *eventPool) empty() error {
 	p.mu.Lock()
 	free := p.free
@@ -103,15 +103,15 @@ func (p *eventPool) empty() error {
 	return err
 }
 
-// A point is the end of the work that was on a stream at some time.
+// A marker is the end of the work that was on a stream at some time.
 type marker struct {
 	stream *streamCore
-	event  driver.CUevent // of the pool of the stream's context; 0 for the stream's tail
+	event  driver.CUevent // from the pool of the stream's context; 0 for the stream's tail
 }
 
-// point marks the end of the stream's work. done tells that there is none. A
-// capturing stream has no such end: the error is rt.CodeCapturing. Without wait, a
-// stream that is in use just now is errLater.
+// mark marks the end of the stream's current work. done means that there is none. It
+// returns rt.CodeCapturing if the stream is capturing, as captured work does not run.
+// Without wait, it returns lifetime.ErrLater if another call is using the stream.
 func (s *streamCore) mark(wait bool) (p marker, done bool, err error) {
 	if !s.mu.TryLock() {
 		switch {
@@ -129,7 +129,7 @@ func (s *streamCore) mark(wait bool) (p marker, done bool, err error) {
 	return s.markHere(wait)
 }
 
-// pointHere is point for a stream that is not over, with mu held.
+// markHere is mark for a stream that is not over, with mu held.
 func (s *streamCore) markHere(wait bool) (p marker, done bool, err error) {
 	if s.capture.Load() != nil {
 		return marker{}, false, rt.CodeCapturing
@@ -144,10 +144,10 @@ func (s *streamCore) markHere(wait bool) (p marker, done bool, err error) {
 	pool := &s.ctx.shared.events
 	e, err := pool.get(s.ctx)
 	if err == nil {
-		code := s.home().Point(s.raw, e)
+		code := s.home().Mark(s.raw, e)
 		switch code {
 		case driver.CUDA_ERROR_NOT_READY:
-			s.ctx.Retain() // the stream is alive, and so its context
+			s.ctx.Retain() // the live stream retains it
 			return marker{s, e}, false, nil
 		case driver.CUDA_SUCCESS:
 			pool.put(e)
@@ -162,8 +162,8 @@ func (s *streamCore) markHere(wait bool) (p marker, done bool, err error) {
 	return marker{}, err == nil, err
 }
 
-// withoutEvent waits for the stream's work, where no event can be had, as when memory
-// is out: nil means that it is over.
+// withoutEvent waits for the stream's work if no event is available, for instance because
+// memory is exhausted. nil means that the work has completed.
 func (s *streamCore) withoutEvent(wait bool, why error) error {
 	if why == rt.CodeReset || why == rt.CodeCallback {
 		return why
@@ -181,48 +181,49 @@ func (s *streamCore) withoutEvent(wait bool, why error) error {
 	})
 }
 
-// done asks whether the point is reached.
+// done queries the marker.
 func (p marker) done() driver.CUresult {
 	if p.event != 0 {
 		return p.stream.home().EventQuery(p.event)
 	}
 	if !p.stream.mu.TryLock() {
-		return driver.CUDA_ERROR_NOT_READY // somebody is asking it just now
+		return driver.CUDA_ERROR_NOT_READY // another call is using the stream
 	}
 	defer p.stream.mu.Unlock()
 	return p.stream.tailDone()
 }
 
-// wait waits until the point is reached.
+// wait waits until the marked work has completed.
 func (p marker) wait() {
 	if p.event != 0 {
 		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(p.stream.callContext, p.event, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
-			w := &waiter{home: p.stream.home(), event: p.event, line: p.stream, to: time.Now(), end: func() {}}
+			w := &waiter{home: p.stream.home(), event: p.event, queue: p.stream, to: time.Now(), end: func() {}}
 			w.wait(context.Background(), "")
 		}
 		return
 	}
-	// A tail may become somebody else's.
+	// tailDone may put the tail back in the pool, and another call may take it: only done
+	// can tell.
 	for pause := lifetime.Retry / 64; p.done() == driver.CUDA_ERROR_NOT_READY; pause = min(2*pause, lifetime.Retry) {
 		time.Sleep(pause)
 	}
 }
 
-// orders makes a stream, of any context, wait for the point.
-func (p marker) orders(set driver.CUcontext, stream driver.CUstream) driver.CUresult {
+// orders makes a stream, of any context, wait for the marker.
+func (p marker) orders(callContext driver.CUcontext, stream driver.CUstream) driver.CUresult {
 	if p.event != 0 {
-		return rt.WaitEvent(set, stream, p.event, 0, false)
+		return rt.WaitEvent(callContext, stream, p.event, 0, false)
 	}
 	p.stream.mu.Lock()
 	defer p.stream.mu.Unlock()
 	if p.stream.tail == 0 {
 		return 0
 	}
-	return rt.WaitEvent(set, stream, p.stream.tail, 0, false)
+	return rt.WaitEvent(callContext, stream, p.stream.tail, 0, false)
 }
 
-// end gives back what the point holds.
+// end releases the marker's event and context.
 func (p marker) end() {
 	if p.event != 0 {
 		p.stream.ctx.shared.events.put(p.event)
@@ -230,9 +231,9 @@ func (p marker) end() {
 	}
 }
 
-// leaveTail marks the end of the work of a stream that is about to be closed,
-// for the blocks of memory that it uses. mu is held. It is errLater, without wait, or
-// where a capture keeps it from being marked.
+// leaveTail marks the end of the work of a stream that is being closed, for the memory
+// blocks that it uses. mu is held. It returns lifetime.ErrLater if the stream is
+// capturing, or without wait if the mark cannot be set at once.
 func (s *streamCore) leaveTail(wait bool) error {
 	if !s.used && !s.owned || s.ctx.shared.reset.Load() {
 		return nil
@@ -242,16 +243,16 @@ func (s *streamCore) leaveTail(wait bool) error {
 		if err == lifetime.ErrLater || err == rt.CodeCapturing {
 			return lifetime.ErrLater
 		}
-		return nil // the process is lost
+		return nil // CUDA is lost
 	}
-	s.ctx.Release() // the context, when it goes, waits for its tails
+	s.ctx.Release() // the context waits for its closedStreams before it is destroyed
 	s.tail = p.event
-	s.ctx.shared.tails.add(s)
+	s.ctx.shared.closed.add(s)
 	return nil
 }
 
-// tailDone asks whether the work of a closed stream is over, and then gives
-// the event back. mu is held.
+// tailDone queries the tail of a closed stream, and puts the event back once it has
+// completed. mu is held.
 func (s *streamCore) tailDone() driver.CUresult {
 	if s.tail == 0 {
 		return 0
@@ -264,25 +265,25 @@ func (s *streamCore) tailDone() driver.CUresult {
 	return code
 }
 
-// tails are the closed streams of a context whose work may not be over.
+// closedStreams are the closed streams of a context whose work may be pending.
 type closedStreams struct {
 	mu   sync.Mutex
 	list []*streamCore
-	most int // streams in the list, before it is looked through again
+	most int // length of the list at which forget runs again
 }
 
-// add notes a stream, whose mu is held.
+// add adds a stream, whose mu is held.
 func (t *closedStreams) add(s *streamCore) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.list) >= t.most {
 		t.forget()
-		t.most = max(16, 2*len(t.list)) // so that a stream costs the same however many there are
+		t.most = max(16, 2*len(t.list)) // amortized: each stream costs the same
 	}
 	t.list = append(t.list, s)
 }
 
-// over tells whether the work of all of them is over.
+// over returns whether the work of all streams has completed.
 func (t *closedStreams) over() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -290,21 +291,21 @@ func (t *closedStreams) over() bool {
 	return len(t.list) == 0
 }
 
-// forget forgets those whose work is over. mu is held.
+// forget removes streams whose work has completed. mu is held.
 func (t *closedStreams) forget() {
 	t.list = slices.DeleteFunc(t.list, func(s *streamCore) bool {
 		return (marker{stream: s}).done() != driver.CUDA_ERROR_NOT_READY
 	})
 }
 
-// streamPool has non-blocking streams of one context on which the layer does
-// what must not wait for anybody else's work.
+// streamPool has non-blocking streams of one context, for operations of this package that
+// must not wait for unrelated work.
 type streamPool struct {
 	mu   sync.Mutex
 	free []driver.CUstream
 }
 
-// get takes a stream, or makes one.
+// get takes a stream, or creates one.
 func (p *streamPool) get(c *contextCore) (driver.CUstream, error) {
 	p.mu.Lock()
 	if n := len(p.free); n > 0 {
@@ -319,7 +320,7 @@ func (p *streamPool) get(c *contextCore) (driver.CUstream, error) {
 	return s, err
 }
 
-// put gives a stream back, unless there are so many already.
+// put puts a stream back, unless the pool already has most.
 func (p *streamPool) put(s driver.CUstream, most int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -330,7 +331,7 @@ func (p *streamPool) put(s driver.CUstream, most int32) bool {
 	return true
 }
 
-// empty destroys the streams. The context is current.
+// empty destroys the streams. The context must be current.
 func (p *streamPool) empty() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

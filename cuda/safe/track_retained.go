@@ -6,31 +6,31 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
-// A keepsake is what work of graphs needs: buffers, modules, events and Go
-// functions. It is let go with the last graph or executable that has it.
+// A retained holds what the work of graphs needs: buffers, modules, events and Go
+// functions. The last graph or executable that shares it releases them.
 type retained struct {
 	mu        sync.Mutex
 	refs      int
 	objects   []*lifetime.Handle
 	room      [4]*lifetime.Handle
-	at        map[*lifetime.Handle]struct{} // the objects, once there are many
+	at        map[*lifetime.Handle]struct{} // index of objects, once there are many
 	tokens    []uintptr
-	inner     *graphRetained // of a graph that is part of another
-	onRelease []func()       // of the user's
-	next      *retained      // that this one keeps
+	inner     *graphRetained // of a child graph
+	onRelease []func()       // the user's
+	next      *retained      // retained by this one
 }
 
-// few objects are found without a map.
+// few objects are searched without a map.
 const few = 16
 
-// newKeepsake makes one that somebody has.
+// newRetained returns one with a single owner.
 func newRetained() *retained {
 	k := &retained{refs: 1}
 	k.objects = k.room[:0]
 	return k
 }
 
-// keep keeps an object, which take marks. It fails if take does.
+// retain adds an object, for which take adds a reference. It fails if take does.
 func (k *retained) retain(h *lifetime.Handle, take func() bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,7 +72,7 @@ func (k *retained) token(token uintptr) {
 	k.tokens = append(k.tokens, token)
 }
 
-// noteAll has the buffers know that work on s, whose mu is held, uses them.
+// noteAll registers s, whose mu is held, as a user of all retained buffers.
 func (k *retained) noteAll(s *streamCore) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -93,7 +93,7 @@ func (k *retained) share() *retained {
 	return k
 }
 
-// drop lets everything go if nobody else needs it.
+// release releases everything once there is no other owner.
 func (k *retained) release() {
 	if k == nil {
 		return
@@ -113,10 +113,10 @@ func (k *retained) release() {
 		k.inner.release()
 	}
 	if len(k.onRelease) > 0 {
-		go callAll(k.onRelease) // which may take as long as they like
+		go callAll(k.onRelease) // they may block
 	}
 	if next := k.next; next != nil {
-		lifetime.Reaper.Add(func() bool { // there may be a long row of them
+		lifetime.Reaper.Add(func() bool { // not recursively: the chain may be long
 			next.release()
 			return false
 		})
@@ -124,7 +124,7 @@ func (k *retained) release() {
 	k.objects, k.at, k.tokens, k.inner, k.onRelease, k.next = nil, nil, nil, nil, nil, nil
 }
 
-// callAll calls functions of the user's, and reports those that panic.
+// callAll calls functions of the user, and reports panics.
 func callAll(all []func()) {
 	for _, f := range all {
 		if err := caught(f); err != nil {
@@ -133,7 +133,7 @@ func callAll(all []func()) {
 	}
 }
 
-// sameObjects tells whether k and o keep the same objects, and nothing else.
+// sameObjects returns whether k and o retain the same objects and nothing else.
 func (k *retained) sameObjects(o *retained) bool {
 	objects, plain := o.content()
 	k.mu.Lock()
@@ -149,14 +149,14 @@ func (k *retained) sameObjects(o *retained) bool {
 	return true
 }
 
-// content are the objects so far, and whether there is nothing else.
+// content returns the objects so far, and whether there is nothing else.
 func (k *retained) content() (objects []*lifetime.Handle, plain bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.objects, k.plain()
 }
 
-// plain tells that k keeps objects, and nothing else. mu is held.
+// plain returns whether k retains objects and nothing else. mu is held.
 func (k *retained) plain() bool {
 	return len(k.tokens)+len(k.onRelease) == 0 && k.inner == nil && k.next == nil
 }

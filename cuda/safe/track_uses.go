@@ -10,12 +10,12 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// uses are the streams whose work uses something: the first few of them are
-// found without a lock.
+// streamUses are the streams whose work uses an object. The first few are found without a
+// lock.
 type streamUses struct {
 	users [4]atomic.Pointer[streamCore]
 	mu    sync.Mutex
-	more  []*streamCore // beyond those, rarely
+	more  []*streamCore // beyond users, rarely
 }
 
 // note adds a stream, whose mu is held.
@@ -29,7 +29,7 @@ func (u *streamUses) note(s *streamCore) {
 	s.used = true
 }
 
-// remember adds a stream, in place of one whose work is over if there is one.
+// remember adds a stream, in the place of an idle one if there is one.
 func (u *streamUses) remember(s *streamCore) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -53,17 +53,16 @@ func (u *streamUses) remember(s *streamCore) {
 	u.more = append(u.more, s)
 }
 
-// only tells whether s is the only user there was.
+// only returns whether s is the only user there ever was.
 func (u *streamUses) only(s *streamCore) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.users[0].Load() == s && u.users[1].Load() == nil && len(u.more) == 0
 }
 
-// points marks the ends of all work of the users. Where one of the streams
-// captures there is no such end, and the error is rt.CodeCapturing. Without wait it is
-// errLater where a stream is in use just now; on a thread of the driver it is
-// rt.CodeCallback.
+// markers marks the ends of the current work of all users. It returns rt.CodeCapturing if
+// one of the streams is capturing, and rt.CodeCallback on a thread of the driver. Without
+// wait, it returns lifetime.ErrLater if another call is using one of the streams.
 func (u *streamUses) markers(wait bool) ([]marker, error) {
 	u.mu.Lock()
 	users := append([]*streamCore(nil), u.more...)
@@ -73,64 +72,63 @@ func (u *streamUses) markers(wait bool) ([]marker, error) {
 		}
 	}
 	u.mu.Unlock()
-	var points []marker
+	var markers []marker
 	for _, user := range users {
 		p, done, err := user.mark(wait)
 		switch {
 		case err == nil && done:
 		case err == nil:
-			points = append(points, p)
+			markers = append(markers, p)
 		case err == rt.CodeCapturing || err == rt.CodeCallback || err == lifetime.ErrLater || IsFatal(err):
-			endAll(points)
+			endAll(markers)
 			return nil, err
-		} // after any other error the stream is gone, by a reset or by other means
+		} // after any other error the stream no longer exists, for instance after a reset
 	}
-	return points, nil
+	return markers, nil
 }
 
-func endAll(points []marker) {
-	for _, p := range points {
+func endAll(markers []marker) {
+	for _, p := range markers {
 		p.end()
 	}
 }
 
-// An ending is that of all work which uses something.
+// pendingWork is the work that uses an object.
 type pendingWork struct {
-	points []marker
-	marked bool
+	markers []marker
+	marked  bool
 }
 
-// over tells whether the work is over that was there when it was first asked, or
-// a little later: a capturing stream has no end before its capture has. Without wait it
-// waits for nothing, with it for the locks of streams at most.
+// over returns whether the work that was pending at the first call, or soon after, has
+// completed. Work of a capturing stream counts as pending until the capture ends. With
+// wait, it may wait for locks of streams; otherwise it does not wait.
 func (e *pendingWork) over(u *streamUses, wait bool) bool {
 	if !e.marked {
-		points, err := u.markers(wait)
+		markers, err := u.markers(wait)
 		if err == rt.CodeCapturing || err == rt.CodeCallback || err == lifetime.ErrLater {
 			return false
 		}
-		e.points, e.marked = points, true // none where the process is lost: nothing runs
+		e.markers, e.marked = markers, true // none if CUDA is lost: nothing runs
 	}
-	e.points = slices.DeleteFunc(e.points, func(p marker) bool {
+	e.markers = slices.DeleteFunc(e.markers, func(p marker) bool {
 		over := p.done() != driver.CUDA_ERROR_NOT_READY
 		if over {
 			p.end()
 		}
 		return over
 	})
-	return len(e.points) == 0
+	return len(e.markers) == 0
 }
 
-// wait waits for the work, once that is marked.
+// wait waits for the work, once over has marked it.
 func (e *pendingWork) wait() {
-	for _, p := range e.points {
+	for _, p := range e.markers {
 		p.wait()
 	}
 }
 
-// idle tells that a stream is over and so is its work. A stream that somebody
-// else has locked is taken for busy: two that were waiting for each other's
-// lock would wait for ever.
+// idle returns whether the stream is closed and its work has completed. A stream that is
+// locked counts as busy: two callers waiting for each other's lock would deadlock.
 func (s *streamCore) idle() bool {
 	if !s.mu.TryLock() {
 		return false

@@ -1,7 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// These tests name memory by its address alone, and in LaunchConfig.Uses. Where they
-// look at what is alive they need the simulated driver.
+// Memory that launches use only by address, listed in LaunchConfig.Uses. Tests that look
+// at live objects need the simulated driver; the others run on any.
 
 package safe_test
 
@@ -20,7 +20,8 @@ func using(args ...safe.Arg) safe.LaunchConfig {
 	return cfg
 }
 
-// TestUsesAreKept: memory that a launch uses is there until it is done, also in graphs.
+// TestUsesAreKept: memory that a launch uses stays allocated until the launch has
+// completed, in graphs too.
 func TestUsesAreKept(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -51,7 +52,7 @@ func TestUsesAreKept(t *testing.T) {
 			require.NoError(t, err)
 			cfg := using(b.Arg())
 			w := safe.KernelNode(store, cfg, safe.Val(uint64(b.Raw())), safe.Val(uint64(7)))
-			cfg.Uses[0] = safe.Arg{} // the work has its own
+			cfg.Uses[0] = safe.Arg{} // the node params have a copy
 			_, err = graph.Add(w)
 			return exec(graph, err)
 		},
@@ -66,7 +67,7 @@ func TestUsesAreKept(t *testing.T) {
 			require.NoError(t, b.Close())
 			launch()
 			time.Sleep(20 * time.Millisecond)
-			assert.Equal(t, 1, simulated.Live("async"), "it is used")
+			assert.Equal(t, 1, simulated.Live("async"), "in use")
 			g.open()
 			require.NoError(t, s.Synchronize())
 			assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
@@ -75,7 +76,7 @@ func TestUsesAreKept(t *testing.T) {
 	}
 }
 
-// TestUsesAreWaitedFor: synchronous copies come behind launches that use the memory.
+// TestUsesAreWaitedFor: synchronous copies wait for launches that use the memory.
 func TestUsesAreWaitedFor(t *testing.T) {
 	x := open(t, 0)
 	store, g, s, b := kernel(t, x, "store"), newGate(t, x), stream(t, x), buffer[uint64](t, x, 1)
@@ -117,7 +118,7 @@ func TestUsesErrors(t *testing.T) {
 	}
 }
 
-// TestRawOfClosed: what is closed has no address and no handle.
+// TestRawOfClosed: a closed object has no address and no handle.
 func TestRawOfClosed(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)

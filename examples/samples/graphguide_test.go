@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The functions here are pieces of Go in docs/graphs.md that are in no sample.
+// Functions that docs/graphs.md shows and that no sample has.
 
-// overlap has kernel second begin when the blocks of kernel first say so, and not
-// when they are done: second must wait for what it needs by itself, by
-// griddepcontrol.wait of PTX.
+// overlap adds a programmatic dependency: the kernel of node second starts when the
+// blocks of first allow it, instead of after first has completed. Kernel second waits
+// for the data it needs itself, with griddepcontrol.wait of PTX.
 func overlap(g *safe.Graph, first, second safe.Node) error {
 	early := driver.CUgraphEdgeData{
 		From_port: driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
@@ -25,12 +25,12 @@ func overlap(g *safe.Graph, first, second safe.Node) error {
 	return g.AddEdges(safe.Edge{From: first, To: second, Data: early})
 }
 
-// without launches an executable with a node left out.
+// without launches an executable once with a node disabled.
 func without(exec *safe.GraphExec, n safe.Node, s *safe.Stream) error {
 	if err := exec.SetEnabled(n, false); err != nil {
 		return err
 	}
-	err := exec.Launch(s) // as it is now, whatever comes next
+	err := exec.Launch(s) // enabling the node again does not change this launch
 	return errors.Join(err, exec.SetEnabled(n, true))
 }
 

@@ -82,8 +82,8 @@ func greenContexts(x *safe.Context, m *safe.Module, w io.Writer) error {
 	return nil
 }
 
-// partition makes two streams: kernels of the first run on a few multiprocessors,
-// and those of the second on all others.
+// partition creates two streams. Kernels of the first run on at least few
+// multiprocessors, those of the second on all others.
 func partition(x *safe.Context, few int) (first, second *safe.Stream, err error) {
 	groups, rest, err := x.Device().Split(safe.SplitOptions{Groups: 1, Min: few})
 	if err != nil {
@@ -98,12 +98,12 @@ func partition(x *safe.Context, few int) (first, second *safe.Stream, err error)
 	return first, second, nil
 }
 
-// streamOn makes a stream whose kernels run on a part of the device.
+// streamOn creates a stream whose kernels run on a part of the device.
 func streamOn(x *safe.Context, part safe.SMResource) (*safe.Stream, error) {
 	g, err := safe.NewGreenContext(x, part)
 	if err != nil {
 		return nil, err
 	}
-	defer g.Close() // it stays as long as the stream
+	defer g.Close() // deferred until the stream is closed
 	return g.NewStream(safe.StreamOptions{NonBlocking: true})
 }

@@ -15,20 +15,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The functions here are pieces of Go in docs/ that are in no sample, and what
-// docs/streams.md speaks of and shows no Go for.
+// Functions that docs/ shows and that no sample has.
 
-// result waits for a stream as long as ctx and ten seconds allow.
+// result waits for a stream until ctx ends, for ten seconds at most.
 func result(ctx context.Context, s *safe.Stream, host *safe.Pinned[float32]) (float32, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := s.Wait(ctx); err != nil {
-		return 0, err // the work goes on, and host must be left alone until it is done
+		return 0, err // the work goes on: leave host alone until it is done
 	}
 	return host.Data()[0], nil
 }
 
-// inTurn has stream b go on when the device's memory says that a has come so far.
+// inTurn makes stream b wait until stream a has written 1 to step.
 func inTurn(a, b *safe.Stream, step *safe.Buffer[uint32], values *safe.Buffer[float32], out *safe.Pinned[float32]) error {
 	if err := values.FillAsync(a, 4); err != nil {
 		return err
@@ -42,10 +41,10 @@ func inTurn(a, b *safe.Stream, step *safe.Buffer[uint32], values *safe.Buffer[fl
 	return values.CopyToHostAsync(b, out)
 }
 
-// keepInCache has the stream's kernels keep a table in the L2 cache.
+// keepInCache keeps a table in the L2 cache for the kernels of a stream.
 func keepInCache(x *safe.Context, s *safe.Stream, table *safe.Buffer[float32]) error {
 	if err := x.SetPersistingL2(table.Size()); err != nil {
-		return err // such as ErrNotSupported: go on without
+		return err // ErrNotSupported if the device cannot: go on without
 	}
 	return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{
 		Address: table.Raw(), Size: table.Size(), HitRatio: 1,
@@ -53,8 +52,8 @@ func keepInCache(x *safe.Context, s *safe.Stream, table *safe.Buffer[float32]) e
 	})
 }
 
-// passOn fills memory of one device, and copies it to another one's when it is
-// filled. The event is of the first device.
+// passOn fills memory of one device and then copies it to another device. The
+// event belongs to the context of the first device.
 func passOn(one, other *safe.Stream, from, to *safe.Buffer[float32], filled *safe.Event) error {
 	if err := from.FillAsync(one, 1); err != nil {
 		return err
@@ -68,26 +67,26 @@ func passOn(one, other *safe.Stream, from, to *safe.Buffer[float32], filled *saf
 	return to.CopyFromAsync(other, from)
 }
 
-// clearRaw clears memory by a call of package driver.
+// clearRaw clears memory with a raw driver call.
 func clearRaw(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
-	defer runtime.KeepAlive(b) // a raw handle keeps nothing alive
+	defer runtime.KeepAlive(b) // a raw handle keeps no object alive
 	defer runtime.KeepAlive(s)
 	return x.WithCurrent(func() error {
 		if err := driver.CuMemsetD32Async(b.Raw(), 0, uint64(b.Len()), s.Raw()); err != nil {
 			return err
 		}
-		return s.Synchronize() // b does not know of this use, and could be closed too early
+		return s.Synchronize() // b does not know about this use: closing it now would free the memory
 	})
 }
 
-// addTo adds the filling of memory to a graph, by a capture in two steps.
+// addTo captures a memset into a graph, with separate calls to begin and to end.
 func addTo(g *safe.Graph, s *safe.Stream, values *safe.Buffer[float32]) error {
 	c, err := s.BeginCaptureTo(g, safe.CaptureToOptions{})
 	if err != nil {
 		return err
 	}
 	err = values.FillAsync(s, 2)
-	_, end := c.End() // whatever has gone wrong
+	_, end := c.End() // always
 	return errors.Join(err, end)
 }
 

@@ -82,7 +82,7 @@ func doubleOn(n int, x *safe.Context, add *safe.Kernel, host *safe.Pinned[float3
 	return took, nil
 }
 
-// double puts copies and a kernel on a stream, and waits for none of them.
+// double enqueues two copies and a kernel, and waits for none of them.
 func double(s *safe.Stream, add *safe.Kernel, host *safe.Pinned[float32], device *safe.Buffer[float32]) error {
 	if err := device.CopyFromHostAsync(s, host); err != nil {
 		return err

@@ -58,8 +58,8 @@ func streamOrderedAllocation(x *safe.Context, m *safe.Module, w io.Writer) error
 	return nil
 }
 
-// addOn adds two vectors on a stream. The memory is given back in the stream's
-// order, so that nothing waits before the scope ends.
+// addOn adds two vectors on a stream. It allocates and frees in stream order, so
+// nothing waits before the scope ends.
 func addOn(s *safe.Stream, add *safe.Kernel, a, b []float32) ([]float32, error) {
 	sum := make([]float32, len(a))
 	return sum, s.Scope(func(c *safe.Scope) error {

@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A doubler doubles what is in host, again and again.
+// A doubler doubles the values in host with a captured graph.
 type doubler struct {
 	stream *safe.Stream
 	host   *safe.Pinned[float32]
 	exec   *safe.GraphExec
 }
 
-// newDoubler captures a copy to the device, a kernel and a copy back. The memory
-// of the device is closed here: the executable keeps it.
+// newDoubler captures a copy to the device, a kernel and a copy back. It closes the
+// device memory here; the executable retains it.
 func newDoubler(x *safe.Context, s *safe.Stream, add *safe.Kernel, host *safe.Pinned[float32]) (*doubler, error) {
 	n := host.Len()
 	device, err := safe.NewBuffer[float32](x, n)
@@ -43,7 +43,7 @@ func newDoubler(x *safe.Context, s *safe.Stream, add *safe.Kernel, host *safe.Pi
 	return &doubler{s, host, exec}, nil
 }
 
-// double replays the graph: one call of the driver, whatever the graph holds.
+// double launches the graph: one driver call, however many nodes there are.
 func (d *doubler) double() error {
 	if err := d.exec.Launch(d.stream); err != nil {
 		return err
@@ -51,17 +51,17 @@ func (d *doubler) double() error {
 	return d.stream.Synchronize()
 }
 
-// fork captures two pieces of work that may run beside each other. The events
-// become edges of the graph.
+// fork captures work on two streams that may run concurrently. The events become
+// edges of the graph.
 func fork(s, side *safe.Stream, begun, ended *safe.Event, first, second func() error) (*safe.Graph, error) {
 	return s.Capture(func() error {
 		for _, step := range []func() error{
 			func() error { return s.Record(begun) },
-			func() error { return side.WaitEvent(begun) }, // from here on side captures too
+			func() error { return side.WaitEvent(begun) }, // side joins the capture
 			first,
 			second,
 			func() error { return side.Record(ended) },
-			func() error { return s.WaitEvent(ended) }, // and here it is joined
+			func() error { return s.WaitEvent(ended) }, // and s waits for side
 		} {
 			if err := step(); err != nil {
 				return err
@@ -71,8 +71,8 @@ func fork(s, side *safe.Stream, begun, ended *safe.Event, first, second func() e
 	})
 }
 
-// follow has an executable do what a graph does. Where the two differ in more
-// than arguments, it is made anew.
+// follow updates an executable to a graph. If the two differ in more than
+// parameters, it instantiates the graph instead.
 func follow(exec *safe.GraphExec, g *safe.Graph) (*safe.GraphExec, error) {
 	err := exec.Update(g)
 	var differ *safe.UpdateError
@@ -83,7 +83,7 @@ func follow(exec *safe.GraphExec, g *safe.Graph) (*safe.GraphExec, error) {
 	if err != nil {
 		return exec, err
 	}
-	return fresh, exec.Close() // launches that are under way go on
+	return fresh, exec.Close() // launches in flight go on
 }
 
 // counted captures work, with a Go function at its end that runs at each launch.
@@ -189,7 +189,7 @@ func TestGraphs(t *testing.T) {
 			require.NoError(t, other.Zero(), "no stream of the capture has used it")
 			require.NoError(t, b.FillAsync(s, 1))
 			err = b.CopyToHost(make([]float32, n))
-			assert.EqualError(t, err, "cuda: Buffer.CopyToHost: the stream captures, which this call would destroy: a stream that uses the buffer captures, so that its work has no end to wait for")
+			assert.EqualError(t, err, "cuda: Buffer.CopyToHost: the stream captures, which this call would destroy: a stream that uses the memory is capturing, so its work cannot be waited for")
 			more, err := safe.NewBuffer[float32](x, 1)
 			require.NoError(t, err, "it is not on the stream")
 			return more.Close()

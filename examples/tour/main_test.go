@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var (
-	onGPU   = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
-	control sim.Control // tells the simulated driver what to do
-)
+var onGPU = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
 
-// TestMain runs the tests on the machine's GPU if it is told so, else on a
-// simulated driver.
+// control tells the simulated driver what to do.
+var control sim.Control
+
+// TestMain runs the tests on the machine's GPU if CUDABIND_REQUIRE_GPU is set, else on
+// a simulated driver.
 func TestMain(m *testing.M) {
 	if onGPU {
 		os.Exit(m.Run())
@@ -34,8 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// simulated builds a simulated driver, loads it before anything else loads one,
-// and runs the tests.
+// simulated builds a simulated driver, opens it and runs the tests.
 func simulated(m *testing.M) (code int, err error) {
 	dir, err := os.MkdirTemp("", "sim")
 	if err != nil {

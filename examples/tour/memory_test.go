@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sums launches a kernel and reads what it has made. Nothing waits in between: the
-// copy comes behind the kernel.
+// sums launches a kernel and reads its result. It needs no wait in between, because
+// CopyToHost waits for the kernel.
 func sums(s *safe.Stream, add *safe.Kernel, a, b, sum *safe.Buffer[float32]) ([]float32, error) {
 	err := add.Launch(s, perValue(a.Len()), a.Arg(), b.Arg(), sum.Arg(), safe.Val(uint32(a.Len())))
 	if err != nil {
@@ -32,14 +32,14 @@ type particle struct {
 	Kind    uint32
 }
 
-// upload copies in pieces through two pinned buffers: while the device takes
-// one, the host fills the other.
+// upload copies in pieces through two pinned buffers: the host fills one while the
+// device copies the other.
 func upload(ctx context.Context, s *safe.Stream, to *safe.Buffer[float32], pinned [2]*safe.Pinned[float32], fill func(piece []float32, at int)) error {
 	var taken [2]*safe.Future[struct{}]
 	n := pinned[0].Len()
 	for i := 0; i*n < to.Len(); i++ {
 		use := i % 2
-		if taken[use] != nil { // the copy before the last
+		if taken[use] != nil { // the copy that used this buffer last
 			if _, err := taken[use].Wait(ctx); err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func upload(ctx context.Context, s *safe.Stream, to *safe.Buffer[float32], pinne
 	return s.Wait(ctx)
 }
 
-// send copies a slice that exists already, without a copy by the host.
+// send copies a Go slice asynchronously, without another copy by the host.
 func send(x *safe.Context, s *safe.Stream, to *safe.Buffer[float32], data []float32) error {
 	pinned, err := safe.RegisterPinned(x, data, safe.PinnedOptions{})
 	if err != nil {
@@ -72,7 +72,8 @@ func send(x *safe.Context, s *safe.Stream, to *safe.Buffer[float32], data []floa
 	return to.CopyFromHostAsync(s, pinned)
 }
 
-// doubled doubles values where they are: host and device see them at one address.
+// doubled doubles values in managed memory, which has one address for host and
+// device.
 func doubled(s *safe.Stream, add *safe.Kernel, managed *safe.Buffer[float32]) error {
 	for i := range managed.Data() {
 		managed.Data()[i] = float32(i)
@@ -81,7 +82,7 @@ func doubled(s *safe.Stream, add *safe.Kernel, managed *safe.Buffer[float32]) er
 	if err := add.Launch(s, perValue(n), managed.Arg(), managed.Arg(), managed.Arg(), safe.Val(uint32(n))); err != nil {
 		return err
 	}
-	return s.Synchronize() // before the host looks again
+	return s.Synchronize() // before the host reads the values
 }
 
 // collected has the collector run until there is a report.
@@ -166,9 +167,9 @@ func TestMemory(t *testing.T) {
 	t.Run("errors", func(t *testing.T) {
 		assert.EqualError(t, b.CopyFromHost(make([]float32, n+1)), "cuda: Buffer.CopyFromHost: out of range: 1001 values do not fit into 1000")
 		_, err := safe.NewBuffer[string](x, 1)
-		assert.EqualError(t, err, "cuda: NewBuffer: wrong argument: type string holds Go pointers, which mean nothing to a device")
+		assert.EqualError(t, err, "cuda: NewBuffer: wrong argument: type string contains Go pointers, which a device cannot follow")
 		_, err = safe.NewBuffer[float32](x, 0)
-		assert.EqualError(t, err, "cuda: NewBuffer: out of range: 0 values of float32")
+		assert.EqualError(t, err, "cuda: NewBuffer: out of range: 0 values of float32, but there must be at least 1")
 		err = b.CopyFrom(b)
 		assert.ErrorIs(t, err, safe.ErrOverlap)
 		assert.True(t, strings.HasPrefix(err.Error(), "cuda: Buffer.CopyFrom: source and destination overlap: 4000 bytes from "), err)

@@ -7,26 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// left says what the tests have not given back, or done wrong.
+// left returns an error if the tests have leaked objects or broken rules of CUDA.
 func left() error {
-	for range 1000 { // some things are destroyed by another goroutine
+	for range 1000 { // another goroutine destroys some objects
 		if control.Live("") == 0 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	if control.Live("") > 0 {
-		return fmt.Errorf("alive:\n%s", control.List())
+		return fmt.Errorf("leaked:\n%s", control.List())
 	}
 	if v := control.Violation(); v != "" {
 		return errors.New(v)
@@ -34,7 +34,7 @@ func left() error {
 	return nil
 }
 
-// zeros is what is tested here: n numbers that a device has cleared.
+// zeros is the function under test: it returns n numbers that a device cleared.
 func zeros(n int) (values []float32, err error) {
 	x, err := safe.Open(0)
 	if err != nil {
@@ -53,9 +53,8 @@ func zeros(n int) (values []float32, err error) {
 	return values, b.CopyToHost(values)
 }
 
-// TestZerosFail has every call of the driver in zeros fail once: the first, then
-// the second, and so on, until there are no more. Either the caller hears of
-// it, or the program can do without the call.
+// TestZerosFail makes the first driver call in zeros fail, then the second, and so on,
+// until there are no more. Either zeros returns the error, or its result is correct.
 func TestZerosFail(t *testing.T) {
 	needsSimulated(t)
 	for n := 1; ; n++ {
@@ -63,7 +62,7 @@ func TestZerosFail(t *testing.T) {
 		values, err := zeros(1000)
 		failed := control.Failed()
 		control.Reset()
-		control.Purge() // what could not be given back
+		control.Purge() // destroys what could not be released
 		if err == nil {
 			assert.Equal(t, make([]float32, 1000), values, failed)
 		} else {
@@ -75,7 +74,7 @@ func TestZerosFail(t *testing.T) {
 	}
 }
 
-// TestFull has one function fail, as if the device were full.
+// TestFull makes one function fail, as if the device were out of memory.
 func TestFull(t *testing.T) {
 	needsSimulated(t)
 	x := open(t)
@@ -85,7 +84,7 @@ func TestFull(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY)
 }
 
-// TestSlow has the device begin nothing, so that a wait surely runs out of time.
+// TestSlow stops the device, so that a wait is certain to time out.
 func TestSlow(t *testing.T) {
 	needsSimulated(t)
 	x := open(t)
@@ -99,26 +98,26 @@ func TestSlow(t *testing.T) {
 	assert.NoError(t, s.Synchronize())
 }
 
-// TestLost kills CUDA, as a kernel does that stores where there is no memory.
+// TestLost loses CUDA, as a kernel does that writes to an invalid address.
 func TestLost(t *testing.T) {
 	needsSimulated(t)
 	x := open(t)
 	s := newStream(t, x)
 	control.Fault(uint32(driver.CUDA_ERROR_ILLEGAL_ADDRESS))
 	var err error
-	for err == nil { // CUDA is lost a little later
+	for err == nil { // the fault comes a little later
 		err = s.Synchronize()
 	}
 	assert.True(t, safe.IsFatal(err), err)
-	control.Reset() // CUDA cannot do that
+	control.Reset() // a real driver cannot recover
 }
 
-// TestOlder runs tests again in a process with a driver of CUDA 11.8.
+// TestOlder runs tests again, in a process with a driver of CUDA 11.8.
 func TestOlder(t *testing.T) {
 	needsSimulated(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	again := exec.Command(self, "-test.run=^Test(Waiting|Graphs|Memory|Mixing|Upgrading)$")
+	again := command.Built(self, "-test.run=^Test(Waiting|Graphs|Memory|Mixing|Upgrading)$")
 	again.Env = append(os.Environ(), "CUDABIND_SIM_DRIVER=11.8")
 	out, err := again.CombinedOutput()
 	assert.NoError(t, err, "%s", out)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hurry makes what is put on a stream later more urgent, if the driver can: it
-// needs CUDA 12.0. The program works without, too.
+// hurry raises the priority of work enqueued from now on, which needs CUDA 12.0. The
+// program works without it, too.
 func hurry(s *safe.Stream) error {
 	err := s.SetPriority(-1)
 	if errors.Is(err, safe.ErrNotSupported) {
@@ -22,7 +22,8 @@ func hurry(s *safe.Stream) error {
 	return err
 }
 
-// check has a program say at its start what it cannot do here.
+// check returns an error that names every function that the program needs and the
+// driver lacks.
 func check() error {
 	var all error
 	for _, symbol := range []string{"cuStreamGetId", "cuStreamBeginCaptureToGraph"} {
@@ -31,7 +32,7 @@ func check() error {
 	return all
 }
 
-// device asks a stream for its device, by the newest function if it is there.
+// device returns the device of a stream, by the newest function if the driver has it.
 func device(x *safe.Context, s *safe.Stream) (d driver.CUdevice, err error) {
 	err = x.WithCurrent(func() error {
 		err := driver.CuStreamGetDevice(s.Raw(), &d) // from CUDA 12.8 on

@@ -14,16 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// read waits for a stream as long as ctx allows, and returns what is in a buffer then.
+// read waits for a stream until ctx ends, and then reads a buffer.
 func read(ctx context.Context, s *safe.Stream, b *safe.Buffer[float32]) ([]float32, error) {
 	if err := s.Wait(ctx); err != nil {
-		return nil, err // if it is ctx's, the work goes on, and b may still change
+		return nil, err // if ctx ended, the work goes on and b may still change
 	}
 	values := make([]float32, b.Len())
 	return values, b.CopyToHost(values)
 }
 
-// either waits for the stream that is done first.
+// either waits until one of two streams is done.
 func either(ctx context.Context, a, b *safe.Stream) (*safe.Stream, error) {
 	doneA, doneB := a.Completion(), b.Completion()
 	select {
@@ -32,39 +32,39 @@ func either(ctx context.Context, a, b *safe.Stream) (*safe.Stream, error) {
 	case <-doneB.Done():
 		return b, doneB.Err()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx) // both go on
+		return nil, context.Cause(ctx) // the work of both goes on
 	}
 }
 
-// download begins to copy memory to the host. The values are there when the
-// future is done; the caller decides how to wait for it.
+// download starts a copy to the host. The future yields the values when the copy is
+// done.
 func download(s *safe.Stream, from *safe.Buffer[float32], to *safe.Pinned[float32]) *safe.Future[[]float32] {
 	return safe.Enqueue(s, func(s *safe.Stream) ([]float32, error) {
 		return to.Data(), from.CopyToHostAsync(s, to)
 	})
 }
 
-// handOver has a stream pass its result to a goroutine when it is there. There
-// is room in the channel, so that the driver's thread does not wait.
+// handOver sends the result of a stream to a channel. The channel is buffered, so
+// that the driver's thread does not block.
 func handOver(s *safe.Stream, host *safe.Pinned[float32]) (<-chan []float32, error) {
 	results := make(chan []float32, 1)
 	_, err := s.LaunchHostFunc(func() { results <- host.Data() }, safe.HostFuncOptions{})
 	return results, err
 }
 
-// outcome says what an error of a wait means.
+// outcome explains the error of a wait.
 func outcome(err error) string {
 	switch {
 	case err == nil:
 		return "done"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return "given up: the work goes on"
+		return "timed out: the work goes on"
 	case errors.Is(err, safe.ErrCapturing):
-		return "the stream captures: nothing runs"
+		return "the stream is capturing: nothing runs"
 	case safe.IsFatal(err):
 		return "CUDA is lost: end the process"
 	}
-	return "the call has failed"
+	return "the call failed"
 }
 
 func TestWaiting(t *testing.T) {
@@ -94,7 +94,7 @@ func TestWaiting(t *testing.T) {
 		launch()
 		_, err := read(ctx, s, c)
 		assert.EqualError(t, err, "cuda: Stream.Wait: context deadline exceeded")
-		assert.Equal(t, "given up: the work goes on", outcome(err))
+		assert.Equal(t, "timed out: the work goes on", outcome(err))
 		gates[0].open()
 		assert.EqualValues(t, 3, values(t, c)[n-1], "behind the kernel")
 	})
@@ -114,7 +114,7 @@ func TestWaiting(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		cancel()
 		_, err = either(ctx, s, other)
-		assert.Equal(t, "given up: the work goes on", outcome(err))
+		assert.Equal(t, "timed out: the work goes on", outcome(err))
 	})
 	t.Run("a future", func(t *testing.T) {
 		require.NoError(t, c.Fill(5))
@@ -141,7 +141,7 @@ func TestWaiting(t *testing.T) {
 		g, err := s.Capture(func() error {
 			err := s.Wait(background)
 			assert.EqualError(t, err, "cuda: Stream.Wait: the stream captures, which this call would destroy")
-			assert.Equal(t, "the stream captures: nothing runs", outcome(err))
+			assert.Equal(t, "the stream is capturing: nothing runs", outcome(err))
 			return c.ZeroAsync(s)
 		})
 		require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestWaiting(t *testing.T) {
 		require.NoError(t, s.Shutdown(background))
 		err = s.Wait(background)
 		assert.EqualError(t, err, "cuda: Stream.Wait: already closed, or never opened")
-		assert.Equal(t, "the call has failed", outcome(err))
+		assert.Equal(t, "the call failed", outcome(err))
 	})
 	assert.Equal(t, "done", outcome(nil))
 }

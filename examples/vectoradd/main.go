@@ -1,50 +1,51 @@
-// Command vectoradd adds two vectors on a GPU, by a kernel of its own:
-//
-//	go run github.com/cudabind/cudabind/examples/vectoradd
-//
-// Where there is no GPU it says so and exits with 2.
+// Command vectoradd adds two vectors on the GPU. It exits with 2 if there is none.
 package main
 
 import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
+	"log"
 	"os"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-func main() {
-	err := run(os.Stdout)
-	switch {
-	case err == nil:
-	case errors.As(err, new(*driver.LibraryError)), errors.Is(err, driver.CUDA_ERROR_NO_DEVICE):
-		fmt.Fprintln(os.Stderr, "vectoradd: no GPU here:", err)
-		fmt.Fprintln(os.Stderr, "In a checkout of cudabind, make example runs this on a simulated driver.")
-		os.Exit(2)
-	default:
-		fmt.Fprintln(os.Stderr, "vectoradd:", err)
-		os.Exit(1)
-	}
-}
-
-// kernels is kernel.cu as PTX, which the driver compiles for the GPU. It is
-// committed, so that whoever builds the program needs no nvcc.
+// The kernel, compiled to PTX. The driver compiles PTX for the GPU that it finds.
 //
 //go:generate nvcc -ptx -arch=compute_75 -o kernel.ptx kernel.cu
 //go:embed kernel.ptx
-var kernels []byte
+var ptx []byte
 
-// add has a GPU add two vectors of the same length.
-func add(device int, a, b []float32) ([]float32, error) {
-	x, err := safe.Open(device)
+func main() {
+	a, b := make([]float32, 1000), make([]float32, 1000)
+	for i := range a {
+		a[i], b[i] = float32(i), float32(2*i)
+	}
+	sum, err := add(a, b)
+	if errors.As(err, new(*driver.LibraryError)) || errors.Is(err, driver.CUDA_ERROR_NO_DEVICE) {
+		fmt.Fprintln(os.Stderr, "no GPU here:", err)
+		os.Exit(2)
+	} else if err != nil {
+		log.Fatal(err)
+	}
+	for i := range sum {
+		if sum[i] != a[i]+b[i] {
+			log.Fatalf("%v + %v = %v", a[i], b[i], sum[i])
+		}
+	}
+	fmt.Printf("%d sums are correct: %v + %v = %v\n", len(sum), a[999], b[999], sum[999])
+}
+
+// add returns a + b, computed on device 0.
+func add(a, b []float32) ([]float32, error) {
+	x, err := safe.Open(0)
 	if err != nil {
 		return nil, err
 	}
 	defer x.Close()
-	module, err := safe.Load(x, kernels, safe.LoadOptions{})
+	module, err := safe.Load(x, ptx, safe.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -59,17 +60,14 @@ func add(device int, a, b []float32) ([]float32, error) {
 	}
 	defer stream.Close()
 
-	var memory [3]*safe.Buffer[float32] // a, b and their sum
+	var memory [3]*safe.Buffer[float32] // a, b and their sum, on the device
 	for i := range memory {
 		if memory[i], err = safe.NewBuffer[float32](x, len(a)); err != nil {
 			return nil, err
 		}
 		defer memory[i].Close()
 	}
-	if err := memory[0].CopyFromHost(a); err != nil {
-		return nil, err
-	}
-	if err := memory[1].CopyFromHost(b); err != nil {
+	if err := errors.Join(memory[0].CopyFromHost(a), memory[1].CopyFromHost(b)); err != nil {
 		return nil, err
 	}
 	config := safe.LaunchConfig{Grid: safe.Blocks(len(a), 256), Block: safe.Dim{X: 256}}
@@ -78,42 +76,5 @@ func add(device int, a, b []float32) ([]float32, error) {
 		return nil, err
 	}
 	sum := make([]float32, len(a))
-	return sum, memory[2].CopyToHost(sum) // when the kernel is done
-}
-
-func run(w io.Writer) error {
-	const n = 1000
-	a, b := make([]float32, n), make([]float32, n)
-	for i := range n {
-		a[i], b[i] = float32(i), float32(2*i)
-	}
-	sum, err := add(0, a, b)
-	if err != nil {
-		return err
-	}
-	for i, got := range sum {
-		if want := a[i] + b[i]; got != want {
-			return fmt.Errorf("%v + %v = %v, says the GPU", a[i], b[i], got)
-		}
-	}
-	fmt.Fprintf(w, "%d sums are right, such as %v + %v = %v\n", n, a[n-1], b[n-1], sum[n-1])
-	return where(w)
-}
-
-// where says what the sums were computed by.
-func where(w io.Writer) error {
-	devices, err := safe.Devices()
-	if err != nil {
-		return err
-	}
-	name, err := devices[0].Name()
-	if err != nil {
-		return err
-	}
-	file, version, err := driver.Library()
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "by %s, with %s of CUDA %s\n", name, file, version)
-	return err
+	return sum, memory[2].CopyToHost(sum) // waits for the kernel
 }

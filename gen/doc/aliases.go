@@ -39,6 +39,7 @@ var danglingRefs = map[string]string{
 	"CU_MULTICAST_RECOMMENDED_GRANULARITY":                    "no such name: a slip",
 	"CU_POINTER_ATTRIBUTE_IS_MEM_DECOMPRESS_CAPABLE":          "no such name: a slip",
 	"CU_TENSOR_MAP_SWIZZLE_96B":                               "gone, or not in this version",
+	"CUDA_EXTERNAL_SEMAPHORE_PARAMS":                          "no such name: a slip",
 	"CUevent_capture_flags":                                   "no such name: a slip",
 	"CUipcMemHandles":                                         "no such name: a slip",
 	"CUmemProt":                                               "no such name: a slip",

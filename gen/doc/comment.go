@@ -30,11 +30,15 @@ func (c *comment) words(text string) string {
 		if !c.verbatim && (c.links.isGo(name) || c.urls[name] != "") { // resolved already
 			return m
 		}
+		members := ""
+		if c.verbatim {
+			name, members = c.links.path(name)
+		}
 		text, other := c.links.resolve(name)
 		if other {
-			return c.external(name)
+			text = c.external(name)
 		}
-		return text
+		return text + members
 	})
 }
 
@@ -54,12 +58,6 @@ func (c *comment) linkTo(name, url string) string {
 
 // isGo tells whether a name is already the Go name of a declaration.
 func (l *links) isGo(name string) bool {
-	if l.goNames == nil {
-		l.goNames = map[string]bool{"LibraryError": true, "SymbolError": true, "Open": true}
-		for _, g := range l.here {
-			l.goNames[g] = true
-		}
-	}
 	return l.goNames[name] && l.here[name] == "" || l.here[name] == name
 }
 

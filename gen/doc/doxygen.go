@@ -92,6 +92,10 @@ func (r *doxygen) line(line string) {
 			return
 		}
 		r.now.text += line + "\n"
+	case strings.Index(trimmed, `\code`) > 0: // in the middle of a line
+		before, _, _ := strings.Cut(trimmed, `\code`)
+		r.command(strings.TrimSpace(before))
+		r.command(`\code`)
 	case r.table != nil || strings.HasPrefix(trimmed, "<table"):
 		r.tableLine(trimmed)
 	case trimmed == "":
@@ -218,17 +222,17 @@ func (r *doxygen) flush() {
 
 var (
 	inlineCommand = regexp.MustCompile(`[\\@](?:p|c|e|b|a|em)\s+`)
-	refCommand    = regexp.MustCompile(`[\\@]ref\s+(?:::)?(\w+)(\s+"([^"]*)")?`)
-	qualified     = regexp.MustCompile(`(\w*)::(?:(\w+)::)?([A-Za-z_]\w*)`)
+	refCommand    = regexp.MustCompile(`[\\@]ref\s+(?:::)?(\w+(?:::\w+)*)(\s+"([^"]*)")?`)
+	qualified     = regexp.MustCompile(`(\w*)((?:::[A-Za-z_]\w*)+)`)
 	otherCommand  = regexp.MustCompile(`\\([A-Za-z]\w*)`)
 	tag           = regexp.MustCompile(`</?(?:b|i|small|tt|em|strong|br|p|ul|ol|li|sup|sub|code|pre|td|tr|th|table|thead|tbody|tgroup|row|entry|colspec)\b[^>]*>`)
 )
 
-// mark makes a name a link. Brackets are no sign for that here: headers write
-// them for array elements.
+// mark makes a name a link, or a path such as "CUx.member". Brackets are no
+// sign for that here: headers write them for array elements.
 func mark(name string) string { return "\x01" + name + "\x02" }
 
-var marked = regexp.MustCompile("\x01(\\w+)\x02")
+var marked = regexp.MustCompile("\x01([\\w.]+)\x02")
 
 // inline turns Doxygen's marks inside a line into plain text and marks.
 func inline(s string) string {
@@ -237,15 +241,15 @@ func inline(s string) string {
 		if g[3] != "" {
 			return g[3]
 		}
-		return mark(g[1])
+		return mark(strings.ReplaceAll(g[1], "::", "."))
 	})
 	s = inlineCommand.ReplaceAllString(s, "")
 	s = qualified.ReplaceAllStringFunc(s, func(m string) string {
 		g := qualified.FindStringSubmatch(m)
-		if g[1] != "" && g[2] == "" && !strings.HasPrefix(g[1], "cu") && !strings.HasPrefix(g[1], "CU") {
+		if g[1] != "" && !strings.HasPrefix(g[1], "cu") && !strings.HasPrefix(g[1], "CU") {
 			return m // std::max
 		}
-		return mark(g[3])
+		return mark(strings.ReplaceAll(strings.TrimPrefix(m, "::"), "::", "."))
 	})
 	s = strings.ReplaceAll(s, `\n`, " ")
 	s = otherCommand.ReplaceAllStringFunc(s, func(m string) string {

@@ -24,7 +24,7 @@ func TestReadDoxygen(t *testing.T) {
 			{kind: returned, text: link("CU_A") + ", " + link("CU_B")}, {kind: remark, text: aliases["notefnerr"]}, {kind: seeAlso, text: link("cuB")},
 		}},
 		{"inline marks", "/** The \\p arg, <b>bold</b>, 2 &times; 3, \\ref cuC \"see\", ::CUenum::CU_V, std::max and x[0] */", []block{
-			{text: "The arg,  bold , 2 × 3, see, " + link("CU_V") + ", std::max and x[0]"},
+			{text: "The arg,  bold , 2 × 3, see, " + link("CUenum.CU_V") + ", std::max and x[0]"},
 		}},
 		{"lists", "/**\n * Either\n * - one,\n *   or\n * - two\n * <ul><li>three</li>\n * </ul>\n */", []block{
 			{text: "Either"}, {kind: listItem, text: "one, or"}, {kind: listItem, text: "two"}, {kind: listItem, text: "three"},
@@ -32,6 +32,10 @@ func TestReadDoxygen(t *testing.T) {
 		{"code", "/**\n * \\code\n * if (x) {\n *   y();\n * }\n * \\endcode\n * After.\n */", []block{
 			{kind: codeBlock, text: "if (x) {\n  y();\n}\n"}, {text: "After."},
 		}},
+		{"code that begins in a line", "/**\n * Do so: \\code\n y();\n * \\endcode\n * After.\n */", []block{
+			{text: "Do so:"}, {kind: codeBlock, text: " y();\n"}, {text: "After."},
+		}},
+		{"members", "/** ::CUx::a::b and CUx::c::d. */", []block{{text: link("CUx.a.b") + " and " + link("CUx.c.d") + "."}}},
 		{"HTML table", "/**\n * <table>\n * <tr><td><b>A</b></td><td>B</td></tr>\n * <tr><td>1</td><td>2 <br> 3</td></tr></table>\n */", []block{
 			{kind: tableRow, cells: []string{"A", "B"}}, {kind: tableRow, cells: []string{"1", "2 3"}},
 		}},

@@ -200,8 +200,38 @@ func (w *writer) origin(f *model.Func) string {
 	return "Since " + model.SinceText(f.Since) + ". NVIDIA describes it at " + page + "."
 }
 
+// deprecated says in the form that Go's tools know that NVIDIA deprecates f, or
+// announces to.
 func (w *writer) deprecated(c *comment, f *model.Func) {
 	if f.Deprecated {
 		c.text("Deprecated: NVIDIA marks it as deprecated in CUDA " + w.api.Version + ".")
+		return
 	}
+	successor, ok := announced(f.Comment)
+	if !ok {
+		return
+	}
+	text := "Deprecated: NVIDIA announces that a release after CUDA " + w.api.Version + " will deprecate it"
+	if l := w.links.own(successor); l != "" {
+		text += ". Use " + l
+		if since := w.since(successor); since != "" && !strings.HasPrefix(since, "<=") {
+			text += ", which needs " + model.SinceText(since)
+		}
+	}
+	c.text(text + ".")
+}
+
+// since is the CUDA version that introduced the function that a name means.
+func (w *writer) since(name string) string {
+	for _, al := range w.api.Aliases {
+		if al.C == name {
+			return al.Since
+		}
+	}
+	for _, f := range w.api.Funcs {
+		if f.Symbol == name {
+			return f.Since
+		}
+	}
+	return ""
 }

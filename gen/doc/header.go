@@ -86,6 +86,10 @@ func lowerFirst(s string) string {
 func (c *comment) doxygen(blocks []block) (obsoleted string) {
 	for i, b := range blocks {
 		first := i == 0 || blocks[i-1].kind != b.kind
+		if b.kind == listItem && besideCode(blocks, i) {
+			c.text("• " + b.text)
+			continue
+		}
 		switch b.kind {
 		case codeBlock:
 			c.code(b.text)
@@ -114,6 +118,20 @@ func (c *comment) doxygen(blocks []block) (obsoleted string) {
 		}
 	}
 	return obsoleted
+}
+
+// besideCode tells whether a list item stands in one run with code or a table.
+// Go's lists can hold neither, and would swallow them.
+func besideCode(blocks []block, i int) bool {
+	isCode := func(b block) bool { return b.kind == codeBlock || b.kind == tableRow }
+	for _, step := range []int{-1, 1} {
+		for j := i + step; j >= 0 && j < len(blocks) && (blocks[j].kind == listItem || isCode(blocks[j])); j += step {
+			if isCode(blocks[j]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // returned adds what a function returns: a list where it is codes, else a

@@ -15,7 +15,7 @@ type links struct {
 	url     string            // of the other API's package, "" where none is published
 	codes   map[string]string // this API's status code, by the other's of the same number
 	twins   map[string]string // the runtime's function or type, by the driver's name
-	goNames map[string]bool
+	goNames map[string]bool   // what the package declares beside these
 
 	chapters map[string]bool // of the headers: they have no place in a package
 	dangling map[string]bool // names of CUDA's that lead nowhere
@@ -25,7 +25,16 @@ type links struct {
 const published = "https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/"
 
 func newLinks(a, other *model.API, all map[string]*entry) *links {
-	l := &links{here: goNames(a), there: map[string]bool{}, dangling: map[string]bool{}, chapters: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{}}
+	l := &links{here: goNames(a), there: map[string]bool{}, dangling: map[string]bool{}, chapters: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{},
+		goNames: map[string]bool{"LibraryError": true, "SymbolError": true, "Open": true}}
+	for _, g := range l.here {
+		l.goNames[g] = true
+	}
+	for _, d := range a.Decls {
+		if d.Align > 8 {
+			l.goNames["New"+d.Go] = true
+		}
+	}
 	for _, api := range []*model.API{a, other} {
 		if api != nil {
 			for _, g := range api.Groups {
@@ -125,6 +134,20 @@ func cNames(a *model.API) map[string]bool {
 		m[c.C] = true
 	}
 	return m
+}
+
+// path splits a path such as "CUx.member" into the name that a link can lead
+// to, the last one that is declared, and the members after it as Go writes
+// them.
+func (l *links) path(c string) (name, members string) {
+	parts := strings.Split(c, ".")
+	for i := len(parts) - 1; i > 0; i-- {
+		if l.here[parts[i]] != "" || l.isOther(parts[i]) {
+			return parts[i], members
+		}
+		members = "." + model.GoName(parts[i]) + members
+	}
+	return parts[0], members
 }
 
 // apiName is a name that CUDA would declare.

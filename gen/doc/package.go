@@ -65,7 +65,7 @@ func intro(a *model.API) []packageSection {
 		}},
 		{"Contexts, threads and memory", []string{
 			threads,
-			"Driver and runtime may be mixed in a program: the runtime works in the devices' primary contexts, and streams, events, graphs and device pointers of one API are those of the other, so that a conversion suffices, as in " + pick("cudart13.CudaStream_t(stream)", "driver.CUstream(stream)") + ".",
+			"Driver and runtime may be mixed in a program: the runtime works in the devices' primary contexts, and streams, events, graphs and device pointers of one API are those of the other, so that a conversion suffices, as in " + pick("cudart"+major(a.Version)+".CudaStream_t(stream)", "driver.CUstream(stream)") + ".",
 			"Any goroutine may use a handle; handles are numbers and keep nothing alive. Memory that CUDA goes on using after a call returned, as asynchronous copies do, must be CUDA's own pinned memory or C memory, or be pinned with a runtime.Pinner until the work is done. A call that blocks holds an OS thread.",
 			"A callback that CUDA runs on a thread of its own may be a Go function exported to C. Where it may run on the calling thread it must not; the comments say which.",
 		}},

@@ -12,6 +12,24 @@ type refs struct {
 	see     []string // related functions
 }
 
+// announcement is how headers say that a later release will deprecate a
+// function.
+var announcement = regexp.MustCompile(`will be deprecated in a future|slated for eventual deprecation`)
+
+// announced tells whether a header's comment announces the deprecation of what
+// it is about, and the function that it names for the purpose, "" if none.
+func announced(comment string) (successor string, ok bool) {
+	for _, b := range readDoxygen(comment) {
+		if at := announcement.FindStringIndex(b.text); at != nil {
+			if m := marked.FindStringSubmatch(b.text[at[1]:]); m != nil {
+				successor = m[1]
+			}
+			return successor, true
+		}
+	}
+	return "", false
+}
+
 var (
 	command   = regexp.MustCompile(`^\s*[\\@](\w+)`)
 	reference = regexp.MustCompile(`(?:::|\b)(cu[a-zA-Z]\w+|CU[A-Z_]\w+)`)

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/gen/model"
 )
 
 func TestReferences(t *testing.T) {
@@ -23,6 +26,48 @@ func TestReferences(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, refs{tt.returns, tt.see}, references(tt.comment))
+		})
+	}
+}
+
+func TestAnnounced(t *testing.T) {
+	for _, tt := range []struct {
+		name, comment, successor string
+		ok                       bool
+	}{
+		{"nothing", "/** \\brief Takes */", "", false},
+		{"deprecated already", "/** \\deprecated Use ::cuGive */", "", false},
+		{"warning", "/**\n * \\brief Takes\n *\n * \\warning Beware of ::cuBox: it will be deprecated in a future release. Use\n * ::cuGive or ::cuPut.\n */", "cuGive", true},
+		{"note", "/** \\note It is slated for eventual deprecation: consider ::cuGive. */", "cuGive", true},
+		{"no successor", "/**\n * \\note It is slated for eventual deprecation.\n *\n * See ::cuGive.\n */", "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			successor, ok := announced(tt.comment)
+			assert.Equal(t, tt.successor, successor)
+			assert.Equal(t, tt.ok, ok)
+		})
+	}
+}
+
+// TestAnnouncements: what the headers announce is told of the functions and of
+// their variants, with a successor that exists.
+func TestAnnouncements(t *testing.T) {
+	for _, tt := range []struct {
+		api, version string
+		want         int
+	}{{"driver", "13.5", 45}, {"runtime", "13.5", 41}, {"driver", "12.9", 1}} {
+		t.Run(tt.api+" "+tt.version, func(t *testing.T) {
+			a := complete(t, tt.api, tt.version)
+			require.NoError(t, Fill(a, nil))
+			told := map[string]bool{}
+			for _, f := range a.Funcs {
+				if !f.Deprecated && strings.Contains(strings.Join(f.Doc, " "), "Deprecated: NVIDIA announces") {
+					assert.Contains(t, strings.Join(f.Doc, " "), ". Use [Cu", f.Symbol)
+					base, _, _ := model.Base(f.Symbol)
+					told[base] = true
+				}
+			}
+			assert.Len(t, told, tt.want)
 		})
 	}
 }

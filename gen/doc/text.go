@@ -156,9 +156,12 @@ func (e *entry) take(blocks []string) error {
 	e.summary = blocks[0]
 	var into *[]string // where further paragraphs go
 	into = &e.body
-	for _, b := range blocks[1:] {
+	for i, b := range blocks[1:] {
 		m := section.FindStringSubmatch(b)
 		if m == nil {
+			if strings.HasPrefix(b, "- ") && (i == 0 || strings.HasPrefix(blocks[i], "\t")) {
+				return fmt.Errorf("%s: %s: a list after code, or after the prototype, becomes part of it: begin %q with a sentence", e.pos, e.keys[0], b)
+			}
 			*into = append(*into, b)
 			continue
 		}

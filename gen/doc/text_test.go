@@ -141,7 +141,7 @@ func TestText(t *testing.T) {
 		for _, text := range e.all() {
 			for _, m := range link.FindAllStringSubmatch(forAPI(text, api), -1) {
 				_, f := d.params[m[1]]
-				_, ty := d.members[m[1]]
+				_, ty := d.members[strings.TrimPrefix(m[1], "New")] // NewT allocates a T that C wants aligned
 				assert.Truef(t, f || ty || d.values[m[1]], "%s: %s: nothing is called [%s]", e.pos, key, m[1])
 			}
 		}
@@ -171,6 +171,12 @@ func TestTextSaysSomething(t *testing.T) {
 	require.NoError(t, err)
 	for key, e := range all {
 		assert.NotRegexp(t, `(?i)^(wraps|calls|binds) cu`, e.summary, "%s: %s", e.pos, key)
+		for _, i := range e.errors { // they come last in the comment
+			assert.NotRegexp(t, `\b(see|said|told) below\b`, i.text, "%s: what %s says of %s stands above", e.pos, key, i.name)
+		}
+		for _, text := range slices.Concat(e.order, e.capture, e.golang) {
+			assert.NotRegexp(t, `\b(code|error) above\b`, text, "%s: the errors of %s stand below", e.pos, key)
+		}
 		assert.Greater(t, len(strings.Fields(e.summary)), 2, "%s: %s is too short", e.pos, key)
 		assert.Regexp(t, `[.:]$`, e.summary, "%s: the first paragraph of %s ends in a full stop", e.pos, key)
 	}
@@ -183,6 +189,8 @@ func TestParseTextErrors(t *testing.T) {
 		{"empty entry", "cuX\ncuY\n\tdoes.\n", "cuX has no first sentence"},
 		{"key that is no name", "cu-X\n\tdoes.\n", "want the C names"},
 		{"empty section", "cuX\n\tdoes.\n\tparam a:\n", "says nothing"},
+		{"list after the prototype", "cuX\n\tdoes.\n\n\t- an item\n", "x.txt:1: cuX: a list after code"},
+		{"list after code", "cuX\n\tdoes.\n\n\tSo:\n\n\t\tcode()\n\n\t- an item\n", "x.txt:1: cuX: a list after code"},
 		{"said twice", "cuX\n\tdoes.\n\tparam a: b\n\tparam a: c\n", "says twice"},
 	}
 	for _, tt := range tests {

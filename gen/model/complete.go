@@ -13,6 +13,9 @@ type Options struct {
 	// name it lacks gets the header's mapping.
 	Frozen map[string]string
 
+	// Quirks are the user's own rows, applied after the table's.
+	Quirks []Quirk
+
 	// Partial is for a header that is only a part of NVIDIA's, as in tests: a
 	// quirk that finds nothing in it is no error.
 	Partial bool
@@ -22,7 +25,7 @@ type Options struct {
 // applied, everything gets its Go name and number, and nothing is left
 // unhandled.
 func Complete(a *API, opts Options) error {
-	if err := applyQuirks(a); err != nil && !opts.Partial {
+	if err := applyQuirks(a, opts); err != nil {
 		return err
 	}
 	if err := handled(a); err != nil {
@@ -56,25 +59,40 @@ func Complete(a *API, opts Options) error {
 // handled reports what nobody has decided about.
 func handled(a *API) error {
 	var errs []error
+	var rows []row
+	missing := func(r row, format string, args ...any) {
+		errs = append(errs, fmt.Errorf(format, args...))
+		r.API, r.From = a.Name, a.Version
+		rows = append(rows, r)
+	}
 	for _, c := range a.Consts {
 		if c.Value == "" {
-			errs = append(errs, fmt.Errorf("macro %s has a body that is no constant: a skipMacro quirk must say why it is left out", c.C))
+			missing(row{Quirk: "skipMacro", Name: c.C, Reason: "no constant"}, "macro %s has a body that is no constant: a skipMacro quirk must say why it is left out", c.C)
 		}
 	}
 	for _, d := range a.Decls {
-		if d.Kind == Callback && d.Thread == "" {
-			errs = append(errs, fmt.Errorf("callback type %s has no quirk row that says on which thread CUDA calls it", d.C))
+		if d.Kind == Callback && d.Thread == "" { // no Go: the cautious choice
+			missing(row{Quirk: "callback", Name: d.C, Thread: "a thread that CUDA does not name", Reason: "not measured"},
+				"callback type %s has no quirk row that says on which thread CUDA calls it", d.C)
 		}
 	}
 	for _, f := range a.Funcs {
 		if f.Group == "" {
-			errs = append(errs, fmt.Errorf("function %s stands in no chapter of %s: a group quirk must say where it belongs", f.Symbol, a.Header))
+			missing(row{Quirk: "group", Name: f.Symbol, Chapter: lastChapter(a), Reason: "declared outside of the chapters"},
+				"function %s stands in no chapter of %s: a group quirk must say where it belongs", f.Symbol, a.Header)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%s of CUDA %s has declarations that the generator does not know what to do with:\n%w", a.Header, a.Version, err)
+	if len(errs) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s of CUDA %s has declarations that the generator does not know what to do with:\n%w", a.Header, a.Version, errors.Join(append(errs, advice(rows))...))
+}
+
+func lastChapter(a *API) string {
+	if len(a.Groups) == 0 {
+		return ""
+	}
+	return a.Groups[len(a.Groups)-1].Name
 }
 
 // freeze keeps plain names at the target they were first published for, so

@@ -14,6 +14,7 @@ type API struct {
 	Aliases []*Alias // plain function names, and names of a type by another
 	Decls   []*Decl
 	Consts  []*Const // object-like macros and unnamed enumerators
+	Dropped []string // macros with parameters, which have no place in Go
 
 	Notice string  // the comment the header begins with
 	Groups []Group // the header's chapters, in its order

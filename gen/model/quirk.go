@@ -67,18 +67,38 @@ var quirks = []quirk{
 	{"runtime", "11.8", "11.8", "cudaDevicePropDontCare", skipMacro, "an initialiser for a struct"},
 }
 
-// applyQuirks applies the table to a.
-func applyQuirks(a *API) error {
+// applyQuirks applies the table and the user's rows to a.
+func applyQuirks(a *API, opts Options) error {
 	var errs []error
+	var gone []row
+	ignored := map[string]bool{}
+	for _, q := range opts.Quirks {
+		ignored[q.name] = ignored[q.name] || q.ignore && q.isFor(a)
+	}
 	for _, q := range quirks {
-		if q.api != a.Name || !between(a.Version, q.from, q.to) {
+		if !q.isFor(a) || ignored[q.name] || q.do(a, q.name) || opts.Partial {
 			continue
 		}
-		if !q.do(a, q.name) {
-			errs = append(errs, fmt.Errorf("the quirk for %s (%s) matches nothing in %s of CUDA %s: bound its range", q.name, q.reason, a.Header, a.Version))
+		errs = append(errs, q.unused(a))
+		gone = append(gone, row{API: q.api, From: a.Version, Quirk: "ignore", Name: q.name, Reason: "gone in CUDA " + a.Version})
+	}
+	if len(errs) > 0 {
+		errs = append(errs, advice(gone))
+	}
+	for _, q := range opts.Quirks {
+		if q.isFor(a) && !q.do(a, q.name) {
+			errs = append(errs, fmt.Errorf("%s: %w, or remove it", q.pos, q.unused(a)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isFor tells whether q is meant for a.
+func (q quirk) isFor(a *API) bool { return q.api == a.Name && between(a.Version, q.from, q.to) }
+
+// unused says that q finds nothing in a.
+func (q quirk) unused(a *API) error {
+	return fmt.Errorf("the quirk for %s (%s) matches nothing in %s of CUDA %s: bound its range", q.name, q.reason, a.Header, a.Version)
 }
 
 // between compares versions such as 12.10.

@@ -1,7 +1,6 @@
 package parse
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -33,11 +32,14 @@ func at(t cc.Token) string {
 
 // memberComments gives the members of a record or enumeration their comments.
 // A comment stands in front of a member, or behind it and then begins with
-// /**<. members are the places of their comments, by where their names stand.
+// /**<; but headers also have lists of those in front, where a member without
+// one does not take its successor's. members are the places of their comments,
+// by where their names stand.
 func memberComments(n cc.Node, separator string, members map[string]*string) {
 	var now, before []*string // members since the last separator, and those in front of it
 	var leads []string
 	lead := ""
+	ahead := false // the last comment with /**< stood in front of its member, on a line of its own
 	give := func(to []*string, text string) bool {
 		given := false
 		for _, comment := range to {
@@ -48,16 +50,19 @@ func memberComments(n cc.Node, separator string, members map[string]*string) {
 		return given
 	}
 	for _, tok := range cc.NodeTokens(n) {
-		for _, c := range blocks(string(tok.Sep())) {
+		sep := string(tok.Sep())
+		for _, c := range blocks(sep) {
 			if !strings.HasPrefix(c, "/**<") && !strings.HasPrefix(c, "/*!<") {
 				lead = c
 				continue
 			}
-			if len(now) > 0 && give(now, c) || len(now) == 0 && give(before, c) {
+			line, _, _ := strings.Cut(sep, c)
+			ahead = ahead && len(now) == 0 && strings.Contains(line, "\n")
+			if !ahead && (len(now) > 0 && give(now, c) || len(now) == 0 && give(before, c)) {
 				continue
 			}
 			if len(before) > 0 {
-				lead = c // it stands in front of what it is about
+				lead, ahead = c, strings.Contains(line, "\n") // it stands in front of what it is about
 			}
 		}
 		member := members[at(tok)]
@@ -79,14 +84,24 @@ func memberComments(n cc.Node, separator string, members map[string]*string) {
 	}
 }
 
-var commentBlock = regexp.MustCompile(`(?s)/\*[*!].*?\*/`)
-
 // blocks are the documentation comments in the space before a token.
-func blocks(sep string) []string {
-	if !strings.Contains(sep, "/*") {
-		return nil
+func blocks(sep string) (all []string) {
+	for {
+		start := strings.Index(sep, "/*")
+		if start < 0 {
+			return all
+		}
+		sep = sep[start:]
+		end := strings.Index(sep[2:], "*/")
+		if end < 0 {
+			return all
+		}
+		comment := sep[:end+4]
+		if strings.HasPrefix(comment, "/**") && len(comment) > 4 || strings.HasPrefix(comment, "/*!") {
+			all = append(all, comment)
+		}
+		sep = sep[len(comment):]
 	}
-	return commentBlock.FindAllString(sep, -1)
 }
 
 // trailing is the comment that ends the line of the declaration before a token.

@@ -181,6 +181,35 @@ int cuTake_v2_ptsz(int x);
 	}, got)
 }
 
+// A comment that marks itself as standing behind its member may stand in front
+// all the same, and belongs to no member that has none.
+func TestMemberComments(t *testing.T) {
+	a := parsed(t, `
+typedef enum CUmode_enum {
+    CU_BEHIND = 1, /**< behind */
+    CU_BELOW = 2,
+    /**< below */
+    CU_NONE = 3,
+
+    /** in front */
+    CU_FRONT = 4, /**< late */
+    /**< ahead */
+    CU_AHEAD = 5,
+    CU_BARE = 6,
+    /**< ahead too */
+    CU_AHEAD_TOO = 7,
+    CU_LAST = 8 /**< last */
+} CUmode;`)
+	got := map[string]string{}
+	for _, e := range decl(t, a, "CUmode").Enumerators {
+		got[e.C] = e.Comment
+	}
+	assert.Equal(t, map[string]string{
+		"CU_BEHIND": "/**< behind */", "CU_BELOW": "/**< below */", "CU_NONE": "", "CU_FRONT": "/** in front */",
+		"CU_AHEAD": "/**< ahead */", "CU_BARE": "", "CU_AHEAD_TOO": "/**< ahead too */", "CU_LAST": "/**< last */",
+	}, got)
+}
+
 func TestForms(t *testing.T) {
 	headers := include("typedef struct CUx_st *CUx;\nint cuTake(CUx x);")
 	headers["cudaTypedefs.h"] = &fstest.MapFile{Data: []byte(`

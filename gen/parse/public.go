@@ -185,6 +185,9 @@ func (u *unit) macros(a *model.API) error {
 	for _, m := range u.sortedMacros() {
 		name := m.Name.SrcStr()
 		repl := m.ReplacementList()
+		if m.IsFnLike && strings.HasPrefix(strings.ToLower(name), "cu") {
+			a.Dropped = append(a.Dropped, name)
+		}
 		if m.IsFnLike || len(repl) == 0 || strings.HasPrefix(name, "_") {
 			continue
 		}

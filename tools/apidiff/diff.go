@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -24,14 +23,6 @@ type change struct {
 	Old  string `json:"old,omitempty"`
 	New  string `json:"new,omitempty"`
 }
-
-// breaks tells whether a program that used what there was may not compile, or
-// mean something else. Counts and limits grow with every version.
-func (c change) breaks() bool {
-	return c.What != "added" && !(c.What == "changed" && c.Kind == "constant" && grows.MatchString(c.Name))
-}
-
-var grows = regexp.MustCompile(`(_MAX|Max|_MASK|Mask|_NUM_\w+|_VERSION|^Functions)$`)
 
 // facts are what there is to know of an API, by what it is about. Two versions
 // differ where their facts do.

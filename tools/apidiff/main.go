@@ -1,13 +1,7 @@
 // Command apidiff tells what changed between two CUDA versions, for who is
 // about to upgrade:
 //
-//	go run github.com/cudabind/cudabind/tools/apidiff [-api driver|runtime] [-json] [-html FILE] 12.4 13.0
-//
-// With -go it compares the exported Go API of a package between two folders or
-// two revisions of the checkout it runs in, and exits with 1 where a program
-// that compiled may compile no more:
-//
-//	go run ./tools/apidiff -go cuda/generated/driver v1.0.0 .
+//	go run github.com/cudabind/cudabind/tools/apidiff@latest [-api driver|runtime] [-json] [-html FILE] 12.4 13.0
 package main
 
 import (
@@ -39,9 +33,9 @@ func main() {
 type usageError struct{ error }
 
 type options struct {
-	api, html, goPackage string
-	asJSON               bool
-	from, to             string
+	api, html string
+	asJSON    bool
+	from, to  string
 }
 
 func run(args []string, stdout, stderr io.Writer) error {
@@ -53,13 +47,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.write(changes, stdout); err != nil {
-		return err
-	}
-	if o.goPackage != "" && slices.ContainsFunc(changes, change.breaks) {
-		return fmt.Errorf("%s is not compatible with %s", o.to, o.from)
-	}
-	return nil
+	return o.write(changes, stdout)
 }
 
 func parseFlags(args []string, stderr io.Writer) (options, error) {
@@ -69,7 +57,6 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.api, "api", "", "compare one `API`, driver or runtime, instead of both")
 	fs.BoolVar(&o.asJSON, "json", false, "print JSON")
 	fs.StringVar(&o.html, "html", "", "write a page to `FILE` instead of printing")
-	fs.StringVar(&o.goPackage, "go", "", "compare the exported Go API of the package in this `folder`")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -89,9 +76,6 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 // compare finds the changes.
 func (o options) compare(stderr io.Writer) ([]change, error) {
 	ctx := context.Background()
-	if o.goPackage != "" {
-		return compareGo(ctx, o.goPackage, o.from, o.to)
-	}
 	apis := parse.APIs
 	if o.api != "" {
 		apis = []string{o.api}

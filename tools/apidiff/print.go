@@ -32,7 +32,7 @@ func (c change) line() string {
 		return c.Name + ": " + c.Old + " -> " + c.New
 	case c.Old+c.New == "":
 		return c.Name
-	case c.Kind == "function" && c.API != "Go":
+	case c.Kind == "function":
 		return c.Old + c.New // the prototype has the name
 	}
 	return c.Name + ": " + c.Old + c.New

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // measureIn measures a group here if that is all that this process does, and else
@@ -41,7 +41,7 @@ func (p *group) apart(o *options, stderr io.Writer) (*grouped, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "results.json")
-	cmd := exec.Command(self, "-group", "^"+regexp.QuoteMeta(p.name)+"$", "-json", file,
+	cmd := command.Built(self, "-group", "^"+regexp.QuoteMeta(p.name)+"$", "-json", file,
 		"-lib", o.library, "-device", strconv.Itoa(o.device), "-rounds", strconv.Itoa(o.rounds), "-short="+strconv.FormatBool(o.short))
 	cmd.Stderr = stderr
 	failed := cmd.Run()

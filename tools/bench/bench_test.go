@@ -6,11 +6,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,12 +26,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command runs the command.
-func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
+// runBench runs the command.
+func runBench(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, args...)
+	cmd := command.Built(self, args...)
 	cmd.Env = append(os.Environ(), "BENCH_RUN=1")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -42,7 +42,7 @@ func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 // TestEveryRow measures every row on the simulated driver, on which the times
 // mean nothing.
 func TestEveryRow(t *testing.T) {
-	if _, err := exec.LookPath("cc"); err != nil {
+	if err := command.CC().Err; err != nil {
 		t.Skip("no C compiler: ", err)
 	}
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func TestEveryRow(t *testing.T) {
 	require.NoError(t, err)
 
 	results := filepath.Join(dir, "results.json")
-	stdout, stderr, code := command(t, "-lib", file, "-short", "-run", ".", "-json", results)
+	stdout, stderr, code := runBench(t, "-lib", file, "-short", "-run", ".", "-json", results)
 	require.Zero(t, code, stderr)
 	text, err := os.ReadFile(results)
 	require.NoError(t, err)
@@ -71,13 +71,13 @@ func TestEveryRow(t *testing.T) {
 		assert.Equal(t, strings.Contains(row.Name, "copy"), row.Bytes > 0, row.Name)
 	}
 
-	stdout, stderr, code = command(t, "-lib", dir, "-short", "-run", "^event record$")
+	stdout, stderr, code = runBench(t, "-lib", dir, "-short", "-run", "^event record$")
 	require.Zero(t, code, stderr)
 	assert.Contains(t, stdout, "\n"+emptyCall+" ")
 	assert.Contains(t, stdout, "\nevent record ")
 	assert.Equal(t, 6, strings.Count(stdout, "\n"), "nothing else: %s", stdout)
 
-	_, stderr, code = command(t, "-lib", file, "-device", "99")
+	_, stderr, code = runBench(t, "-lib", file, "-device", "99")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stderr, "bench: cuda: Open: ")
 }
@@ -85,7 +85,7 @@ func TestEveryRow(t *testing.T) {
 // TestEveryGroup measures every group on the simulated driver, each in a process of
 // its own.
 func TestEveryGroup(t *testing.T) {
-	if _, err := exec.LookPath("cc"); err != nil {
+	if err := command.CC().Err; err != nil {
 		t.Skip("no C compiler: ", err)
 	}
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func TestEveryGroup(t *testing.T) {
 	require.NoError(t, err)
 
 	results, plots := filepath.Join(dir, "results.json"), filepath.Join(dir, "plots")
-	stdout, stderr, code := command(t, "-lib", file, "-short", "-group", ".", "-json", results, "-plots", plots)
+	stdout, stderr, code := runBench(t, "-lib", file, "-short", "-group", ".", "-json", results, "-plots", plots)
 	require.Zero(t, code, stderr)
 	text, err := os.ReadFile(results)
 	require.NoError(t, err)
@@ -126,13 +126,13 @@ func TestEveryGroup(t *testing.T) {
 
 // TestOneGPU has nothing to copy to, which is no failure.
 func TestOneGPU(t *testing.T) {
-	if _, err := exec.LookPath("cc"); err != nil {
+	if err := command.CC().Err; err != nil {
 		t.Skip("no C compiler: ", err)
 	}
 	file, err := sim.Build(t.TempDir(), sim.Newest)
 	require.NoError(t, err)
 	t.Setenv("CUDABIND_SIM_DEVICES", "1")
-	stdout, stderr, code := command(t, "-lib", file, "-short", "-group", "^peers$")
+	stdout, stderr, code := runBench(t, "-lib", file, "-short", "-group", "^peers$")
 	require.Zero(t, code, stderr)
 	assert.Contains(t, stdout, "\npeers  there is but one GPU: ")
 }

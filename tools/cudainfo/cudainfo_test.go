@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -27,7 +27,7 @@ func cudainfo(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, args...)
+	cmd := command.Built(self, args...)
 	cmd.Env = append(os.Environ(), "CUDAINFO_RUN=1")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -38,14 +38,14 @@ func cudainfo(t *testing.T, args ...string) (stdout, stderr string, code int) {
 // fakeDriver compiles a driver that has the functions in source alone.
 func fakeDriver(t *testing.T, source string) string {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler: ", err)
-	}
 	dir := t.TempDir()
 	c, so := filepath.Join(dir, "lib.c"), filepath.Join(dir, "libcuda.so.1")
 	require.NoError(t, os.WriteFile(c, []byte(source), 0o666))
-	out, err := exec.Command(cc, "-shared", "-fPIC", "-o", so, c).CombinedOutput()
+	cc := command.CC("-shared", "-fPIC", "-o", so, c)
+	if cc.Err != nil {
+		t.Skip("no C compiler: ", cc.Err)
+	}
+	out, err := cc.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return so
 }

@@ -2,7 +2,7 @@
 // driver and the runtime libraries that are found, the devices, and how many
 // functions of each raw package can be called.
 //
-//	go run github.com/cudabind/cudabind/tools/cudainfo [-missing] [-json] [-cudart FOLDER]
+//	go run github.com/cudabind/cudabind/tools/cudainfo@latest [-missing] [-json] [-cudart FOLDER]
 //
 // Without a driver it says so and exits with 1.
 package main

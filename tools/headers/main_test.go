@@ -270,6 +270,9 @@ func TestManifestIsReadable(t *testing.T) {
 // TestFacts makes the table of facts from the real headers: it is the one that
 // is committed.
 func TestFacts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it parses every header")
+	}
 	info, _ := debug.ReadBuildInfo()
 	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		t.Skip("parses every header: make proofs runs it, without the race detector")

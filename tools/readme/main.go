@@ -1,12 +1,12 @@
-// Command readme writes the parts of the README and of docs/ that are made of
-// something else: tables, which come from the headers and from our own text, and
-// Go, which comes from programs that the tests run. A table stands between a line
-// <!-- name --> and a line <!-- end -->, Go behind a line that names the file and
-// the declarations to show:
+// Command readme writes the generated parts of README.md and docs/*.md: tables
+// computed from the headers and our own text, and Go code from programs that the
+// tests run. A table stands between the lines <!-- name --> and <!-- end -->. Code
+// follows a line that names the file and the declarations to show; without
+// declarations it is the whole file:
 //
 //	<!-- go examples/samples/asyncapi.go workBeside -->
 //
-// It fails where a function or a type has no text.
+// It fails if a function or a type has no text.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 }
 
 func run() error {
-	without, err := writeREADME()
+	without, err := writeTables()
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func run() error {
 	return nil
 }
 
-// writeREADME also returns what has no text.
-func writeREADME() (without []string, err error) {
+// writeTables also returns the functions and types that have no text.
+func writeTables() (without []string, err error) {
 	counts, err := versions()
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func writeREADME() (without []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return without, rewrite(readme, func(text string) (string, error) {
+	return without, rewrite(coverage, func(text string) (string, error) {
 		text, err := replace(text, "versions", counts)
 		if err != nil {
 			return "", err
@@ -93,7 +93,7 @@ var packages = []struct{ name, api, version string }{
 // that have none.
 func documented() (table string, without []string, err error) {
 	var b strings.Builder
-	b.WriteString("| package | functions: complete | a few sentences | none | types | none | values | none | members | none |\n")
+	b.WriteString("| package | functions: full | brief | none | types: text | none | values: text | none | members: text | none |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range packages {
 		dir, err := headers.Fetch(context.Background(), p.version, os.Stderr)
@@ -130,7 +130,7 @@ func replace(text, name, part string) (string, error) {
 // versions is the table of what each pinned version declares.
 func versions() (string, error) {
 	var b strings.Builder
-	b.WriteString("| CUDA | driver: functions | enums | structs | new | gone | runtime: functions | enums | structs | new | gone |\n")
+	b.WriteString("| CUDA | driver: functions | enums | structs | added | removed | runtime: functions | enums | structs | added | removed |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
 	before := map[string]map[string]bool{}
 	for _, r := range headers.Releases() {

@@ -37,6 +37,7 @@ func TestSnippet(t *testing.T) {
 		{"a variable", []string{"b"}, "// b is\n// one.\nvar b = 1\n"},
 		{"two", []string{"c", "b"}, "func c() {\n\tb++\n}\n\n// b is\n// one.\nvar b = 1\n"},
 		{"an example's body", []string{"Example"}, "if b > 1 {\n\tc()\n}\n"},
+		{"the whole file", nil, "package a\n\n// b is\n// one.\nvar b = 1\n\nfunc c() {\n\tb++\n}\n\n// Not shown.\nfunc Example() {\n\n\tif b > 1 {\n\t\tc()\n\t}\n}\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := snippet(file, c.show)
@@ -72,17 +73,6 @@ func TestTexts(t *testing.T) {
 		assert.Equal(t, len(snippets.FindAllString(text, -1)), strings.Count(text, "```go"), "Go that no program has")
 		for _, kind := range fenceKinds(text) {
 			assert.Contains(t, []string{"go", "sh", "text"}, kind, "what is in a fence is checked by its kind")
-		}
-	})
-}
-
-func TestSnippetRuns(t *testing.T) {
-	eachText(t, func(t *testing.T, file, text string) {
-		for _, m := range snippets.FindAllStringSubmatch(text, -1) {
-			ran := reached(t, filepath.Dir(m[1]))
-			for _, name := range strings.Fields(m[2]) {
-				assert.Truef(t, ran[ownName(name)], "no test of %s runs %s", m[1], name)
-			}
 		}
 	})
 }

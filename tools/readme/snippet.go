@@ -11,8 +11,11 @@ import (
 	"strings"
 )
 
-// readme is the text that holds tables too.
-const readme = "README.md"
+// readme is the first text, and coverage the one that holds tables.
+const (
+	readme   = "README.md"
+	coverage = "docs/coverage.md"
+)
 
 // textFiles are the files that hold Go, below root, which is the checkout.
 func textFiles(root string) ([]string, error) {
@@ -20,17 +23,17 @@ func textFiles(root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []string{readme}
+	all := []string{readme, "headers/README.md"}
 	for _, page := range pages {
 		all = append(all, "docs/"+filepath.Base(page))
 	}
 	return all, nil
 }
 
-// snippets are the places of Go in a text: each names a file and the
-// declarations in it that are shown. The programs they are from are built, and
-// run by tests.
-var snippets = regexp.MustCompile(`(?s)<!-- go (\S+) ([\w. ]+) -->\n.*?<!-- end -->`)
+// snippets are the places of Go in a text: each names a file and the declarations
+// to show, or none to show the whole file. Tests run the programs that they come
+// from.
+var snippets = regexp.MustCompile(`(?s)<!-- go (\S+)((?: [\w.]+)*) -->\n.*?<!-- end -->`)
 
 // replaceSnippets puts Go in its places in a text.
 func replaceSnippets(text, root string) (string, error) {
@@ -49,10 +52,14 @@ func replaceSnippets(text, root string) (string, error) {
 }
 
 // snippet is the text of declarations of a file, of an Example its body alone.
+// Without names it is the whole file.
 func snippet(file string, names []string) (string, error) {
 	source, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
+	}
+	if len(names) == 0 {
+		return string(source), nil
 	}
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, file, source, parser.ParseComments)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 )
 
@@ -174,7 +174,7 @@ func (p *parent) run(worker int, a attempt) attempt {
 	if p.gc {
 		args = append(args, "-gc")
 	}
-	c := exec.Command(p.exe, args...)
+	c := command.Built(p.exe, args...)
 	if p.procs > 0 {
 		c.Env = append(os.Environ(), fmt.Sprint("GOMAXPROCS=", p.procs))
 	}

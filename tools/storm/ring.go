@@ -18,7 +18,7 @@ import (
 const (
 	lanes     = 64
 	laneLines = 16
-	lineSize  = 128
+	lineSize  = 256
 )
 
 type ring struct {
@@ -92,7 +92,7 @@ func underWay(lines []string) []string {
 	}
 	var steps []string
 	for _, line := range last {
-		if strings.Contains(line, " began ") {
+		if f := strings.Fields(line); f[2] == "began" {
 			steps = append(steps, line)
 		}
 	}

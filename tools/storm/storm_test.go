@@ -56,9 +56,13 @@ var passing = []string{"own", "default", "captures", "graphs", "memory", "lifeti
 
 // TestStorm runs random programs for a moment.
 func TestStorm(t *testing.T) {
+	seconds := "2"
+	if testing.Short() {
+		seconds = "1"
+	}
 	for _, name := range passing {
 		t.Run(name, func(t *testing.T) {
-			faults, said := runStorm(t, "-seconds", "2", "-profile", name, "-out", t.TempDir())
+			faults, said := runStorm(t, "-seconds", seconds, "-profile", name, "-out", t.TempDir())
 			assert.Zero(t, faults, said)
 			assert.Regexp(t, `storm: [1-9]\d* programs, [1-9]\d* steps, \d+ captures`, said)
 		})
@@ -79,6 +83,9 @@ func TestPlanted(t *testing.T) {
 		{"hang", hang, 50, []string{"-hang", "1s", "-shrink", "9s"}}, // every try takes as long as a hang
 	} {
 		t.Run(test.plant, func(t *testing.T) {
+			if testing.Short() && test.plant == "hang" {
+				t.Skip("it waits for programs that hang")
+			}
 			dir := t.TempDir()
 			args := append([]string{"-seed", "1", "-seconds", "1", "-times", "1", "-profile", "own", "-plant", test.plant, "-out", dir}, test.args...)
 			faults, said := runStorm(t, args...)

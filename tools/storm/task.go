@@ -93,7 +93,11 @@ func (t *task) run(i int, s step) (f *fault) {
 		defer t.quiet.RUnlock()
 	}
 	err := k.run(t)
-	t.lane.write("%s ended %s", at, k.name)
+	if err != nil {
+		t.lane.write("%s ended %s: %v", at, k.name, err)
+	} else {
+		t.lane.write("%s ended %s", at, k.name)
+	}
 	t.counts.steps.Add(1)
 	return t.judge(err, k, at)
 }

@@ -481,7 +481,8 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 // allocation, also if the address is inside it, and nothing says where inside: tell the offset
 // beside it. Possible for memory of [CudaMalloc], but not for pool, managed or host memory
 // (measured; pools and the driver's virtual memory have ways of their own). Small allocations share
-// pages, so the other process may get to see neighbours: give what is shared at least 2 MiB.
+// pages, so the other process may get to see neighbours: give what is shared at least 2 MiB. Ask
+// the device first: [CudaDevAttrIpcEventSupport].
 //
 // Parameters:
 //   - handle: receives the handle
@@ -526,9 +527,10 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 //	cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsigned int flags)
 //
 // The address differs from the other process's. Opening needs access from the current device to the
-// one with the memory; the flag enables it. A handle is opened once in a process and device; to
-// open it again counts, and needs as many closes. Both processes must run under the same user and
-// see the device, in containers with a common IPC namespace.
+// one with the memory; the flag enables it. Memory of one process's device can be opened by one
+// context per device of this process. Opening a handle again there returns the same address and
+// counts: it takes as many calls of [CudaIpcCloseMemHandle]. Both processes must run under the same
+// user and see the device, in containers with a common IPC namespace.
 //
 // Parameters:
 //   - devPtr: receives the address of the allocation's beginning
@@ -571,15 +573,19 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 	return status(args.ret)
 }
 
-// CudaIpcCloseMemHandle unmaps device memory of another process.
+// CudaIpcCloseMemHandle gives up one reference to device memory of another process, and unmaps it
+// with the last.
 //
 //	cudaError_t cudaIpcCloseMemHandle(void *devPtr)
 //
-// It does not free the memory, which belongs to the process that allocated it; that one should free
-// it only after everybody has closed.
+// Opening the same handle again in a context returns the same address and counts one reference
+// more, so close as often as you open. Closing neither frees the memory nor touches the mappings of
+// other processes. The process that allocated the memory must free it only after all others have
+// closed it: freeing first is undefined. Peer access that opening enabled ends with the last
+// mapping that needs it.
 //
 // Parameters:
-//   - devPtr: the address that opening gave
+//   - devPtr: the address that [CudaIpcOpenMemHandle] returned
 //
 // From Go: synchronize with the work that uses it first. [CudaFree] is the wrong call for such an
 // address.

@@ -3422,11 +3422,13 @@ const (
 	// kind at hand.
 	CudaLaunchAttributePreferredClusterDimension CudaLaunchAttributeID = 11
 	// Launches: records an event that fires about when the last block has begun. It is best effort in
-	// both directions: a waiting kernel may start earlier than that or wait for the end.
+	// both directions: a waiting kernel may start earlier than that or wait for the end. It needs no
+	// compute capability 9.0, and cudaGridDependencySynchronize does not see it.
 	CudaLaunchAttributeLaunchCompletionEvent CudaLaunchAttributeID = 12
 	// Nodes, and launches into a capturing stream: kernels may change the node's parameters on the
-	// device. It cannot be undone, and a graph with such a node can be instantiated once and not
-	// updated as a whole.
+	// device. It cannot be undone, the node's attributes cannot be copied, and a graph with such a node
+	// can be instantiated once and not updated as a whole. A graph that changes its own nodes must be
+	// uploaded before it is launched.
 	CudaLaunchAttributeDeviceUpdatableKernelNode CudaLaunchAttributeID = 13
 	// Launches: how much of the memory that L1 and shared memory divide should be shared memory, in
 	// percent; a hint that beats the kernel's own.

@@ -13,6 +13,19 @@ import "unsafe"
 // [CudaExternalMemoryGetMappedMipmappedArray] does that, for parts of it and several times. The
 // other API must have allocated on the same GPU; compare UUIDs, not names.
 //
+// Which member of the descriptor's handle counts depends on its type:
+//
+//   - File descriptors (Linux): fd. Success hands an opaque one to CUDA. Those of dma-buf are for
+//     Tegra from Thor on, and cannot be mapped as arrays.
+//   - NT handles of Windows: either win32.handle or win32.name. The handle stays yours to close.
+//   - KMT handles of Windows: win32.handle, and win32.name must be nil. An opaque one holds no
+//     reference to the memory, which must live as long as the import.
+//   - NvSciBuf: nvSciBufObject. Other drivers that use the memory are kept coherent by
+//     [CudaSignalExternalSemaphoresAsync] and [CudaWaitExternalSemaphoresAsync].
+//
+// Resources of D3D11 and D3D12, unlike heaps, need the flag [CudaExternalMemoryDedicated]. Vulkan
+// memory that the CPU maps as well needs Vulkan's flushes, invalidations and barriers.
+//
 // Parameters:
 //   - extMem_out: receives the memory
 //   - memHandleDesc: type, handle and size in bytes, which has to be the size of the other API's
@@ -53,6 +66,9 @@ func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *C
 // The address is freed by [CudaFree], and has to be before the import is destroyed. Order with the
 // other API is not made by it: use semaphores.
 //
+// Do not map ranges that overlap: they may get different addresses, and a write through one need
+// not be seen through the other. Map all of it once and add offsets.
+//
 // Parameters:
 //   - devPtr: receives the address
 //   - extMem: the imported memory
@@ -89,6 +105,7 @@ func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExtern
 //
 // Format, sizes, number of levels and usage must be those of the other API's image exactly, and
 // that image must have the optimal tiling; CUDA cannot check it and would show scrambled texels.
+// Memory of NvSciBuf has one level only, and memory of dma-buf cannot be mapped in this way.
 //
 // Parameters:
 //   - mipmap: receives the array, destroyed by [CudaFreeMipmappedArray] before the import is
@@ -158,15 +175,29 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 //
 //	cudaError_t cudaImportExternalSemaphore(cudaExternalSemaphore_t *extSem_out, const struct cudaExternalSemaphoreHandleDesc *semHandleDesc)
 //
+// Which member of the descriptor's handle counts depends on its type:
+//
+//   - Opaque and timeline file descriptors (Linux): fd. Success hands the descriptor to CUDA; do
+//     not use or close it afterwards.
+//   - NT handles of Windows (opaque, timeline, D3D11 and D3D12 fences, keyed mutexes): either
+//     win32.handle or win32.name. The handle stays yours to close.
+//   - KMT handles of Windows: win32.handle, and win32.name must be nil. An opaque one holds no
+//     reference to the object, which must live as long as the import.
+//   - NvSciSync: nvSciSyncObj.
+//
+// Give the import up with [CudaDestroyExternalSemaphore], once every signal and wait on it has
+// completed.
+//
 // Parameters:
 //   - extSem_out: receives the semaphore
 //   - semHandleDesc: type and handle; read during the call, reserved members 0
 //
-// From Go: a file descriptor is CUDA's after success, as with imported memory.
+// From Go: write the handle through the address that the union's method returns. A file descriptor
+// of an os.File must be duplicated first, or the File closes it under CUDA.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: not a handle of this type
-//   - [CudaErrorNotSupported]: not on this platform; timeline semaphores ask
+//   - [CudaErrorNotSupported]: not on this platform; for timeline semaphores, ask for
 //     [CudaDevAttrTimelineSemaphoreInteropSupported]
 //
 // Also [CudaErrorOperatingSystem], or the error of earlier work.

@@ -81,7 +81,7 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a zero or too large grid or block, both or neither form of arguments
-//     for a kernel that has some, or a bad dependency
+//     for a kernel that has some, packed arguments for a cooperative kernel, or a bad dependency
 //   - [CudaErrorDeviceUninitialized]: no usable device
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
@@ -481,7 +481,8 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 //   - dst: where to copy to
 //   - src: where to copy from; read when the node runs, not now
 //   - count: bytes; the areas must not overlap
-//   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
+//   - kind: the direction; [CudaMemcpyDefault] takes it from the addresses. With another one that
+//     does not fit them a launch has undefined results
 //
 // From Go: a host address must be pinned host memory or C memory that lives as long as executables
 // of the graph.
@@ -690,7 +691,8 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 //   - dst: where to copy to
 //   - src: where to copy from; read when the node runs
 //   - count: bytes
-//   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
+//   - kind: the direction; [CudaMemcpyDefault] takes it from the addresses. With another one that
+//     does not fit them a launch has undefined results
 //
 // From Go: no Go memory: it would have to stay pinned for as long as executables use it.
 //
@@ -1186,7 +1188,7 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 //	cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
 //
 // Only instantiations and updates from now on see it; for one executable use
-// [CudaGraphExecEventRecordNodeSetEvent].
+// [CudaGraphExecEventRecordNodeSetEvent]. The node moves to the context of the new event's device.
 //
 // Parameters:
 //   - node: the record node
@@ -1226,7 +1228,8 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 //	cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, cudaEvent_t event)
 //
 // Each launch waits for the record that is the latest when it is made, as [CudaStreamWaitEvent]
-// does; an event never recorded does not hold it up. So record first, then launch.
+// does; an event never recorded does not hold it up. So record first, then launch. The event may
+// belong to another context or device than the launch.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -2118,23 +2121,25 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 //
 //	cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, size_t *numEdges)
 //
-// Edge data matters only for programmatic launches ([CudaGraphEdgeData]); for ordinary edges it is
-// all zero. The form without edge data, in CUDA 12, lists ordinary edges only. Asking for the
-// number always works.
+// Edge data ([CudaGraphEdgeData]) says which output of a node an edge begins at and how the next
+// node depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which
+// waits for the whole node. A call that has no place for edge data fails if any edge carries some;
+// it leaves no edge out. So does the older form of the function without that parameter. Asking for
+// the number always works.
 //
 // Parameters:
 //   - graph: the graph
 //   - from: receives the nodes that come first; nil together with to to ask for the number
 //   - to: receives the nodes that wait
-//   - numEdges: in: places in each array; out: edges written, or their number. Places left over
-//     become 0
+//   - numEdges: in: the length of each array; out: the number of edges written, or of all edges if
+//     from and to are nil. Entries of from and to past the last edge become 0
 //
-// From Go: Go slices of equal length will do. The order of the edges is no promise. Lock the graph
-// across both calls.
+// From Go: pass the first elements of Go slices of equal length. The order of the edges is no
+// promise. Lock the graph across both calls.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: some edge carries data and there is no place for it: pass edgeData
-//   - [CudaErrorInvalidValue]: from without to, or arrays with 0 places
+//   - [CudaErrorLossyQuery]: edgeData is nil and an edge carries data: pass edgeData
+//   - [CudaErrorInvalidValue]: from without to, or a length of 0 with arrays
 //
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphAddDependencies],
 // [CudaGraphRemoveDependencies], [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -2501,6 +2506,18 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 // of each other, also at the same time. A graph that has allocation, free, conditional or
 // device-updatable nodes allows one executable at a time.
 //
+// [CudaGraphInstantiateFlagDeviceLaunch] makes an executable that kernels can launch too. It needs
+// unified addressing, excludes the auto-free flag, and asks this of the graph:
+//
+//   - All nodes belong to one context, which is current.
+//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
+//     three.
+//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - Copies are between device memory and pinned, mapped host memory, without arrays.
+//
+// Kernels of one graph that launch graphs from the device must share a context, with or without
+// that flag.
+//
 // It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
 // The upload to the device happens at the first launch unless [CudaGraphUpload] does it earlier.
 // [CudaGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
@@ -2529,8 +2546,8 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
-//     that is not allowed there
+//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
+//     without a node, or a conditional body with a node type that is not allowed there
 //   - [CudaErrorNotSupported]: a second executable where only one may exist, or a graph owned by a
 //     node
 //   - [CudaErrorDeviceUninitialized]: no context is current
@@ -2570,6 +2587,18 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 // of each other, also at the same time. A graph that has allocation, free, conditional or
 // device-updatable nodes allows one executable at a time.
 //
+// [CudaGraphInstantiateFlagDeviceLaunch] makes an executable that kernels can launch too. It needs
+// unified addressing, excludes the auto-free flag, and asks this of the graph:
+//
+//   - All nodes belong to one context, which is current.
+//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
+//     three.
+//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - Copies are between device memory and pinned, mapped host memory, without arrays.
+//
+// Kernels of one graph that launch graphs from the device must share a context, with or without
+// that flag.
+//
 // It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
 // The upload to the device happens at the first launch unless [CudaGraphUpload] does it earlier.
 // [CudaGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
@@ -2598,8 +2627,8 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
-//     that is not allowed there
+//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
+//     without a node, or a conditional body with a node type that is not allowed there
 //   - [CudaErrorNotSupported]: a second executable where only one may exist, or a graph owned by a
 //     node
 //   - [CudaErrorDeviceUninitialized]: no context is current
@@ -2714,7 +2743,8 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 //   - pNodeParams: the complete new description; read during the call
 //
 // Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
-// node loses what the device changed, at the next upload or launch.
+// node loses what the device changed, at the next upload or launch; changing it from the host while
+// the device changes it is undefined.
 //
 // From Go: the kernel handle comes from [CudaLibraryGetKernel]. Pin the argument values until the
 // call returns; lock the executable.
@@ -3118,14 +3148,15 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the record node, by its handle in the original graph
-//   - event: the event to record; it stays the program's
+//   - event: the event to record, of the same context as before; it stays the program's
 //
 // Ordering: for launches made afterwards only; the old event is recorded by those before.
 //
 // From Go: keep the event until the last launch that records it is done. Lock the executable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no event, or not a record node of the original graph
+//   - [CudaErrorInvalidValue]: no event, another context's, or not a record node of the original
+//     graph
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddEventRecordNode],
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
@@ -3302,8 +3333,9 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 //
 // A node that is off does nothing, but keeps its place in the order, as an empty node would; its
 // parameters are kept and may be changed meanwhile. The state outlives [CudaGraphExecUpdate] and
-// changes of the parameters (measured). Only kernel, memcpy and memset nodes and batches of copies
-// can be switched.
+// changes of the parameters (measured). Only kernel, memcpy and memset nodes, batches of copies and
+// copies over the fabric can be switched. What the device changed in a device-updatable node is
+// lost at the next upload or launch.
 //
 // Parameters:
 //   - hGraphExec: the executable
@@ -3533,8 +3565,8 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: nil, or destroyed before; the handle is checked
-//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see below. The executable then
-//     still exists: destroy it again later
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see Capture. The executable still
+//     exists: destroy it again later
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphLaunch].
 //
@@ -3859,7 +3891,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // Parameters:
 //   - graph: the graph that gives them up
 //   - object: the user object
-//   - count: how many, at least 1, at most what this graph holds
+//   - count: how many, at least 1, at most what this graph holds, and below 2 to the power of 31
 //
 // Ordering: immediate, does not wait for the graph's launches.
 //
@@ -3869,7 +3901,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // (measured): C only, see [CudaUserObjectCreate]. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a count of 0, or a handle that is none
+//   - [CudaErrorInvalidValue]: a count of 0 or above 2147483647, or an invalid handle
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphRetainUserObject], [CudaGraphCreate].
@@ -4051,7 +4083,7 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //   - memcpy and memset: as for [cuGraphExecMemcpyNodeSetParams] and
 //     [cuGraphExecMemsetNodeSetParams]
 //   - host function: function and user data, not the context
-//   - event record and wait: the event
+//   - event record and wait: the event; for a record one of the same context
 //   - external semaphores: everything but their number and the context
 //   - child graph: the parameters inside, with the same shape
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait
@@ -4193,8 +4225,10 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 //   - [CudaErrorInvalidValue]: read the result: [CudaGraphInstantiateInvalidStructure] is a cycle,
 //     [CudaGraphInstantiateNodeOperationNotSupported] a node that a device launch or a conditional
 //     body does not allow, [CudaGraphInstantiateConditionalHandleUnused] a handle that no
-//     conditional node uses, [CudaGraphInstantiateError] with no node a bad argument, such as
-//     unknown flags or the two flags that exclude each other
+//     conditional node uses, [CudaGraphInstantiateMultipleDevicesNotSupported] a node of another
+//     context than the rest, for a device launch or with kernels that launch graphs,
+//     [CudaGraphInstantiateError] with no node a bad argument, such as unknown flags or the two
+//     flags that exclude each other
 //   - [CudaErrorNotSupported]: a second executable of a graph that allows one
 //   - [CudaErrorDeviceUninitialized]: no current context; the result tells nothing then
 //

@@ -36,19 +36,23 @@ func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphicsResourceSetMapFlags promises how CUDA will use a resource the next time it is mapped,
-// so that needless copies between the APIs can be left out.
+// CudaGraphicsResourceSetMapFlags promises how kernels will use a resource from its next mapping
+// on, so that the driver can leave out copies between the APIs.
 //
 //	cudaError_t cudaGraphicsResourceSetMapFlags(cudaGraphicsResource_t resource, unsigned int flags)
 //
+// The promise is not checked: a kernel that breaks it gives undefined results.
+//
 // Parameters:
-//   - resource: a resource that is not mapped
-//   - flags: none, read only (kernels do not write it), or write-discard (kernels write all of it
-//     and do not need what was there)
+//   - resource: a registered resource that is not mapped
+//   - flags: one of three values: [CudaGraphicsMapFlagsNone], the default: kernels may read and
+//     write it; [CudaGraphicsMapFlagsReadOnly]: kernels do not write it;
+//     [CudaGraphicsMapFlagsWriteDiscard]: kernels do not read it and overwrite all of it, so that
+//     its old contents are lost
 //
 // Errors:
-//   - [CudaErrorAlreadyMapped]: unmap it first
-//   - [CudaErrorInvalidValue]: the flags exclude each other
+//   - [CudaErrorAlreadyMapped]: the resource is mapped: unmap it first
+//   - [CudaErrorInvalidValue]: flags is none of the three values; they do not combine
 //
 // Also [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
 //

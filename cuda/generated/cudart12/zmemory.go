@@ -14,14 +14,16 @@ import "unsafe"
 // device's memory. Faults are slow, tens of microseconds each; [CudaMemPrefetchAsync] brings whole
 // ranges before they are needed, [CudaMemAdvise] keeps them from moving. Where that attribute is 0
 // (Windows, some others), the CPU must not touch any managed memory that streams can reach while
-// the GPU has work: it is a crash.
+// the GPU has work: it is a crash. If such GPUs cannot all access each other's memory, CUDA keeps
+// managed memory on the host, where it is slow: hide some of them with the environment variable
+// CUDA_VISIBLE_DEVICES, or set CUDA_MANAGED_FORCE_DEVICE_ALLOC. The memory is not cleared.
 //
 // Parameters:
 //   - devPtr: receives the address, the same on both sides
 //   - size: bytes; 0 is an error, unlike cudaMalloc's
-//   - flags: [CudaMemAttachGlobal]: all streams, or [CudaMemAttachHost]: none, until
-//     [CudaStreamAttachMemAsync] says otherwise. There is no default: 0 and the single-stream flag
-//     are refused (measured)
+//   - flags: which streams may use it on devices without concurrent access: [CudaMemAttachGlobal]:
+//     all, or [CudaMemAttachHost]: none until [CudaStreamAttachMemAsync] says otherwise. There is
+//     no default: 0 and the single-stream flag are refused (measured)
 //
 // Ordering: usable by every stream when it returns; it does not wait for the device. What the host
 // writes before a launch the kernel sees; what a kernel wrote the host may read after a
@@ -129,7 +131,9 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 // It is what asynchronous copies need to be asynchronous. All devices of the process can use it,
 // and kernels can address it under the same address, over PCI or NVLink. Pinned pages are taken
 // from everybody on the machine; gigabytes are fine on a server, but allocate once and reuse, since
-// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU.
+// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. Where the GPU uses
+// the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables], as on Grace Hopper)
+// the driver may leave the pages unlocked.
 //
 // Parameters:
 //   - ptr: receives the address, at a page's beginning; nil where the size is 0
@@ -437,8 +441,12 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 // which spares the bus a snoop when the GPU reads, and makes every read by the CPU extremely slow.
 // Write to it front to back and never read it, not even to compare.
 //
+// Free the memory with [CudaFreeHost].
+//
 // Parameters:
-//   - pHost: receives the address; its device address is the same (measured, also write-combined)
+//   - pHost: receives the address, under which kernels reach the memory as well. For write-combined
+//     memory CUDA does not promise that: ask [CudaHostGetDevicePointer], which gave the same
+//     address when measured
 //   - size: bytes
 //   - flags: any of [CudaHostAllocPortable], [CudaHostAllocMapped] and
 //     [CudaHostAllocWriteCombined], or 0
@@ -486,8 +494,13 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 // that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
 // used once, staging is cheaper.
 //
-// Memory that this process may only read can be registered with the read-only flag. The I/O memory
-// of another device, mapped into the process, needs the I/O flag.
+// The read-only flag promises that the device only reads. Memory that this process may only read
+// needs it, and the flag needs [CudaDevAttrHostRegisterReadOnlySupported]. The I/O memory of
+// another device, mapped into the process, needs the I/O flag.
+//
+// Where the GPU uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables])
+// the pages need not be locked: with a GPU of its own memory they are only made present. End the
+// registration with [CudaHostUnregister].
 //
 // Parameters:
 //   - ptr: the beginning; no alignment is required
@@ -510,7 +523,9 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 //   - [CudaErrorHostMemoryAlreadyRegistered]: a part of it is registered already
 //   - [CudaErrorInvalidValue]: size 0, pinned memory of CUDA's own, or memory without write
 //     permission and no read-only flag (all measured)
-//   - [CudaErrorNotSupported]: this machine cannot do it for such memory
+//   - [CudaErrorNotSupported]: this machine cannot do it for such memory, or the device lacks the
+//     attribute for the read-only flag
+//   - [CudaErrorNotPermitted]: I/O memory, and the process is not privileged
 //   - [CudaErrorMemoryAllocation]: the limit of pinnable memory is reached
 //
 // See also [CudaHostUnregister], [CudaHostGetFlags], [CudaHostGetDevicePointer]; in the driver API
@@ -1919,8 +1934,10 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 // memory freed, and holds for whole pages. "Read mostly" makes copies for each reader and gets
 // expensive with every write; a preferred location is where pages go back to and stay if the other
 // side can reach them; "accessed by" keeps a device's mapping up to date so that it does not fault.
-// Memory of malloc or Go may be advised where the devices can use it
-// ([CudaDevAttrPageableMemoryAccess]).
+// "Read mostly" overrides the other two, a preferred location overrides "accessed by" for the same
+// processor. A page with a preferred location on a device goes on moving to and fro if both sides
+// use it; without one the driver would pin it to the host. Memory of malloc or Go may be advised
+// where the devices can use it ([CudaDevAttrPageableMemoryAccess]).
 //
 // Parameters:
 //   - devPtr: beginning of the range, rounded down to a page
@@ -2520,8 +2537,7 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 //
 //	cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
 //
-// It is the three-dimensional [CudaMemcpyPeer]. With unique addresses it is needed only for arrays,
-// whose handles do not tell the driver the device in the way an address does.
+// It is the three-dimensional [CudaMemcpyPeer].
 //
 // Parameters:
 //   - p: describes both ends, each with its device

@@ -88,8 +88,8 @@ func CudaMemcpyArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst 
 	return status(args.ret)
 }
 
-// CudaMemcpyToArrayAsync_ptsz enqueues a copy of linear memory into an array that wraps at the end
-// of rows.
+// CudaMemcpyToArrayAsync_ptsz enqueues a copy of count bytes of linear memory into an array, row
+// after row.
 //
 //	cudaError_t cudaMemcpyToArrayAsync_ptsz(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -313,20 +313,21 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 	return status(args.ret)
 }
 
-// CudaMemcpyToArrayAsync enqueues a copy of linear memory into an array that wraps at the end of
-// rows.
+// CudaMemcpyToArrayAsync enqueues a copy of count bytes of linear memory into an array, row after
+// row.
 //
 //	cudaError_t cudaMemcpyToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// It has given way to [CudaMemcpy2DToArrayAsync].
+// The copy begins wOffset bytes into row hOffset. At the end of a row it goes on at the start of
+// the next. Use [CudaMemcpy2DToArrayAsync] instead, which copies a rectangle.
 //
 // Parameters:
 //   - dst: the array
 //   - wOffset: bytes to skip in the first row
 //   - hOffset: the first row
-//   - src: where from
-//   - count: bytes
-//   - kind: the direction
+//   - src: the linear memory
+//   - count: bytes to copy
+//   - kind: the direction; [CudaMemcpyDefault] takes it from the addresses
 //   - stream: the stream
 //
 // Ordering: in stream order.
@@ -338,8 +339,9 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: array or stream do not exist
+//   - [CudaErrorInvalidMemcpyDirection]: kind is no direction, or not that of the addresses
 //
-// Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+// Also [CudaErrorInvalidValue], or the error of earlier work.
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpyFromArray], [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray],

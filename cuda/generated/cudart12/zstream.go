@@ -451,6 +451,9 @@ func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 12.9 will deprecate it. Use
+// [CudaLaunchHostFunc].
 func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback_t, userData uintptr, flags uint32) error {
 	args := &struct {
 		stream   CudaStream_t
@@ -828,13 +831,12 @@ func CudaStreamUpdateCaptureDependencies_v2_ptsz(stream CudaStream_t, dependenci
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
 // [cuStreamQuery].
 //
-// Safe counterpart: [safe.Stream.Query], [safe.Stream.Done].
+// Safe counterpart: [safe.Stream.Query].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamQuery
-// [safe.Stream.Done]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Done
 // [safe.Stream.Query]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Query
 func CudaStreamQuery(stream CudaStream_t) error {
 	args := &struct {
@@ -917,7 +919,7 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: flags is nil
-//   - [CudaErrorStreamCaptureUnsupported]: the stream captures; see below
+//   - [CudaErrorStreamCaptureUnsupported]: the stream captures, see Capture
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -958,8 +960,9 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 //
 // Ordering: no part of any order: it does not even look at the stream's work.
 //
-// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver; with the code
-// above, and [CudaErrorStreamCaptureInvalidated] at its end). Ask before the capture begins.
+// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver): it returns
+// [CudaErrorStreamCaptureUnsupported], and the end of the capture
+// [CudaErrorStreamCaptureInvalidated]. Ask before the capture begins.
 //
 // From Go: drivers before 12.0 lack it; the call then returns an error that matches
 // errors.ErrUnsupported. For handle 2 the answer is the OS thread's, not the goroutine's.
@@ -996,8 +999,10 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 //
 //	cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int *priority)
 //
-// It is the value after clamping, or the one set later as an attribute of the stream: a stream that
-// was made with -100 reports the end of the range, -5 on an H200. The default streams report 0.
+// CUDA clamps a priority to the range of [CudaDeviceGetStreamPriorityRange] when it is set, and the
+// call returns the clamped value: -5 on an H200 for a stream that was created with -100. A priority
+// that [CudaStreamSetAttribute] set later is returned in the same way. The default streams have
+// priority 0.
 //
 // Parameters:
 //   - hStream: any stream, the default streams too
@@ -1005,8 +1010,8 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 //
 // Ordering: asks the driver only; it neither waits for the stream nor for the device.
 //
-// Capture: harmless, also on the capturing stream (measured), other than [CudaStreamGetFlags],
-// [CudaStreamGetId] and [CudaStreamGetDevice].
+// Capture: allowed, also on the capturing stream (measured). [CudaStreamGetFlags],
+// [CudaStreamGetId] and [CudaStreamGetDevice] are not: there they end the capture.
 //
 // From Go: any goroutine.
 //
@@ -1168,6 +1173,9 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 12.9 will deprecate it. Use
+// [CudaLaunchHostFunc].
 //
 // [cuStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamAddCallback
 // [safe.Stream.AddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AddCallback
@@ -1515,8 +1523,8 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 //
 // Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
 //
-// Capture: the one question that is always allowed: it breaks nothing, not even with the error
-// above, in which it is unlike a real use of the legacy stream.
+// Capture: the one question that is always allowed: it breaks nothing, not even when it returns
+// [CudaErrorStreamCaptureImplicit], unlike a real use of the legacy stream.
 //
 // From Go: the cheap guard before a query, synchronization or allocation in code that is handed
 // streams by others. Works in host functions too.
@@ -1873,15 +1881,17 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 
 // CudaStreamSetAttribute changes one attribute of a stream, for the work that comes later.
 //
-//		cudaError_t cudaStreamSetAttribute(cudaStream_t hStream, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *value)
+//	cudaError_t cudaStreamSetAttribute(cudaStream_t hStream, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *value)
 //
-//	  - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
-//	    aside first ([CudaLimitPersistingL2CacheSize]), else it does nothing; undo what it leaves
-//	    behind by [CudaCtxResetPersistingL2Cache].
-//	  - Synchronization policy: how [CudaStreamSynchronize] waits for this stream. It does not change
-//	    how threads wait for an event recorded here (measured).
-//	  - Priority: as if the stream had been made with it; values out of range are clamped.
-//	  - Memory synchronization domains: which domain the fences of the stream's kernels count in.
+// Streams have these attributes:
+//
+//   - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
+//     aside first ([CudaLimitPersistingL2CacheSize]), else it does nothing; undo what it leaves
+//     behind by [CudaCtxResetPersistingL2Cache].
+//   - Synchronization policy: how [CudaStreamSynchronize] waits for this stream. It does not change
+//     how threads wait for an event recorded here (measured).
+//   - Priority: as if the stream had been made with it; values out of range are clamped.
+//   - Memory synchronization domains: which domain the fences of the stream's kernels count in.
 //
 // A launch that carries the same attribute itself goes by its own.
 //

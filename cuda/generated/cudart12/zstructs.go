@@ -184,7 +184,7 @@ type Uint3 struct {
 
 // Int4 is four ints, aligned to sixteen bytes: the widest load there was before Blackwell.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewInt4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewInt4].
 type Int4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -204,7 +204,7 @@ func NewInt4() *Int4 {
 // Uint4 is four unsigned ints, aligned to sixteen bytes; often used to copy any data in wide
 // pieces.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUint4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUint4].
 type Uint4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -235,7 +235,7 @@ type Ulong1 struct {
 
 // Long2 is a pair of longs, aligned to its whole length, sixteen bytes on Linux.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLong2].
 type Long2 struct {
 	_ structs.HostLayout
 	X int64
@@ -251,7 +251,7 @@ func NewLong2() *Long2 {
 
 // Ulong2 is a pair of unsigned longs, aligned to its whole length, sixteen bytes on Linux.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUlong2].
 type Ulong2 struct {
 	_ structs.HostLayout
 	X uint64
@@ -284,7 +284,7 @@ type Ulong3 struct {
 // Long4 is four longs, aligned to sixteen bytes. Since 13.0 its name should say the alignment:
 // long4_16a is the same, long4_32a the stricter one.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLong4].
 type Long4 struct {
 	_ structs.HostLayout
 	X int64
@@ -303,7 +303,7 @@ func NewLong4() *Long4 {
 // Ulong4 is four unsigned longs, aligned to sixteen bytes. Since 13.0 the names ulong4_16a and
 // ulong4_32a, which tell the alignment, are to be used in its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUlong4].
 type Ulong4 struct {
 	_ structs.HostLayout
 	X uint64
@@ -345,7 +345,7 @@ type Float3 struct {
 
 // Float4 is four floats, aligned to sixteen bytes, loaded and stored by one instruction.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewFloat4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewFloat4].
 type Float4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -376,7 +376,7 @@ type Ulonglong1 struct {
 
 // Longlong2 is a pair of signed eight-byte integers, aligned to sixteen bytes.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLonglong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLonglong2].
 type Longlong2 struct {
 	_ structs.HostLayout
 	X int64
@@ -392,7 +392,8 @@ func NewLonglong2() *Longlong2 {
 
 // Ulonglong2 is a pair of unsigned eight-byte integers, aligned to sixteen bytes.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlonglong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
+// [NewUlonglong2].
 type Ulonglong2 struct {
 	_ structs.HostLayout
 	X uint64
@@ -425,7 +426,7 @@ type Ulonglong3 struct {
 // Longlong4 is four signed eight-byte integers, aligned to sixteen bytes only; the names
 // longlong4_16a and longlong4_32a have taken its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLonglong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLonglong4].
 type Longlong4 struct {
 	_ structs.HostLayout
 	X int64
@@ -444,7 +445,8 @@ func NewLonglong4() *Longlong4 {
 // Ulonglong4 is four unsigned eight-byte integers, aligned to sixteen bytes only; the names
 // ulonglong4_16a and ulonglong4_32a have taken its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlonglong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
+// [NewUlonglong4].
 type Ulonglong4 struct {
 	_ structs.HostLayout
 	X uint64
@@ -469,7 +471,7 @@ type Double1 struct {
 // Double2 is a pair of doubles, aligned to sixteen bytes: also the layout of a double-precision
 // complex number.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewDouble2].
 type Double2 struct {
 	_ structs.HostLayout
 	X float64
@@ -494,7 +496,7 @@ type Double3 struct {
 // Double4 is four doubles, aligned to sixteen bytes; since 13.0 one says double4_16a for it, or
 // double4_32a for the wider alignment.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewDouble4].
 type Double4 struct {
 	_ structs.HostLayout
 	X float64
@@ -853,19 +855,21 @@ type CudaResourceDesc_res_pitch2D struct {
 	// Channels of a pixel and their type.
 	Desc CudaChannelFormatDesc
 	_    [4]byte
-	// Elements in a row.
+	// Elements in a row, at most [CudaDevAttrMaxTexture2DLinearWidth].
 	Width uint64
-	// Rows.
+	// Rows, at most [CudaDevAttrMaxTexture2DLinearHeight].
 	Height uint64
-	// From row to row, a multiple of [CudaDevAttrTexturePitchAlignment].
+	// From row to row, a multiple of [CudaDevAttrTexturePitchAlignment], at most
+	// [CudaDevAttrMaxTexture2DLinearPitch].
 	PitchInBytes uint64
 }
 
 // CudaResourceViewDesc is another reading of an array's elements, or of a part of its levels and
 // layers, for a texture object.
 //
-// It works on arrays only. The new format must have the same bytes per element; a compressed format
-// reads 32-bit elements as its blocks, and then width and height are four times the array's.
+// It works on arrays only, and not on those of a block-compressed format. Most formats leave width,
+// height and depth as the array has them, and must have the same bytes per element; a compressed
+// format reads 32-bit elements as its blocks, and then width and height are four times the array's.
 type CudaResourceViewDesc struct {
 	_ structs.HostLayout
 	// The new reading of an element.
@@ -877,13 +881,13 @@ type CudaResourceViewDesc struct {
 	Height uint64
 	// In elements of the new format.
 	Depth uint64
-	// Level that becomes level 0.
+	// Level that becomes level 0; 0 without levels.
 	FirstMipmapLevel uint32
-	// Last level that is seen.
+	// Last level that is seen; 0 without levels.
 	LastMipmapLevel uint32
-	// Layer that becomes layer 0.
+	// Layer that becomes layer 0; 0 without layers.
 	FirstLayer uint32
-	// Last layer that is seen.
+	// Last layer that is seen; 0 without layers.
 	LastLayer uint32
 }
 
@@ -2520,10 +2524,10 @@ type CudaAsyncNotificationInfo_t_info_overBudget struct {
 // zero of addressMode is wrapping, which acts as clamping unless coordinates are normalized.
 type CudaTextureDesc struct {
 	_ structs.HostLayout
-	// Behaviour outside of the texture, for each dimension.
+	// Behaviour outside of the texture, for each dimension; linear memory has none.
 	AddressMode [3]CudaTextureAddressMode
 	// Nearest element, or a blend of neighbours; a blend needs values that are floating-point or read
-	// as such.
+	// as such, and linear memory has none.
 	FilterMode CudaTextureFilterMode
 	// Whether integers come as they are or as fractions.
 	ReadMode CudaTextureReadMode
@@ -2531,20 +2535,22 @@ type CudaTextureDesc struct {
 	SRGB int32
 	// What lies outside in border mode.
 	BorderColor [4]float32
-	// Not 0: the texture extends from 0 to 1 in each dimension, whatever its size.
+	// Not 0: the texture extends from 0 to 1 in each dimension, whatever its size; a mipmapped array
+	// needs it.
 	NormalizedCoords int32
-	// 1 to 16.
+	// 1 to 16; others are clamped.
 	MaxAnisotropy uint32
 	// Between mipmap levels.
 	MipmapFilterMode CudaTextureFilterMode
 	// Offset to the level.
 	MipmapLevelBias float32
-	// No level below this.
+	// No level below this, where a view's first level is 0.
 	MinMipmapLevelClamp float32
-	// No level above this.
+	// No level above this, counted likewise.
 	MaxMipmapLevelClamp float32
 	// Not 0: always the full computation between levels.
 	DisableTrilinearOptimization int32
-	// Not 0: filtering crosses the edges between the faces of a cube.
+	// Not 0: filtering crosses the edges between the faces of a cube, and addressMode is ignored; for
+	// arrays made as cube maps.
 	SeamlessCubemap int32
 }

@@ -81,7 +81,7 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a zero or too large grid or block, both or neither form of arguments
-//     for a kernel that has some, or a bad dependency
+//     for a kernel that has some, packed arguments for a cooperative kernel, or a bad dependency
 //   - [CudaErrorDeviceUninitialized]: no usable device
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
@@ -95,6 +95,9 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
@@ -141,6 +144,9 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
@@ -183,6 +189,9 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
@@ -346,6 +355,9 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pCopyParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -482,7 +494,8 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 //   - dst: where to copy to
 //   - src: where to copy from; read when the node runs, not now
 //   - count: bytes; the areas must not overlap
-//   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
+//   - kind: the direction; [CudaMemcpyDefault] takes it from the addresses. With another one that
+//     does not fit them a launch has undefined results
 //
 // From Go: a host address must be pinned host memory or C memory that lives as long as executables
 // of the graph.
@@ -540,6 +553,9 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
@@ -578,6 +594,9 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
 // [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
@@ -692,7 +711,8 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 //   - dst: where to copy to
 //   - src: where to copy from; read when the node runs
 //   - count: bytes
-//   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
+//   - kind: the direction; [CudaMemcpyDefault] takes it from the addresses. With another one that
+//     does not fit them a launch has undefined results
 //
 // From Go: no Go memory: it would have to stay pinned for as long as executables use it.
 //
@@ -751,6 +771,9 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pMemsetParams *CudaMemsetParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -787,6 +810,9 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
@@ -822,6 +848,9 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
 // [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
@@ -875,6 +904,9 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, pNodeParams *CudaHostNodeParams) error {
@@ -913,6 +945,9 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeParams) error {
 	args := &struct {
@@ -949,6 +984,9 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
@@ -999,6 +1037,9 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.ChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildGraphNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, childGraph CudaGraph_t) error {
@@ -1041,6 +1082,9 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.ChildGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ChildGraph
 func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) error {
 	args := &struct {
@@ -1082,6 +1126,9 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 //
 // [safe.EmptyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
@@ -1134,6 +1181,9 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
 func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, event CudaEvent_t) error {
@@ -1172,6 +1222,9 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
@@ -1190,7 +1243,7 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 //	cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
 //
 // Only instantiations and updates from now on see it; for one executable use
-// [CudaGraphExecEventRecordNodeSetEvent].
+// [CudaGraphExecEventRecordNodeSetEvent]. The node moves to the context of the new event's device.
 //
 // Parameters:
 //   - node: the record node
@@ -1209,6 +1262,9 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 // [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
@@ -1230,7 +1286,8 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 //	cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, cudaEvent_t event)
 //
 // Each launch waits for the record that is the latest when it is made, as [CudaStreamWaitEvent]
-// does; an event never recorded does not hold it up. So record first, then launch.
+// does; an event never recorded does not hold it up. So record first, then launch. The event may
+// belong to another context or device than the launch.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -1255,6 +1312,9 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
@@ -1294,6 +1354,9 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
@@ -1329,6 +1392,9 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 // [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
@@ -1379,6 +1445,9 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1417,6 +1486,9 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
 func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, params_out *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1450,6 +1522,9 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1496,6 +1571,9 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
 func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1531,6 +1609,9 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
 func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_out *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1563,6 +1644,9 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1629,6 +1713,9 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.AddAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddAlloc
 func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaMemAllocNodeParams) error {
 	args := &struct {
@@ -1666,6 +1753,9 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
@@ -1719,6 +1809,9 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphAddNode], which needs CUDA 12.2.
+//
 // [safe.FreeNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, dptr unsafe.Pointer) error {
@@ -1756,6 +1849,9 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
@@ -2299,25 +2395,26 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 //
 //	cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, cudaGraphEdgeData *edgeData, size_t *numEdges)
 //
-// Edge data matters only for programmatic launches ([CudaGraphEdgeData]); for ordinary edges it is
-// all zero. The form without edge data, in CUDA 12, lists ordinary edges only. Asking for the
-// number always works.
+// Edge data ([CudaGraphEdgeData]) says which output of a node an edge begins at and how the next
+// node depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which
+// waits for the whole node. A call that has no place for edge data fails if any edge carries some;
+// it leaves no edge out. So does the older form of the function without that parameter. Asking for
+// the number always works.
 //
 // Parameters:
 //   - graph: the graph
 //   - from: receives the nodes that come first; nil together with to to ask for the number
 //   - to: receives the nodes that wait
-//   - edgeData: receives what each edge carries; nil if all edges are ordinary. Not without from
-//     and to
-//   - numEdges: in: places in each array; out: edges written, or their number. Places left over
-//     become 0
+//   - edgeData: receives the data of each edge; nil if all edges are ordinary. Needs from and to
+//   - numEdges: in: the length of each array; out: the number of edges written, or of all edges if
+//     from and to are nil. Entries of from and to past the last edge become 0
 //
-// From Go: Go slices of equal length will do. The order of the edges is no promise. Lock the graph
-// across both calls.
+// From Go: pass the first elements of Go slices of equal length. The order of the edges is no
+// promise. Lock the graph across both calls.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: some edge carries data and there is no place for it: pass edgeData
-//   - [CudaErrorInvalidValue]: from without to, or arrays with 0 places
+//   - [CudaErrorLossyQuery]: edgeData is nil and an edge carries data: pass edgeData
+//   - [CudaErrorInvalidValue]: from without to, or a length of 0 with arrays
 //
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphAddDependencies],
 // [CudaGraphRemoveDependencies], [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -2576,6 +2673,18 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 // of each other, also at the same time. A graph that has allocation, free, conditional or
 // device-updatable nodes allows one executable at a time.
 //
+// [CudaGraphInstantiateFlagDeviceLaunch] makes an executable that kernels can launch too. It needs
+// unified addressing, excludes the auto-free flag, and asks this of the graph:
+//
+//   - All nodes belong to one context, which is current.
+//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
+//     three.
+//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - Copies are between device memory and pinned, mapped host memory, without arrays.
+//
+// Kernels of one graph that launch graphs from the device must share a context, with or without
+// that flag.
+//
 // It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
 // The upload to the device happens at the first launch unless [CudaGraphUpload] does it earlier.
 // [CudaGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
@@ -2604,8 +2713,8 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
-//     that is not allowed there
+//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
+//     without a node, or a conditional body with a node type that is not allowed there
 //   - [CudaErrorNotSupported]: a second executable where only one may exist, or a graph owned by a
 //     node
 //   - [CudaErrorDeviceUninitialized]: no context is current
@@ -2645,6 +2754,18 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 // of each other, also at the same time. A graph that has allocation, free, conditional or
 // device-updatable nodes allows one executable at a time.
 //
+// [CudaGraphInstantiateFlagDeviceLaunch] makes an executable that kernels can launch too. It needs
+// unified addressing, excludes the auto-free flag, and asks this of the graph:
+//
+//   - All nodes belong to one context, which is current.
+//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
+//     three.
+//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - Copies are between device memory and pinned, mapped host memory, without arrays.
+//
+// Kernels of one graph that launch graphs from the device must share a context, with or without
+// that flag.
+//
 // It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
 // The upload to the device happens at the first launch unless [CudaGraphUpload] does it earlier.
 // [CudaGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
@@ -2673,8 +2794,8 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
-//     that is not allowed there
+//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
+//     without a node, or a conditional body with a node type that is not allowed there
 //   - [CudaErrorNotSupported]: a second executable where only one may exist, or a graph owned by a
 //     node
 //   - [CudaErrorDeviceUninitialized]: no context is current
@@ -2789,7 +2910,8 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 //   - pNodeParams: the complete new description; read during the call
 //
 // Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
-// node loses what the device changed, at the next upload or launch.
+// node loses what the device changed, at the next upload or launch; changing it from the host while
+// the device changes it is undefined.
 //
 // From Go: the kernel handle comes from [CudaLibraryGetKernel]. Pin the argument values until the
 // call returns; lock the executable.
@@ -2810,6 +2932,9 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
@@ -2861,6 +2986,9 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -3068,6 +3196,9 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		hGraphExec  CudaGraphExec_t
@@ -3115,6 +3246,9 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
@@ -3167,6 +3301,9 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.ChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildGraphNode
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNode_t, childGraph CudaGraph_t) error {
@@ -3193,14 +3330,15 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the record node, by its handle in the original graph
-//   - event: the event to record; it stays the program's
+//   - event: the event to record, of the same context as before; it stays the program's
 //
 // Ordering: for launches made afterwards only; the old event is recorded by those before.
 //
 // From Go: keep the event until the last launch that records it is done. Lock the executable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no event, or not a record node of the original graph
+//   - [CudaErrorInvalidValue]: no event, another context's, or not a record node of the original
+//     graph
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddEventRecordNode],
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
@@ -3215,6 +3353,9 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
@@ -3265,6 +3406,9 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
 func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, event CudaEvent_t) error {
@@ -3313,6 +3457,9 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3358,6 +3505,9 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
 func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3377,8 +3527,9 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 //
 // A node that is off does nothing, but keeps its place in the order, as an empty node would; its
 // parameters are kept and may be changed meanwhile. The state outlives [CudaGraphExecUpdate] and
-// changes of the parameters (measured). Only kernel, memcpy and memset nodes and batches of copies
-// can be switched.
+// changes of the parameters (measured). Only kernel, memcpy and memset nodes, batches of copies and
+// copies over the fabric can be switched. What the device changed in a device-updatable node is
+// lost at the next upload or launch.
 //
 // Parameters:
 //   - hGraphExec: the executable
@@ -3608,8 +3759,8 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: nil, or destroyed before; the handle is checked
-//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see below. The executable then
-//     still exists: destroy it again later
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see Capture. The executable still
+//     exists: destroy it again later
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphLaunch].
 //
@@ -3935,7 +4086,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // Parameters:
 //   - graph: the graph that gives them up
 //   - object: the user object
-//   - count: how many, at least 1, at most what this graph holds
+//   - count: how many, at least 1, at most what this graph holds, and below 2 to the power of 31
 //
 // Ordering: immediate, does not wait for the graph's launches.
 //
@@ -3945,7 +4096,7 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 // (measured): C only, see [CudaUserObjectCreate]. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a count of 0, or a handle that is none
+//   - [CudaErrorInvalidValue]: a count of 0 or above 2147483647, or an invalid handle
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphRetainUserObject], [CudaGraphCreate].
@@ -4146,7 +4297,7 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //   - memcpy and memset: as for [cuGraphExecMemcpyNodeSetParams] and
 //     [cuGraphExecMemsetNodeSetParams]
 //   - host function: function and user data, not the context
-//   - event record and wait: the event
+//   - event record and wait: the event; for a record one of the same context
 //   - external semaphores: everything but their number and the context
 //   - child graph: the parameters inside, with the same shape
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait
@@ -4340,8 +4491,10 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 //   - [CudaErrorInvalidValue]: read the result: [CudaGraphInstantiateInvalidStructure] is a cycle,
 //     [CudaGraphInstantiateNodeOperationNotSupported] a node that a device launch or a conditional
 //     body does not allow, [CudaGraphInstantiateConditionalHandleUnused] a handle that no
-//     conditional node uses, [CudaGraphInstantiateError] with no node a bad argument, such as
-//     unknown flags or the two flags that exclude each other
+//     conditional node uses, [CudaGraphInstantiateMultipleDevicesNotSupported] a node of another
+//     context than the rest, for a device launch or with kernels that launch graphs,
+//     [CudaGraphInstantiateError] with no node a bad argument, such as unknown flags or the two
+//     flags that exclude each other
 //   - [CudaErrorNotSupported]: a second executable of a graph that allows one
 //   - [CudaErrorDeviceUninitialized]: no current context; the result tells nothing then
 //

@@ -39,14 +39,13 @@ import "unsafe"
 //
 // See also [CudaLibraryLoadFromFile], [CudaLibraryUnload]; in the driver API [cuLibraryLoadData].
 //
-// Safe counterpart: [safe.Load], [safe.LoadWith].
+// Safe counterpart: [safe.Load].
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLibraryLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadData
 // [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
-// [safe.LoadWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadWith
 func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions *CudaJitOption, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CudaLibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := &struct {
 		library             *CudaLibrary_t
@@ -409,7 +408,8 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 //
 // The one most needed is [CudaFuncAttributeMaxDynamicSharedMemorySize]: a launch with more than 48
 // KiB of dynamic shared memory fails until it is raised. What [CudaFuncSetAttribute] sets on the
-// function of a context outweighs it, whichever came first.
+// function of a context outweighs it, whichever came first, though [cuKernelGetAttribute] goes on
+// returning what was set here.
 //
 // Parameters:
 //   - kernel: the kernel
@@ -434,6 +434,7 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
+// [cuKernelGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelGetAttribute
 // [cuKernelSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuKernelSetAttribute
 func CudaKernelSetAttributeForDevice(kernel CudaKernel_t, attr CudaFuncAttribute, value int32, device int32) error {
 	args := &struct {

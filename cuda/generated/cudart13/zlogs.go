@@ -154,8 +154,8 @@ func CudaLogsDumpToFile(iterator *CudaLogIterator, pathToFile *byte, flags uint3
 //     there is nothing new
 //   - flags: must be 0
 //
-// From Go: buffer is the address of the first element of a []byte; for the defect named above a Go
-// slice that is too short means overwritten memory of others.
+// From Go: buffer is the address of the first element of a []byte. Make it 25600 bytes long: a
+// driver that writes past the end of a shorter one overwrites other Go memory.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not even one message fits

@@ -285,8 +285,15 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 //
 // Own pools separate parts of a program: each with its threshold, limit, access rights, and, if
 // handle types are asked for, its memory can be shared with other processes. For most programs the
-// device's default pool with a higher release threshold is enough. Pools of host memory and of
-// managed memory exist too, where the driver knows them (13.0 does).
+// device's default pool with a higher release threshold is enough.
+//
+// The pool's device can use its memory; other devices need [CudaMemPoolSetAccess]. Pools of host
+// memory and of managed memory exist too, where the driver knows them (13.0 does):
+//
+//   - Memory of a host pool can at first be used by the CPU alone: give devices access. A pool of
+//     the host without a NUMA node cannot be shared with other processes.
+//   - Managed memory: the location is the preferred one, or none; no handle types, no greatest
+//     size, no usage. All devices must have [CudaDevAttrConcurrentManagedAccess].
 //
 // Parameters:
 //   - memPool: receives the pool

@@ -184,7 +184,7 @@ type Uint3 struct {
 
 // Int4 is four ints, aligned to sixteen bytes: the widest load there was before Blackwell.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewInt4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewInt4].
 type Int4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -204,7 +204,7 @@ func NewInt4() *Int4 {
 // Uint4 is four unsigned ints, aligned to sixteen bytes; often used to copy any data in wide
 // pieces.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUint4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUint4].
 type Uint4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -235,7 +235,7 @@ type Ulong1 struct {
 
 // Long2 is a pair of longs, aligned to its whole length, sixteen bytes on Linux.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLong2].
 type Long2 struct {
 	_ structs.HostLayout
 	X int64
@@ -251,7 +251,7 @@ func NewLong2() *Long2 {
 
 // Ulong2 is a pair of unsigned longs, aligned to its whole length, sixteen bytes on Linux.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUlong2].
 type Ulong2 struct {
 	_ structs.HostLayout
 	X uint64
@@ -284,7 +284,7 @@ type Ulong3 struct {
 // Long4 is four longs, aligned to sixteen bytes. Since 13.0 its name should say the alignment:
 // long4_16a is the same, long4_32a the stricter one.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLong4].
 type Long4 struct {
 	_ structs.HostLayout
 	X int64
@@ -303,7 +303,7 @@ func NewLong4() *Long4 {
 // Ulong4 is four unsigned longs, aligned to sixteen bytes. Since 13.0 the names ulong4_16a and
 // ulong4_32a, which tell the alignment, are to be used in its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUlong4].
 type Ulong4 struct {
 	_ structs.HostLayout
 	X uint64
@@ -322,7 +322,7 @@ func NewUlong4() *Ulong4 {
 // Long4_16a is four longs, aligned to sixteen bytes: the layout of the older long4, which takes two
 // loads.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLong4_16a.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLong4_16a].
 type Long4_16a struct {
 	_ structs.HostLayout
 	X int64
@@ -341,7 +341,8 @@ func NewLong4_16a() *Long4_16a {
 // Ulong4_16a is four unsigned longs, aligned to sixteen bytes: the layout of the older ulong4,
 // which takes two loads.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlong4_16a.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
+// [NewUlong4_16a].
 type Ulong4_16a struct {
 	_ structs.HostLayout
 	X uint64
@@ -360,7 +361,7 @@ func NewUlong4_16a() *Ulong4_16a {
 // Long4_32a is four longs, aligned to thirty-two bytes, for GPUs that load as much at once
 // (Blackwell).
 //
-// C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with NewLong4_32a.
+// C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with [NewLong4_32a].
 type Long4_32a struct {
 	_ structs.HostLayout
 	X int64
@@ -379,7 +380,8 @@ func NewLong4_32a() *Long4_32a {
 // Ulong4_32a is four unsigned longs, aligned to thirty-two bytes, for GPUs that load as much at
 // once (Blackwell).
 //
-// C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with NewUlong4_32a.
+// C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with
+// [NewUlong4_32a].
 type Ulong4_32a struct {
 	_ structs.HostLayout
 	X uint64
@@ -421,7 +423,7 @@ type Float3 struct {
 
 // Float4 is four floats, aligned to sixteen bytes, loaded and stored by one instruction.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewFloat4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewFloat4].
 type Float4 struct {
 	_ structs.HostLayout
 	_ [0]uint64
@@ -452,7 +454,7 @@ type Ulonglong1 struct {
 
 // Longlong2 is a pair of signed eight-byte integers, aligned to sixteen bytes.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLonglong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLonglong2].
 type Longlong2 struct {
 	_ structs.HostLayout
 	X int64
@@ -468,7 +470,8 @@ func NewLonglong2() *Longlong2 {
 
 // Ulonglong2 is a pair of unsigned eight-byte integers, aligned to sixteen bytes.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlonglong2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
+// [NewUlonglong2].
 type Ulonglong2 struct {
 	_ structs.HostLayout
 	X uint64
@@ -501,7 +504,7 @@ type Ulonglong3 struct {
 // Longlong4 is four signed eight-byte integers, aligned to sixteen bytes only; the names
 // longlong4_16a and longlong4_32a have taken its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewLonglong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLonglong4].
 type Longlong4 struct {
 	_ structs.HostLayout
 	X int64
@@ -520,7 +523,7 @@ func NewLonglong4() *Longlong4 {
 // Longlong4_16a is four signed eight-byte integers, aligned to sixteen bytes; two loads.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
-// NewLonglong4_16a.
+// [NewLonglong4_16a].
 type Longlong4_16a struct {
 	_ structs.HostLayout
 	X int64
@@ -540,7 +543,7 @@ func NewLonglong4_16a() *Longlong4_16a {
 // Blackwell.
 //
 // C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with
-// NewLonglong4_32a.
+// [NewLonglong4_32a].
 type Longlong4_32a struct {
 	_ structs.HostLayout
 	X int64
@@ -559,7 +562,8 @@ func NewLonglong4_32a() *Longlong4_32a {
 // Ulonglong4 is four unsigned eight-byte integers, aligned to sixteen bytes only; the names
 // ulonglong4_16a and ulonglong4_32a have taken its place.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewUlonglong4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
+// [NewUlonglong4].
 type Ulonglong4 struct {
 	_ structs.HostLayout
 	X uint64
@@ -578,7 +582,7 @@ func NewUlonglong4() *Ulonglong4 {
 // Ulonglong4_16a is four unsigned eight-byte integers, aligned to sixteen bytes; two loads.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
-// NewUlonglong4_16a.
+// [NewUlonglong4_16a].
 type Ulonglong4_16a struct {
 	_ structs.HostLayout
 	X uint64
@@ -598,7 +602,7 @@ func NewUlonglong4_16a() *Ulonglong4_16a {
 // Blackwell.
 //
 // C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with
-// NewUlonglong4_32a.
+// [NewUlonglong4_32a].
 type Ulonglong4_32a struct {
 	_ structs.HostLayout
 	X uint64
@@ -623,7 +627,7 @@ type Double1 struct {
 // Double2 is a pair of doubles, aligned to sixteen bytes: also the layout of a double-precision
 // complex number.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble2.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewDouble2].
 type Double2 struct {
 	_ structs.HostLayout
 	X float64
@@ -648,7 +652,7 @@ type Double3 struct {
 // Double4 is four doubles, aligned to sixteen bytes; since 13.0 one says double4_16a for it, or
 // double4_32a for the wider alignment.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble4.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewDouble4].
 type Double4 struct {
 	_ structs.HostLayout
 	X float64
@@ -667,7 +671,8 @@ func NewDouble4() *Double4 {
 // Double4_16a is four doubles, aligned to sixteen bytes, as double4 always was; kernels load it in
 // two pieces.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewDouble4_16a.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
+// [NewDouble4_16a].
 type Double4_16a struct {
 	_ structs.HostLayout
 	X float64
@@ -686,7 +691,8 @@ func NewDouble4_16a() *Double4_16a {
 // Double4_32a is four doubles, aligned to thirty-two bytes, which a Blackwell GPU loads by one
 // instruction.
 //
-// C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with NewDouble4_32a.
+// C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with
+// [NewDouble4_32a].
 type Double4_32a struct {
 	_ structs.HostLayout
 	X float64
@@ -1065,11 +1071,12 @@ type CudaResourceDesc_res_pitch2D struct {
 	// Channels of a pixel and their type.
 	Desc CudaChannelFormatDesc
 	_    [4]byte
-	// Elements in a row.
+	// Elements in a row, at most [CudaDevAttrMaxTexture2DLinearWidth].
 	Width uint64
-	// Rows.
+	// Rows, at most [CudaDevAttrMaxTexture2DLinearHeight].
 	Height uint64
-	// From row to row, a multiple of [CudaDevAttrTexturePitchAlignment].
+	// From row to row, a multiple of [CudaDevAttrTexturePitchAlignment], at most
+	// [CudaDevAttrMaxTexture2DLinearPitch].
 	PitchInBytes uint64
 }
 
@@ -1083,8 +1090,9 @@ type CudaResourceDesc_res_reserved struct {
 // CudaResourceViewDesc is another reading of an array's elements, or of a part of its levels and
 // layers, for a texture object.
 //
-// It works on arrays only. The new format must have the same bytes per element; a compressed format
-// reads 32-bit elements as its blocks, and then width and height are four times the array's.
+// It works on arrays only, and not on those of a block-compressed format. Most formats leave width,
+// height and depth as the array has them, and must have the same bytes per element; a compressed
+// format reads 32-bit elements as its blocks, and then width and height are four times the array's.
 type CudaResourceViewDesc struct {
 	_ structs.HostLayout
 	// The new reading of an element.
@@ -1096,13 +1104,13 @@ type CudaResourceViewDesc struct {
 	Height uint64
 	// In elements of the new format.
 	Depth uint64
-	// Level that becomes level 0.
+	// Level that becomes level 0; 0 without levels.
 	FirstMipmapLevel uint32
-	// Last level that is seen.
+	// Last level that is seen; 0 without levels.
 	LastMipmapLevel uint32
-	// Layer that becomes layer 0.
+	// Layer that becomes layer 0; 0 without layers.
 	FirstLayer uint32
-	// Last layer that is seen.
+	// Last layer that is seen; 0 without layers.
 	LastLayer uint32
 	// Zero.
 	Reserved [16]uint32
@@ -1999,11 +2007,11 @@ type CudaDevWorkqueueResource struct {
 // Zero the struct first. Groups are served in the order of the array.
 type CudaDevSmResourceGroupParams struct {
 	_ structs.HostLayout
-	// How many: a multiple of 2 and of coscheduledSmCount. 0 asks how many there could be, and receives
-	// the answer.
+	// How many: a multiple of 2 and, without the backfill flag, of coscheduledSmCount. 0 asks how many
+	// there could be, and receives the answer.
 	SmCount uint32
-	// How many must lie together for clusters, up to 32 from compute capability 9.0 on; 0 is the
-	// device's usual number.
+	// How many must lie together for clusters, up to 32 from compute capability 9.0 on, else 2; 0 is
+	// the device's usual number.
 	CoscheduledSmCount uint32
 	// Sets of this size are formed where possible, for preferred clusters; 0 is no wish.
 	PreferredCoscheduledSmCount uint32
@@ -2949,10 +2957,10 @@ type CudaAsyncNotificationInfo_t_info_overBudget struct {
 // zero of addressMode is wrapping, which acts as clamping unless coordinates are normalized.
 type CudaTextureDesc struct {
 	_ structs.HostLayout
-	// Behaviour outside of the texture, for each dimension.
+	// Behaviour outside of the texture, for each dimension; linear memory has none.
 	AddressMode [3]CudaTextureAddressMode
 	// Nearest element, or a blend of neighbours; a blend needs values that are floating-point or read
-	// as such.
+	// as such, and linear memory has none.
 	FilterMode CudaTextureFilterMode
 	// Whether integers come as they are or as fractions.
 	ReadMode CudaTextureReadMode
@@ -2960,21 +2968,23 @@ type CudaTextureDesc struct {
 	SRGB int32
 	// What lies outside in border mode.
 	BorderColor [4]float32
-	// Not 0: the texture extends from 0 to 1 in each dimension, whatever its size.
+	// Not 0: the texture extends from 0 to 1 in each dimension, whatever its size; a mipmapped array
+	// needs it.
 	NormalizedCoords int32
-	// 1 to 16.
+	// 1 to 16; others are clamped.
 	MaxAnisotropy uint32
 	// Between mipmap levels.
 	MipmapFilterMode CudaTextureFilterMode
 	// Offset to the level.
 	MipmapLevelBias float32
-	// No level below this.
+	// No level below this, where a view's first level is 0.
 	MinMipmapLevelClamp float32
-	// No level above this.
+	// No level above this, counted likewise.
 	MaxMipmapLevelClamp float32
 	// Not 0: always the full computation between levels.
 	DisableTrilinearOptimization int32
-	// Not 0: filtering crosses the edges between the faces of a cube.
+	// Not 0: filtering crosses the edges between the faces of a cube, and addressMode is ignored; for
+	// arrays made as cube maps.
 	SeamlessCubemap int32
 }
 

@@ -84,7 +84,8 @@ func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelForm
 //     whose address must be aligned to the property textureAlignment
 //   - pTexDesc: how to read it: addressing, filter, normalized coordinates, as elements or as
 //     floats
-//   - pResViewDesc: another format or a part of an array's levels and layers; nil for all of it
+//   - pResViewDesc: another format or a part of an array's levels and layers, not for arrays of a
+//     block-compressed format; nil for all of it
 //
 // From Go: all structs are copied by the call. The current device is the OS thread's.
 //

@@ -2,10 +2,10 @@ package driver_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -29,9 +29,9 @@ func main() {
 
 // TestBuildWithoutCgo builds and runs a program of a module of its own.
 func TestBuildWithoutCgo(t *testing.T) {
-	tool, err := exec.LookPath("go")
-	if err != nil {
-		t.Skip("no Go: ", err)
+	cmd := command.Go("run", ".")
+	if cmd.Err != nil {
+		t.Skip("no Go: ", cmd.Err)
 	}
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
@@ -43,7 +43,6 @@ func TestBuildWithoutCgo(t *testing.T) {
 	module := "module tiny\n\ngo 1.26.0\n\nrequire github.com/cudabind/cudabind v0.0.0\n\nreplace github.com/cudabind/cudabind => " + root + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o666))
 
-	cmd := exec.Command(tool, "run", ".")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "GOEXPERIMENT=")
 	out, err := cmd.CombinedOutput()

@@ -5,13 +5,13 @@ package driver_test
 import (
 	_ "embed"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,13 +23,13 @@ const libraryVariable = "LD_LIBRARY_PATH"
 // compile makes a shared library of C, or skips where there is no C compiler.
 func compile(tb testing.TB, file, source string) {
 	tb.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		tb.Skip("no C compiler: ", err)
-	}
 	c := filepath.Join(tb.TempDir(), "library.c")
 	require.NoError(tb, os.WriteFile(c, []byte(source), 0o666))
-	out, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-pthread", "-o", file, c).CombinedOutput()
+	cc := command.CC("-shared", "-fPIC", "-O2", "-pthread", "-o", file, c)
+	if cc.Err != nil {
+		tb.Skip("no C compiler: ", cc.Err)
+	}
+	out, err := cc.CombinedOutput()
 	require.NoError(tb, err, "%s", out)
 }
 

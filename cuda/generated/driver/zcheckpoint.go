@@ -40,9 +40,10 @@ func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 //
 //	CUresult cuCheckpointProcessGetState(int pid, CUprocessState *state)
 //
-// The order is running, locked, checkpointed, locked, running. The calls act on the process that
-// they are given, which need not be the caller, and save what is on the GPU; what is in host memory
-// is for a tool like CRIU.
+// The order is running, locked, checkpointed, locked, running; a caller that copies the memory
+// itself sees checkpointing and restoring between them. The calls act on the process that they are
+// given, which need not be the caller, and save what is on the GPU; what is in host memory is for a
+// tool like CRIU.
 //
 // Parameters:
 //   - pid: the process
@@ -112,9 +113,10 @@ func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 // Without further arguments the contents go into host memory of that process, which has to have
 // room for them; a following image of the process holds them too. With customStorageInfo_out the
 // memory is mapped into the caller instead, device by device with an address, a size and a stream
-// of the primary context, to be copied wherever the caller likes; [CuCheckpointOperationComplete]
-// ends that. This second way needs [CuInit], retained primary contexts of all the devices, and
-// another process than the caller's own.
+// of the primary context, to be copied wherever the caller likes. The process is then in the state
+// checkpointing until [CuCheckpointOperationComplete]. This second way needs [CuInit], retained
+// primary contexts of all the devices that the process uses, and another process than the caller's
+// own.
 //
 // Parameters:
 //   - pid: the process, in the locked state
@@ -152,9 +154,10 @@ func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs)
 //	CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 //
 // GPUs may be exchanged for others of the same chip with enough memory: then all of them are named
-// in pairs of UUIDs. With customStorageInfo_out the caller fills the memory itself and ends with
-// [CuCheckpointOperationComplete], under the same conditions as for
-// [CuCheckpointProcessCheckpoint]. Either persistence mode is on or [CuInit] has been called.
+// in pairs of UUIDs. With customStorageInfo_out the caller fills the memory itself, while the
+// process is in the state restoring, and ends with [CuCheckpointOperationComplete], under the same
+// conditions as for [CuCheckpointProcessCheckpoint]. Either persistence mode is on or [CuInit] has
+// been called.
 //
 // Parameters:
 //   - pid: the process, in the checkpointed state

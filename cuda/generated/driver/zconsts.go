@@ -121,6 +121,8 @@ const (
 	CU_TRSF_READ_AS_INTEGER = 1
 	// CU_TRSF_NORMALIZED_COORDINATES is the texture flag for coordinates from 0 to 1, independent of
 	// the size.
+	//
+	// A texture of a mipmapped array must have it.
 	CU_TRSF_NORMALIZED_COORDINATES = 2
 	// CU_TRSF_SRGB is the texture flag for reading 8-bit values as sRGB and returning them in linear
 	// light.
@@ -129,6 +131,8 @@ const (
 	// mipmap levels.
 	CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION = 32
 	// CU_TRSF_SEAMLESS_CUBEMAP is the texture flag for filtering across the edges of a cube map.
+	//
+	// Only arrays made with [CUDA_ARRAY3D_CUBEMAP] can have it. Address modes are then ignored.
 	CU_TRSF_SEAMLESS_CUBEMAP              = 64
 	CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM   = 1
 	CU_LAUNCH_PARAM_END_AS_INT            = 0

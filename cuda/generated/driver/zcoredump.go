@@ -87,12 +87,13 @@ func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 // takes as long as the GPU's memory is large, unless the generation flags leave parts out, and the
 // process is aborted after it unless [CU_COREDUMP_SKIP_ABORT] is set. What the environment
 // (CUDA_ENABLE_COREDUMP_ON_EXCEPTION and its kin) says when CUDA starts cannot be changed.
+// Generation flags replace all that were set before.
 //
 // Parameters:
 //   - attrib: which setting; the pipe and dumps on demand are only for the process
 //   - value: the new value: a byte for switches, 32 bits for flags, a NUL-terminated name of up to
-//     1023 characters
-//   - size: the size of value in bytes, for a name with its NUL
+//     1023 characters; or nil, to change nothing and learn its size
+//   - size: the size of value in bytes, for a name with its NUL; receives it if value is nil
 //
 // From Go: an abort takes the Go program down without running anything deferred. The context is the
 // OS thread's current one.
@@ -129,13 +130,14 @@ func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 //	CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 //
 // Call it before the first context exists. The name of the pipe has to be set before dumps on
-// demand are switched on; writing to that pipe then makes the process dump.
+// demand are switched on; writing to that pipe then makes the process dump. What the environment
+// says when CUDA starts cannot be changed here either.
 //
 // Parameters:
 //   - attrib: which setting
 //   - value: the new value: a byte for switches, 32 bits for flags, a NUL-terminated name of up to
-//     1023 characters
-//   - size: the size of value in bytes, for a name with its NUL
+//     1023 characters; or nil, to change nothing and learn its size
+//   - size: the size of value in bytes, for a name with its NUL; receives it if value is nil
 //
 // From Go: the primary context exists as soon as any package of the process has used the device, so
 // this belongs at the start of main.

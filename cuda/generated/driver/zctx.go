@@ -31,11 +31,11 @@ import "unsafe"
 // Errors:
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: each context holds some hundred MiB of device memory
 //   - [CUDA_ERROR_DEVICE_UNAVAILABLE]: another process uses the device exclusively
+//   - [CUDA_ERROR_UNKNOWN]: the device's compute mode prohibits contexts
 //   - [CUDA_ERROR_NOT_SUPPORTED]: ctxCreateParams asks for a kind that device or driver lacks
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
-// earlier work.
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice],
 // [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],

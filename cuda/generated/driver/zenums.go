@@ -53,7 +53,8 @@ func (v CUmemAttach_flags) String() string {
 // CUctx_flags is how host threads wait for a context's work, and a few traits of a new context.
 //
 // At most one of the four ways of waiting, the other bits as wanted. They hold for
-// [CuCtxSynchronize], [CuStreamSynchronize] and [CuEventSynchronize].
+// [CuCtxSynchronize] and [CuStreamSynchronize]; how [CuEventSynchronize] waits is decided by the
+// event's flags alone (measured).
 //
 // From Go: each wait holds an OS thread, whichever way it is done. Spinning takes a core away from
 // the Go scheduler too.
@@ -74,8 +75,8 @@ const (
 	CU_CTX_SCHED_MASK CUctx_flags = 7
 	// Without effect: mapping pinned host memory is always possible.
 	CU_CTX_MAP_HOST CUctx_flags = 8
-	// Keeps local memory at the largest size that a kernel has needed. Otherwise a launch that needs
-	// less may shrink it again, and launches synchronize to change it.
+	// Without effect: local memory always stays at the largest size that a kernel has needed, so that
+	// launches need not synchronize to change it.
 	CU_CTX_LMEM_RESIZE_TO_MAX CUctx_flags = 16
 	// Writes a GPU core dump when a kernel of the context faults.
 	CU_CTX_COREDUMP_ENABLE CUctx_flags = 32
@@ -1787,7 +1788,7 @@ const (
 	CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE CUpointer_attribute = 15
 	// What the current context's device may do there ([CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS]).
 	CU_POINTER_ATTRIBUTE_ACCESS_FLAGS CUpointer_attribute = 16
-	// The pool that it came from (CUmemoryPool); an error for other memory.
+	// The pool that it came from (CUmemoryPool); 0 or an error for other memory.
 	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE CUpointer_attribute = 17
 	// Bytes of the mapping around the address (uint64).
 	CU_POINTER_ATTRIBUTE_MAPPING_SIZE CUpointer_attribute = 18
@@ -3225,11 +3226,13 @@ const (
 	// kind at hand.
 	CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION CUlaunchAttributeID = 11
 	// Launches: records an event that fires about when the last block has begun. It is best effort in
-	// both directions: a waiting kernel may start earlier than that or wait for the end.
+	// both directions: a waiting kernel may start earlier than that or wait for the end. It needs no
+	// compute capability 9.0, and cudaGridDependencySynchronize does not see it.
 	CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT CUlaunchAttributeID = 12
 	// Nodes, and launches into a capturing stream: kernels may change the node's parameters on the
-	// device. It cannot be undone, and a graph with such a node can be instantiated once and not
-	// updated as a whole.
+	// device. It cannot be undone, the node's attributes cannot be copied, and a graph with such a node
+	// can be instantiated once and not updated as a whole. A graph that changes its own nodes must be
+	// uploaded before it is launched.
 	CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE CUlaunchAttributeID = 13
 	// Launches: how much of the memory that L1 and shared memory divide should be shared memory, in
 	// percent; a hint that beats the kernel's own.
@@ -4371,9 +4374,9 @@ func (v CUtensorMapIm2ColWideMode) String() string {
 // CUtensorMapAllocClass is how far beyond a tensor the copy hardware may generate addresses while
 // it handles elements outside of it.
 //
-// A wider window is faster on some devices, and needs memory of that size behind the tensor's
-// allocation; nothing checks that, a kernel with too small an allocation is undefined. Elsewhere
-// every request means the small class.
+// A wider window needs a larger allocation around the tensor; nothing checks that, and a kernel
+// with too small an allocation is undefined. On devices that do not distinguish the classes every
+// request means the small one.
 type CUtensorMapAllocClass uint32
 
 const (
@@ -5653,7 +5656,8 @@ func (v CUfunctionLoadingState) String() string {
 type CUcoredumpSettings uint32
 
 const (
-	// Bool: write a dump when a kernel faults.
+	// Bool: write a dump when a kernel faults; false at first, unless the context was created with the
+	// flag for it.
 	CU_COREDUMP_ENABLE_ON_EXCEPTION CUcoredumpSettings = 1
 	// Bool: also abort the process, which makes it dump its own core; true at first.
 	// [CU_COREDUMP_SKIP_ABORT] is the newer way to turn it off.

@@ -337,7 +337,7 @@ func CuLaunchGrid(f CUfunction, grid_width int32, grid_height int32) error {
 // Ordering: asynchronous, after the stream's earlier work. Code compiled without the usual calling
 // convention can make launches wait for each other.
 //
-// Capture: cannot be captured: it returns the code above and the capture is lost (measured).
+// Capture: cannot be captured: it returns an error and the capture is lost (measured).
 //
 // From Go: arguments were copied when they were set; the kernel's memory must outlive the work.
 // Guard the state by a lock.

@@ -33,10 +33,11 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 //
 //	CUresult cuFabricCpyBatchAsync(size_t numOps, CUDA_FABRIC_COPY_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
-// An operand is an address or an offset in an endpoint. One side has to be local: memory of the
-// stream's device or of the host. To a multicast endpoint a copy goes to the whole team; from one
-// it cannot come. The copies have no order among themselves and must not depend on each other. An
-// empty copy is allowed and is checked all the same.
+// An operand is an address or an offset in an endpoint, which the stream's device can reach. Of two
+// addresses one has to be local, that is memory of the stream's device or of the host; an address
+// beside an endpoint always. Nothing copies from endpoint to endpoint. To a multicast endpoint a
+// copy goes to the whole team; from one it cannot come. The copies have no order among themselves
+// and must not depend on each other. An empty copy is allowed and is checked all the same.
 //
 // Parameters:
 //   - numOps: number of copies
@@ -54,8 +55,7 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: no logical endpoints on this system
-//   - [CUDA_ERROR_INVALID_VALUE]: both sides are remote, an endpoint is read that is multicast, or
-//     the stream is the legacy one
+//   - [CUDA_ERROR_INVALID_VALUE]: a pair of operands that does not exist, or the legacy stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //

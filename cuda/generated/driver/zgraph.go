@@ -81,7 +81,8 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a zero or too large grid or block, both or neither form of
-//     arguments for a kernel that has some, or a bad dependency
+//     arguments for a kernel that has some, packed arguments for a cooperative kernel, or a bad
+//     dependency
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the kernel is given as [CUkernel], without a context, and none
 //     is current
 //
@@ -97,6 +98,9 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 // The name means [CuGraphAddKernelNode_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
@@ -111,6 +115,9 @@ func CuGraphAddKernelNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
 func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -155,6 +162,9 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // The name means [CuGraphKernelNodeGetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphKernelNodeGetParams_v2(hNode, nodeParams)
@@ -168,6 +178,9 @@ func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
 func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -210,6 +223,9 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // The name means [CuGraphKernelNodeSetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
@@ -225,6 +241,9 @@ func CuGraphKernelNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -274,6 +293,9 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, copyParams *CUDA_MEMCPY3D, ctx CUcontext) error {
@@ -318,6 +340,9 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
 	args := &struct {
@@ -357,6 +382,9 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
@@ -408,6 +436,9 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.ZeroNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ZeroNode
@@ -450,6 +481,9 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
 	args := &struct {
@@ -487,6 +521,9 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
@@ -540,6 +577,9 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_HOST_NODE_PARAMS) error {
@@ -580,6 +620,9 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARAMS) error {
 	args := &struct {
@@ -618,6 +661,9 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
@@ -670,6 +716,9 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.ChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildGraphNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, childGraph CUgraph) error {
@@ -714,6 +763,9 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.ChildGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ChildGraph
 func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := &struct {
@@ -756,6 +808,9 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
 //
 // [safe.EmptyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#EmptyNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
@@ -810,6 +865,9 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
 func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, event CUevent) error {
@@ -850,6 +908,9 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
@@ -868,7 +929,7 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 //	CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 //
 // Only instantiations and updates from now on see it; for one executable use
-// [CuGraphExecEventRecordNodeSetEvent].
+// [CuGraphExecEventRecordNodeSetEvent]. The node moves to the context of the new event's device.
 //
 // Parameters:
 //   - hNode: the record node
@@ -888,6 +949,9 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 // [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
@@ -909,7 +973,8 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 //	CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 //
 // Each launch waits for the record that is the latest when it is made, as [CuStreamWaitEvent] does;
-// an event never recorded does not hold it up. So record first, then launch.
+// an event never recorded does not hold it up. So record first, then launch. The event may belong
+// to another context or device than the launch.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -936,6 +1001,9 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
 //
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
@@ -977,6 +1045,9 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
@@ -1014,6 +1085,9 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 // [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
@@ -1066,6 +1140,9 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
 func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1105,6 +1182,9 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
 func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1140,6 +1220,9 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1187,6 +1270,9 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
 func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1224,6 +1310,9 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
 func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1258,6 +1347,9 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1308,6 +1400,9 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 // [safe.MemOpsNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsNode
 func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
@@ -1350,6 +1445,9 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
+//
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS) error {
 	args := &struct {
@@ -1387,6 +1485,9 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.MemOpsNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
@@ -1433,6 +1534,9 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.MemOpsNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#MemOpsNode
@@ -1504,6 +1608,9 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.AddAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#AddAlloc
 func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_MEM_ALLOC_NODE_PARAMS) error {
 	args := &struct {
@@ -1543,6 +1650,9 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_NODE_PARAMS) error {
@@ -1596,6 +1706,9 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
+//
 // [safe.FreeNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FreeNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
 func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, dptr CUdeviceptr) error {
@@ -1634,6 +1747,9 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
 // [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error {
@@ -2179,25 +2295,26 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 //
 //	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 //
-// Edge data matters only for programmatic launches ([CUgraphEdgeData]); for ordinary edges it is
-// all zero. The form without edge data lists ordinary edges only. Asking for the number always
-// works.
+// Edge data ([CUgraphEdgeData]) says which output of a node an edge begins at and how the next node
+// depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which waits
+// for the whole node. A call that has no place for edge data fails if any edge carries some; it
+// leaves no edge out. So does the older form of the function without that parameter. Asking for the
+// number always works.
 //
 // Parameters:
 //   - hGraph: the graph
 //   - from: receives the nodes that come first; nil together with to to ask for the number
 //   - to: receives the nodes that wait
-//   - edgeData: receives what each edge carries; nil if all edges are ordinary. Not without from
-//     and to
-//   - numEdges: in: places in each array; out: edges written, or their number. Places left over
-//     become 0
+//   - edgeData: receives the data of each edge; nil if all edges are ordinary. Needs from and to
+//   - numEdges: in: the length of each array; out: the number of edges written, or of all edges if
+//     from and to are nil. Entries of from and to past the last edge become 0
 //
-// From Go: Go slices of equal length will do. The order of the edges is no promise. Lock the graph
-// across both calls.
+// From Go: pass the first elements of Go slices of equal length. The order of the edges is no
+// promise. Lock the graph across both calls.
 //
 // Errors:
-//   - [CUDA_ERROR_LOSSY_QUERY]: some edge carries data and there is no place for it: pass edgeData
-//   - [CUDA_ERROR_INVALID_VALUE]: from without to, or arrays with 0 places
+//   - [CUDA_ERROR_LOSSY_QUERY]: edgeData is nil and an edge carries data: pass edgeData
+//   - [CUDA_ERROR_INVALID_VALUE]: from without to, or a length of 0 with arrays
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2575,6 +2692,18 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 // of each other, also at the same time. A graph that has allocation, free, conditional or
 // device-updatable nodes allows one executable at a time.
 //
+// [CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH] makes an executable that kernels can launch too. It
+// needs unified addressing, excludes the auto-free flag, and asks this of the graph:
+//
+//   - All nodes belong to one context, which is current.
+//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
+//     three.
+//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - Copies are between device memory and pinned, mapped host memory, without arrays.
+//
+// Kernels of one graph that launch graphs from the device must share a context, with or without
+// that flag.
+//
 // It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
 // The upload to the device happens at the first launch unless [CuGraphUpload] does it earlier.
 // [CuGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
@@ -2604,8 +2733,8 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a conditional handle without a node, or a conditional body with a node type
-//     that is not allowed there
+//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
+//     without a node, or a conditional body with a node type that is not allowed there
 //   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable where only one may exist, or a graph owned by
 //     a node
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
@@ -2720,7 +2849,8 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 //   - nodeParams: the complete new description; read during the call
 //
 // Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
-// node loses what the device changed, at the next upload or launch.
+// node loses what the device changed, at the next upload or launch; changing it from the host while
+// the device changes it is undefined.
 //
 // From Go: as for [CuGraphAddKernelNode]: a node given by function crashes the process when no
 // context is current on the thread (measured), so lock the thread and set one. Pin the argument
@@ -2742,6 +2872,9 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 // The name means [CuGraphExecKernelNodeSetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.KernelNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#KernelNode
 func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
@@ -2757,6 +2890,9 @@ func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, n
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
 func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2807,6 +2943,9 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
@@ -2860,6 +2999,9 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
@@ -2909,6 +3051,9 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 //
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.HostFuncNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#HostFuncNode
@@ -2960,6 +3105,9 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.ChildGraphNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ChildGraphNode
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, childGraph CUgraph) error {
@@ -2986,14 +3134,15 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the record node, by its handle in the original graph
-//   - event: the event to record; it stays the program's
+//   - event: the event to record, of the same context as before; it stays the program's
 //
 // Ordering: for launches made afterwards only; the old event is recorded by those before.
 //
 // From Go: keep the event until the last launch that records it is done. Lock the executable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not a record node of the original graph
+//   - [CUDA_ERROR_INVALID_VALUE]: no event, another context's, or not a record node of the original
+//     graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddEventRecordNode],
 // [CuGraphEventRecordNodeGetEvent], [CuGraphEventWaitNodeSetEvent], [CuEventRecordWithFlags],
@@ -3007,6 +3156,9 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
 //
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.RecordNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#RecordNode
@@ -3056,6 +3208,9 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
+//
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 // [safe.WaitEventNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitEventNode
 func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode, event CUevent) error {
@@ -3103,6 +3258,9 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
 func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3147,6 +3305,9 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
 func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3166,8 +3327,9 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 //
 // A node that is off does nothing, but keeps its place in the order, as an empty node would; its
 // parameters are kept and may be changed meanwhile. The state outlives [CuGraphExecUpdate] and
-// changes of the parameters (measured). Only kernel, memcpy and memset nodes and batches of copies
-// can be switched.
+// changes of the parameters (measured). Only kernel, memcpy and memset nodes, batches of copies and
+// copies over the fabric can be switched. What the device changed in a device-updatable node is
+// lost at the next upload or launch.
 //
 // Parameters:
 //   - hGraphExec: the executable
@@ -3314,7 +3476,7 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: nil, or destroyed before; the handle is checked
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids it, see below. The executable then
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids it, see Capture. The executable
 //     still exists: destroy it again later
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -3847,7 +4009,7 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 // Parameters:
 //   - graph: the graph that gives them up
 //   - object: the user object
-//   - count: how many, at least 1, at most what this graph holds
+//   - count: how many, at least 1, at most what this graph holds, and below 2 to the power of 31
 //
 // Ordering: immediate, does not wait for the graph's launches.
 //
@@ -3857,7 +4019,7 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 // (measured): C only, see [CuUserObjectCreate]. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0, or a handle that is none
+//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0 or above 2147483647, or an invalid handle
 //
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuUserObjectRelease],
 // [CuGraphRetainUserObject], [CuGraphCreate].
@@ -4115,7 +4277,7 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //   - memcpy and memset: as for [CuGraphExecMemcpyNodeSetParams] and
 //     [CuGraphExecMemsetNodeSetParams]
 //   - host function: function and user data, not the context
-//   - event record and wait: the event
+//   - event record and wait: the event; for a record one of the same context
 //   - external semaphores: everything but their number and the context
 //   - child graph: the parameters inside, with the same shape
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait
@@ -4231,6 +4393,9 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphAddNode], which needs CUDA 12.3.
 func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -4254,6 +4419,9 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeGetParams], which needs CUDA 13.2.
 func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -4275,6 +4443,9 @@ func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphNodeSetParams], which needs CUDA 12.2.
 func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -4296,6 +4467,9 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 //
 // Since CUDA 10.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuGraphExecNodeSetParams], which needs CUDA 12.2.
 func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS_v1) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -4339,8 +4513,10 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 //   - [CUDA_ERROR_INVALID_VALUE]: read the result: [CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE] is a
 //     cycle, [CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED] a node that a device launch or a
 //     conditional body does not allow, [CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED] a handle
-//     that no conditional node uses, [CUDA_GRAPH_INSTANTIATE_ERROR] with no node a bad argument,
-//     such as unknown flags or the two flags that exclude each other
+//     that no conditional node uses, [CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED] a node of
+//     another context than the rest, for a device launch or with kernels that launch graphs,
+//     [CUDA_GRAPH_INSTANTIATE_ERROR] with no node a bad argument, such as unknown flags or the two
+//     flags that exclude each other
 //   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable of a graph that allows one
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no current context; the result tells nothing then
 //

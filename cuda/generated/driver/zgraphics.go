@@ -167,19 +167,23 @@ func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, 
 	return status(args.ret)
 }
 
-// CuGraphicsResourceSetMapFlags promises how CUDA will use a resource the next time it is mapped,
-// so that needless copies between the APIs can be left out.
+// CuGraphicsResourceSetMapFlags promises how kernels will use a resource from its next mapping on,
+// so that the driver can leave out copies between the APIs.
 //
 //	CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags)
 //
+// The promise is not checked: a kernel that breaks it gives undefined results.
+//
 // Parameters:
-//   - resource: a resource that is not mapped
-//   - flags: none, read only (kernels do not write it), or write-discard (kernels write all of it
-//     and do not need what was there)
+//   - resource: a registered resource that is not mapped
+//   - flags: one of three values: [CU_GRAPHICS_MAP_RESOURCE_FLAGS_NONE], the default: kernels may
+//     read and write it; [CU_GRAPHICS_MAP_RESOURCE_FLAGS_READ_ONLY]: kernels do not write it;
+//     [CU_GRAPHICS_MAP_RESOURCE_FLAGS_WRITE_DISCARD]: kernels do not read it and overwrite all of
+//     it, so that its old contents are lost
 //
 // Errors:
-//   - [CUDA_ERROR_ALREADY_MAPPED]: unmap it first
-//   - [CUDA_ERROR_INVALID_VALUE]: the flags exclude each other
+//   - [CUDA_ERROR_ALREADY_MAPPED]: the resource is mapped: unmap it first
+//   - [CUDA_ERROR_INVALID_VALUE]: flags is none of the three values; they do not combine
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
@@ -194,8 +198,8 @@ func CuGraphicsResourceSetMapFlags(resource CUgraphicsResource, flags uint32) er
 	return CuGraphicsResourceSetMapFlags_v2(resource, flags)
 }
 
-// CuGraphicsResourceSetMapFlags_v2 promises how CUDA will use a resource the next time it is
-// mapped, so that needless copies between the APIs can be left out.
+// CuGraphicsResourceSetMapFlags_v2 promises how kernels will use a resource from its next mapping
+// on, so that the driver can leave out copies between the APIs.
 //
 //	CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags)
 //
@@ -261,8 +265,8 @@ func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, 
 	return status(args.ret)
 }
 
-// CuGraphicsResourceSetMapFlags_v1 promises how CUDA will use a resource the next time it is
-// mapped, so that needless copies between the APIs can be left out.
+// CuGraphicsResourceSetMapFlags_v1 promises how kernels will use a resource from its next mapping
+// on, so that the driver can leave out copies between the APIs.
 //
 //	CUresult cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags)
 //

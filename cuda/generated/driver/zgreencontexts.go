@@ -385,10 +385,11 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 //   - remainder: receives the rest, without structure, possibly of the invalid type if nothing is
 //     left; or nil
 //   - flags: must be 0
-//   - groupParams: the demands, one for each group, unused fields 0: smCount, a multiple of 2 and
-//     of coscheduledSmCount, from 2 to what input has; coscheduledSmCount, how many must lie
-//     together for clusters, at most 32 on compute capability 9.0 and 2 before;
-//     preferredCoscheduledSmCount; flags; localityDomainId. Counts of 0 are overwritten
+//   - groupParams: the demands, one for each group, unused fields 0: smCount, a multiple of 2 and,
+//     without the backfill flag, of coscheduledSmCount, from 2 to what input has;
+//     coscheduledSmCount, how many must lie together for clusters, at most 32 from compute
+//     capability 9.0 on and 2 before; preferredCoscheduledSmCount; flags; localityDomainId. Counts
+//     of 0 are overwritten
 //
 // Ordering: nothing runs and nothing is taken until a context is created.
 //

@@ -42,13 +42,12 @@ import "unsafe"
 // See also [CuLibraryLoadFromFile], [CuLibraryUnload], [CuModuleLoad], [CuModuleLoadData],
 // [CuModuleLoadDataEx].
 //
-// Safe counterpart: [safe.Load], [safe.LoadWith].
+// Safe counterpart: [safe.Load].
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
 //
 // [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
-// [safe.LoadWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadWith
 func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUjit_option, jitOptionsValues *uintptr, numJitOptions uint32, libraryOptions *CUlibraryOption, libraryOptionValues *uintptr, numLibraryOptions uint32) error {
 	args := &struct {
 		library             *CUlibrary
@@ -539,7 +538,8 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 //
 // The one most needed is [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]: a launch with more than
 // 48 KiB of dynamic shared memory fails until it is raised. What [CuFuncSetAttribute] sets on the
-// function of a context outweighs it, whichever came first.
+// function of a context outweighs it, whichever came first, though [CuKernelGetAttribute] goes on
+// returning what was set here.
 //
 // Parameters:
 //   - attrib: which property

@@ -201,8 +201,8 @@ func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 //
 // Address, offset and size are multiples of the alignment that [CuLogicalEndpointGetLimits] tells.
 // The memory is physical memory of [CuMemCreate] or of a pool, on the device itself or on the
-// host's NUMA node nearest to it. Exported endpoints accept only memory that can be exported,
-// imported unicast endpoints none.
+// host's NUMA node nearest to it. Endpoints made for export and imported multicast endpoints accept
+// only memory that can be exported, imported unicast endpoints none.
 //
 // Parameters:
 //   - leId: the endpoint
@@ -251,6 +251,9 @@ func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset ui
 // endpoint.
 //
 //	CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset, CUmemGenericAllocationHandle memHandle, cuuint64_t memOffset, cuuint64_t size, unsigned long long flags)
+//
+// What memory an endpoint accepts, and what has to be aligned, is as for
+// [CuLogicalEndpointBindAddr].
 //
 // Parameters:
 //   - leId: the endpoint
@@ -458,7 +461,7 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 //	CUresult cuLogicalEndpointQuery(CUlogicalEndpointId leId, cuuint32_t count, int *queryStatus)
 //
 // It does not wait. Only after it has said yes may memory be bound or the numbers be used by
-// kernels.
+// kernels. That the devices of a team are not in one clique may show here only.
 //
 // Parameters:
 //   - leId: the first number

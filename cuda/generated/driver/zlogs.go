@@ -154,8 +154,8 @@ func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) e
 //     there is nothing new
 //   - flags: must be 0
 //
-// From Go: buffer is the address of the first element of a []byte; for the defect named above a Go
-// slice that is too short means overwritten memory of others.
+// From Go: buffer is the address of the first element of a []byte. Make it 25600 bytes long: a
+// driver that writes past the end of a shorter one overwrites other Go memory.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: not even one message fits

@@ -285,8 +285,15 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 //
 // Own pools separate parts of a program: each with its threshold, limit, access rights, and, if
 // handle types are asked for, its memory can be shared with other processes. For most programs the
-// device's default pool with a higher release threshold is enough. Pools of host memory and of
-// managed memory exist too, where the driver knows them (13.0 does).
+// device's default pool with a higher release threshold is enough.
+//
+// The pool's device can use its memory; other devices need [CuMemPoolSetAccess]. Pools of host
+// memory and of managed memory exist too, where the driver knows them (13.0 does):
+//
+//   - Memory of a host pool can at first be used by the CPU alone: give devices access. A pool of
+//     the host without a NUMA node cannot be shared with other processes.
+//   - Managed memory: the location is the preferred one, or none; no handle types, no greatest
+//     size, no usage. All devices must have [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS].
 //
 // Parameters:
 //   - pool: receives the pool

@@ -377,7 +377,9 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 // It is what asynchronous copies need to be asynchronous. All contexts of the process can use it,
 // and kernels can address it under the same address, over PCI or NVLink. Pinned pages are taken
 // from everybody on the machine; gigabytes are fine on a server, but allocate once and reuse, since
-// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU.
+// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. Where the GPU uses
+// the host's page tables ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES], as on
+// Grace Hopper) the driver may leave the pages unlocked.
 //
 // Parameters:
 //   - pp: receives the address, at a page's beginning; nil where the size is 0
@@ -505,8 +507,12 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 // which spares the bus a snoop when the GPU reads, and makes every read by the CPU extremely slow.
 // Write to it front to back and never read it, not even to compare.
 //
+// Free the memory with [CuMemFreeHost].
+//
 // Parameters:
-//   - pp: receives the address; its device address is the same (measured, also write-combined)
+//   - pp: receives the address, under which kernels reach the memory as well. For write-combined
+//     memory CUDA does not promise that: ask [CuMemHostGetDevicePointer], which gave the same
+//     address when measured
 //   - bytesize: bytes
 //   - Flags: any of [CU_MEMHOSTALLOC_PORTABLE], [CU_MEMHOSTALLOC_DEVICEMAP] and
 //     [CU_MEMHOSTALLOC_WRITECOMBINED], or 0
@@ -668,14 +674,16 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 // the device's memory. Faults are slow, tens of microseconds each; [CuMemPrefetchAsync] brings
 // whole ranges before they are needed, [CuMemAdvise] keeps them from moving. Where that attribute
 // is 0 (Windows, some others), the CPU must not touch any managed memory that streams can reach
-// while the GPU has work: it is a crash.
+// while the GPU has work: it is a crash. If such GPUs cannot all access each other's memory, CUDA
+// keeps managed memory on the host, where it is slow: hide some of them with the environment
+// variable CUDA_VISIBLE_DEVICES, or set CUDA_MANAGED_FORCE_DEVICE_ALLOC. The memory is not cleared.
 //
 // Parameters:
 //   - dptr: receives the address, the same on both sides
 //   - bytesize: bytes; 0 is refused
-//   - flags: [CU_MEM_ATTACH_GLOBAL]: all streams, or [CU_MEM_ATTACH_HOST]: none, until
-//     [CuStreamAttachMemAsync] says otherwise. There is no default: 0 and the single-stream flag
-//     are refused (measured)
+//   - flags: which streams may use it on devices without concurrent access: [CU_MEM_ATTACH_GLOBAL]:
+//     all, or [CU_MEM_ATTACH_HOST]: none until [CuStreamAttachMemAsync] says otherwise. There is no
+//     default: 0 and the single-stream flag are refused (measured)
 //
 // Ordering: usable by every stream when it returns; it does not wait for the device. What the host
 // writes before a launch the kernel sees; what a kernel wrote the host may read after a
@@ -990,7 +998,8 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 // allocation, also if the address is inside it, and nothing says where inside: tell the offset
 // beside it. Possible for memory of [CuMemAlloc], but not for pool, managed or host memory
 // (measured; pools and [CuMemCreate] have ways of their own). Small allocations share pages, so the
-// other process may get to see neighbours: give what is shared at least 2 MiB.
+// other process may get to see neighbours: give what is shared at least 2 MiB. Ask the device
+// first: [CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED].
 //
 // Parameters:
 //   - pHandle: receives the handle
@@ -1034,9 +1043,10 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 //	CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 //
 // The address differs from the other process's. Opening needs access from the current device to the
-// one with the memory; the flag enables it. A handle is opened once in a context; to open it again
-// counts, and needs as many closes. Both processes must run under the same user and see the device,
-// in containers with a common IPC namespace.
+// one with the memory; the flag enables it. Memory of one process's device can be opened by one
+// context per device of this process. Opening a handle again there returns the same address and
+// counts: it takes as many calls of [CuIpcCloseMemHandle]. Both processes must run under the same
+// user and see the device, in containers with a common IPC namespace.
 //
 // Parameters:
 //   - pdptr: receives the address of the allocation's beginning
@@ -1090,15 +1100,19 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 	return status(args.ret)
 }
 
-// CuIpcCloseMemHandle unmaps device memory of another process.
+// CuIpcCloseMemHandle gives up one reference to device memory of another process, and unmaps it
+// with the last.
 //
 //	CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 //
-// It does not free the memory, which belongs to the process that allocated it; that one should free
-// it only after everybody has closed.
+// Opening the same handle again in a context returns the same address and counts one reference
+// more, so close as often as you open. Closing neither frees the memory nor touches the mappings of
+// other processes. The process that allocated the memory must free it only after all others have
+// closed it: freeing first is undefined. Peer access that opening enabled ends with the last
+// mapping that needs it.
 //
 // Parameters:
-//   - dptr: the address that opening gave
+//   - dptr: the address that [CuIpcOpenMemHandle] returned
 //
 // From Go: synchronize with the work that uses it first. [CuMemFree] is the wrong call for such an
 // address.
@@ -1140,8 +1154,14 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 // that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
 // used once, staging is cheaper.
 //
-// Memory that this process may only read can be registered with the read-only flag. The I/O memory
-// of another device, mapped into the process, needs the I/O flag.
+// The read-only flag promises that the device only reads. Memory that this process may only read
+// needs it, and the flag needs [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED]. The I/O
+// memory of another device, mapped into the process, needs the I/O flag.
+//
+// Where the GPU uses the host's page tables
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]) the pages need not be
+// locked: with a GPU of its own memory they are only made present. End the registration with
+// [CuMemHostUnregister].
 //
 // Parameters:
 //   - p: the beginning; no alignment is required
@@ -1164,11 +1184,13 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 //   - [CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED]: a part of it is registered already
 //   - [CUDA_ERROR_INVALID_VALUE]: size 0, pinned memory of CUDA's own, or memory without write
 //     permission and no read-only flag (all measured)
-//   - [CUDA_ERROR_NOT_SUPPORTED]: this machine cannot do it for such memory
+//   - [CUDA_ERROR_NOT_SUPPORTED]: this machine cannot do it for such memory, or the device lacks
+//     the attribute for the read-only flag
+//   - [CUDA_ERROR_NOT_PERMITTED]: I/O memory, and the process is not privileged
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: the limit of pinnable memory is reached
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
+// [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
 //
 // See also [CuMemHostUnregister], [CuMemHostGetFlags], [CuMemHostGetDevicePointer]; in the runtime
 // API [cudaHostRegister].
@@ -2525,7 +2547,9 @@ func CuArrayDestroy(hArray CUarray) error {
 //
 // What it becomes follows from the sizes that are not 0 and the flags: depth counts slices, or
 // layers with the layered flag; a cube map has depth 6, or a multiple with layers. Surfaces need
-// [CUDA_ARRAY3D_SURFACE_LDST], gathering fetches [CUDA_ARRAY3D_TEXTURE_GATHER].
+// [CUDA_ARRAY3D_SURFACE_LDST], gathering fetches [CUDA_ARRAY3D_TEXTURE_GATHER], which only a 2D
+// array can have. Faces of a cube map are as wide as high. Each shape has limits of its own among
+// the device's attributes, lower ones for surfaces and gathering.
 //
 // Parameters:
 //   - pHandle: receives the array
@@ -5081,7 +5105,8 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 //
 // Parameters:
 //   - dstDevice: first byte of the first row
-//   - dstPitch: bytes from row to row; smaller than Width is refused (measured)
+//   - dstPitch: bytes from row to row; smaller than Width is refused (measured); not used for a
+//     single row
 //   - uc: the value
 //   - Width: bytes of each row to fill
 //   - Height: rows; with 0 nothing happens and nil is returned
@@ -5153,7 +5178,7 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 2
-//   - dstPitch: bytes from row to row, a multiple of 2
+//   - dstPitch: bytes from row to row, a multiple of 2; not used for a single row
 //   - us: the value's bits
 //   - Width: elements of each row
 //   - Height: rows
@@ -5226,7 +5251,7 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 4
-//   - dstPitch: bytes from row to row, a multiple of 4
+//   - dstPitch: bytes from row to row, a multiple of 4; not used for a single row
 //   - ui: the value's bits
 //   - Width: elements of each row
 //   - Height: rows
@@ -5533,8 +5558,8 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 //
 //	CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 //
-// It is the three-dimensional [CuMemcpyPeer]. With unique addresses it is needed only for arrays,
-// whose handles do not tell the driver the context in the way an address does.
+// It is the three-dimensional [CuMemcpyPeer]. An array belongs to its context, so the context given
+// beside an array is ignored.
 //
 // Parameters:
 //   - pCopy: describes both ends, each with its context
@@ -6131,7 +6156,7 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 //
 // Parameters:
 //   - dstDevice: first byte of the first row
-//   - dstPitch: bytes from row to row
+//   - dstPitch: bytes from row to row; not used for a single row
 //   - uc: the value
 //   - Width: bytes of each row
 //   - Height: rows
@@ -6194,7 +6219,7 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 2
-//   - dstPitch: bytes from row to row
+//   - dstPitch: bytes from row to row; not used for a single row
 //   - us: the bits to store
 //   - Width: elements of each row
 //   - Height: rows
@@ -6255,7 +6280,7 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 4
-//   - dstPitch: bytes from row to row
+//   - dstPitch: bytes from row to row; not used for a single row
 //   - ui: the bits to store
 //   - Width: elements of each row
 //   - Height: rows

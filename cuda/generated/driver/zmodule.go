@@ -139,12 +139,12 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 // See also [CuModuleGetFunction], [CuModuleGetGlobal], [CuModuleGetTexRef], [CuModuleLoad],
 // [CuModuleLoadData], [CuModuleLoadFatBinary], [CuModuleUnload].
 //
-// Safe counterpart: [safe.LoadWith].
+// Safe counterpart: [safe.Load].
 //
 // Since CUDA 2.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
 //
-// [safe.LoadWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#LoadWith
+// [safe.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Load
 func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint32, options *CUjit_option, optionValues *uintptr) error {
 	args := &struct {
 		module       *CUmodule
@@ -213,7 +213,8 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 // Parameters:
 //   - hmod: the module
 //
-// Capture: see the error; with the thread's mode at thread-local or relaxed it is harmless.
+// Capture: it breaks captures in global mode of other threads, unless this thread's mode is
+// thread-local or relaxed.
 //
 // From Go: it may hold the OS thread for as long as kernels run. Keep Go's wrappers of its
 // functions from outliving it: a stale handle is not detected.

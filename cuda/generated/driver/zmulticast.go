@@ -89,7 +89,8 @@ func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) e
 //
 // The memory's device must be in the team; each device binds its own memory at the same offset, and
 // that memory can be used by its own address too. The form with a device argument also takes memory
-// of the host's NUMA node that is nearest to the device.
+// of the host's NUMA node that is nearest to the device. An object that was imported, or that can
+// be exported, takes only memory that can be exported.
 //
 // Parameters:
 //   - mcHandle: the object

@@ -23,10 +23,11 @@ import "unsafe"
 // Errors:
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: the device has no room for another context
 //   - [CUDA_ERROR_DEVICE_UNAVAILABLE]: another process uses the device exclusively
+//   - [CUDA_ERROR_UNKNOWN]: nvidia-smi has set the device's compute mode to prohibited:
+//     [CU_DEVICE_ATTRIBUTE_COMPUTE_MODE] tells
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
-// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
-// earlier work.
+// [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
 // See also [CuDevicePrimaryCtxRelease], [CuDevicePrimaryCtxSetFlags], [CuCtxCreate],
 // [CuCtxGetApiVersion], [CuCtxGetCacheConfig], [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit],

@@ -333,6 +333,9 @@ func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags uint32) erro
 //
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
+//
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuLaunchHostFunc], which needs CUDA 10.0.
 func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userData uintptr, flags uint32) error {
 	args := &struct {
 		hStream  CUstream
@@ -807,8 +810,10 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 //
 //	CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 //
-// It is the value after clamping, or the one set later as an attribute of the stream: a stream that
-// was made with -100 reports the end of the range, -5 on an H200. The default streams report 0.
+// CUDA clamps a priority to the range of [CuCtxGetStreamPriorityRange] when it is set, and the call
+// returns the clamped value: -5 on an H200 for a stream that was created with -100. A priority that
+// [CuStreamSetAttribute] set later is returned in the same way. The default streams have priority
+// 0.
 //
 // Parameters:
 //   - hStream: any stream, the default streams too
@@ -816,10 +821,10 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 //
 // Ordering: asks the driver only; it neither waits for the stream nor for the device.
 //
-// Capture: harmless, also on the capturing stream (measured), other than [CuStreamGetFlags],
-// [CuStreamGetId] and [CuStreamGetDevice].
+// Capture: allowed, also on the capturing stream (measured). [CuStreamGetFlags], [CuStreamGetId]
+// and [CuStreamGetDevice] are not: there they end the capture.
 //
-// From Go: any goroutine; only for the default streams must the thread have a context.
+// From Go: any goroutine; for a default stream the OS thread needs a current context.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: priority is nil
@@ -866,8 +871,9 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 //
 // Ordering: no part of any order: it does not even look at the stream's work.
 //
-// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver; with the code
-// above, and [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED] at its end). Ask before the capture begins.
+// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver): it returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the end of the capture
+// [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]. Ask before the capture begins.
 //
 // From Go: drivers before 12.0 lack it; the call then returns an error that matches
 // errors.ErrUnsupported. For handle 2 the answer is the OS thread's, not the goroutine's.
@@ -922,7 +928,7 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: flags is nil
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures; see below
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures, see Capture
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
@@ -1067,7 +1073,8 @@ func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the default streams, when nothing is current to the thread
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream cannot be asked; a destroyed one need not be noticed
+//   - [CUDA_ERROR_INVALID_HANDLE]: the per-thread default stream while a green context is current.
+//     A destroyed stream need not be noticed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1228,6 +1235,9 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 // Since CUDA 5.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
+// Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
+// [CuLaunchHostFunc], which needs CUDA 10.0.
+//
 // [cudaStreamAddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAddCallback
 // [safe.Stream.AddCallback]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AddCallback
 func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData uintptr, flags uint32) error {
@@ -1353,13 +1363,12 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 // See also [CuStreamCreate], [CuStreamWaitEvent], [CuStreamDestroy], [CuStreamSynchronize],
 // [CuStreamAddCallback]; in the runtime API [cudaStreamQuery].
 //
-// Safe counterpart: [safe.Stream.Query], [safe.Stream.Done].
+// Safe counterpart: [safe.Stream.Query].
 //
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamQuery]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamQuery
-// [safe.Stream.Done]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Done
 // [safe.Stream.Query]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Query
 func CuStreamQuery(hStream CUstream) error {
 	args := &struct {
@@ -1755,8 +1764,8 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 //
 // Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
 //
-// Capture: the one question that is always allowed: it breaks nothing, not even with the error
-// above, in which it is unlike a real use of the legacy stream.
+// Capture: the one question that is always allowed: it breaks nothing, not even when it returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT], unlike a real use of the legacy stream.
 //
 // From Go: the cheap guard before a query, synchronization or allocation in code that is handed
 // streams by others. Works in host functions too.
@@ -2063,15 +2072,17 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 
 // CuStreamSetAttribute changes one attribute of a stream, for the work that comes later.
 //
-//		CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+//	CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 //
-//	  - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
-//	    aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]), else it does nothing; undo what it leaves
-//	    behind by [CuCtxResetPersistingL2Cache].
-//	  - Synchronization policy: how [CuStreamSynchronize] waits for this stream. It does not change
-//	    how threads wait for an event recorded here (measured).
-//	  - Priority: as if the stream had been made with it; values out of range are clamped.
-//	  - Memory synchronization domains: which domain the fences of the stream's kernels count in.
+// Streams have these attributes:
+//
+//   - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
+//     aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]), else it does nothing; undo what it leaves
+//     behind by [CuCtxResetPersistingL2Cache].
+//   - Synchronization policy: how [CuStreamSynchronize] waits for this stream. It does not change
+//     how threads wait for an event recorded here (measured).
+//   - Priority: as if the stream had been made with it; values out of range are clamped.
+//   - Memory synchronization domains: which domain the fences of the stream's kernels count in.
 //
 // A launch that carries the same attribute itself goes by its own.
 //

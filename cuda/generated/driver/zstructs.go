@@ -949,7 +949,7 @@ type CUctxCigParam struct {
 // CUctxCreateParams is what the newest variant of [CuCtxCreate] takes beyond flags: either
 // restrictions or a graphics queue.
 //
-// All zero makes an ordinary context. Both at once are refused.
+// All zero makes an ordinary context. Both at once are undefined.
 //
 // From Go: read during the call. The pointers inside need a [runtime.Pinner], or C memory.
 type CUctxCreateParams struct {
@@ -1126,7 +1126,7 @@ type CUDA_MEMCPY3D_PEER struct {
 	SrcDevice CUdeviceptr
 	// The source, an array.
 	SrcArray CUarray
-	// Whose it is; ignored where the kind is to be found out.
+	// Whose it is; ignored for an array, which belongs to a context itself.
 	SrcContext CUcontext
 	// Bytes between rows of the source.
 	SrcPitch uint64
@@ -1351,11 +1351,12 @@ type CUDA_RESOURCE_DESC_res_pitch2D struct {
 	Format CUarray_format
 	// Channels of a pixel: 1, 2 or 4.
 	NumChannels uint32
-	// Elements in a row.
+	// Elements in a row, at most [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH].
 	Width uint64
-	// Rows.
+	// Rows, at most [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT].
 	Height uint64
-	// From row to row, a multiple of [CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT].
+	// From row to row, a multiple of [CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT], at most
+	// [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH].
 	PitchInBytes uint64
 }
 
@@ -1373,22 +1374,22 @@ type CUDA_RESOURCE_DESC_res_reserved struct {
 // integers of 8 and 16 bits into fractions.
 type CUDA_TEXTURE_DESC struct {
 	_ structs.HostLayout
-	// What happens outside in x, y and z.
+	// What happens outside in x, y and z; ignored for linear memory.
 	AddressMode [3]CUaddress_mode
-	// Nearest element or interpolation.
+	// Nearest element or interpolation; ignored for linear memory.
 	FilterMode CUfilter_mode
 	// 0 or a combination of [CU_TRSF_READ_AS_INTEGER], [CU_TRSF_NORMALIZED_COORDINATES],
 	// [CU_TRSF_SRGB], [CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION] and [CU_TRSF_SEAMLESS_CUBEMAP].
 	Flags uint32
-	// Ratio of anisotropic filtering, 1 to 16; 0 counts as 1.
+	// Ratio of anisotropic filtering, clamped to 1 to 16.
 	MaxAnisotropy uint32
 	// Nearest level or interpolation between two.
 	MipmapFilterMode CUfilter_mode
 	// Added to the level that was computed.
 	MipmapLevelBias float32
-	// The lowest level used.
+	// The lowest level used, counted from the first level of a view.
 	MinMipmapLevelClamp float32
-	// The highest level used.
+	// The highest level used, counted in the same way.
 	MaxMipmapLevelClamp float32
 	// Red, green, blue and alpha outside, for the border mode.
 	BorderColor [4]float32
@@ -1399,8 +1400,9 @@ type CUDA_TEXTURE_DESC struct {
 // CUDA_RESOURCE_VIEW_DESC is another reading of an array's elements, or of a part of its levels and
 // layers, for a texture object.
 //
-// It works on arrays only. The new format must have the same bytes per element; a compressed format
-// reads 32-bit elements as its blocks, and then width and height are four times the array's.
+// It works on arrays only, and not on those of a block-compressed format. Most formats leave width,
+// height and depth as the array has them, and must have the same bytes per element; a compressed
+// format reads 32-bit elements as its blocks, and then width and height are four times the array's.
 type CUDA_RESOURCE_VIEW_DESC struct {
 	_ structs.HostLayout
 	// The new reading of an element.
@@ -1412,13 +1414,13 @@ type CUDA_RESOURCE_VIEW_DESC struct {
 	Height uint64
 	// In elements of the new format.
 	Depth uint64
-	// Level that becomes level 0.
+	// Level that becomes level 0; 0 without levels.
 	FirstMipmapLevel uint32
-	// Last level that is seen.
+	// Last level that is seen; 0 without levels.
 	LastMipmapLevel uint32
-	// Layer that becomes layer 0.
+	// Layer that becomes layer 0; 0 without layers.
 	FirstLayer uint32
-	// Last layer that is seen.
+	// Last layer that is seen; 0 without layers.
 	LastLayer uint32
 	// Zero.
 	Reserved [16]uint32
@@ -1435,7 +1437,7 @@ type CUDA_RESOURCE_VIEW_DESC struct {
 // not check it, measured; the hardware that reads the copy on the device wants 64 bytes.
 //
 // C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with
-// NewCUtensorMap.
+// [NewCUtensorMap].
 type CUtensorMap struct {
 	_ structs.HostLayout
 	// What the hardware reads; not for programs.
@@ -3069,11 +3071,11 @@ type CUdevWorkqueueResource struct {
 // Zero the struct first. Groups are served in the order of the array.
 type CU_DEV_SM_RESOURCE_GROUP_PARAMS struct {
 	_ structs.HostLayout
-	// How many: a multiple of 2 and of coscheduledSmCount. 0 asks how many there could be, and receives
-	// the answer.
+	// How many: a multiple of 2 and, without the backfill flag, of coscheduledSmCount. 0 asks how many
+	// there could be, and receives the answer.
 	SmCount uint32
-	// How many must lie together for clusters, up to 32 from compute capability 9.0 on; 0 is the
-	// device's usual number.
+	// How many must lie together for clusters, up to 32 from compute capability 9.0 on, else 2; 0 is
+	// the device's usual number.
 	CoscheduledSmCount uint32
 	// Sets of this size are formed where possible, for preferred clusters; 0 is no wish.
 	PreferredCoscheduledSmCount uint32

@@ -15,6 +15,12 @@ import "unsafe"
 // so shapes are in reverse order of C and NumPy. The strides start with dimension 1: that of
 // dimension 0 is the element.
 //
+// Types of 4 and 6 bits are packed, and sizes count single elements. The two that are aligned to 16
+// bytes ask for an address and strides that are multiples of 32, an innermost size that is a
+// multiple of 128, and an innermost box size of 128; they take few swizzles. The one aligned to 8
+// bytes asks for an even innermost size. Interleaving by 32 bytes asks for an address and strides
+// that are multiples of 32, and for the swizzle over 32 bytes.
+//
 // Parameters:
 //   - tensorMap: receives the map
 //   - tensorDataType: the type of the elements
@@ -26,17 +32,18 @@ import "unsafe"
 //   - globalStrides: tensorRank-1 strides in bytes, each a multiple of 16 and below 2^40
 //   - boxDim: tensorRank sizes of the box in elements, each 1 to 256; not interleaved, the
 //     innermost must come to a multiple of 16 bytes
-//   - elementStrides: tensorRank steps in elements, each 1 to 8: 1 fetches every element
+//   - elementStrides: tensorRank steps in elements, each 1 to 8: 1 fetches every element; with
+//     more, a box dimension of n elements fetches n/step of them, rounded up, so make the box as
+//     many times larger. The first is not looked at unless interleaved
 //   - interleave: the interleaved channel layout of the tensor, mostly none
-//   - swizzle: how rows of the box are permuted in shared memory against bank conflicts; the
-//     innermost box dimension must not exceed its span
+//   - swizzle: how rows of the box are permuted in shared memory against bank conflicts; not
+//     interleaved, the innermost box dimension in bytes must not exceed its span
 //   - l2Promotion: how much L2 fetches around what is asked for
 //   - oobFill: what is read beyond the tensor's edges: zeros, or for floating point types NaN
 //
-// From Go: tensorMap is to be aligned to 64 bytes, which Go does not promise for a variable of the
-// type: allocate some bytes more and cut an aligned piece out, or use C memory. One driver took a
-// misaligned one (measured); kernels do need the alignment. globalAddress is a device address made
-// to look like a pointer.
+// From Go: allocate tensorMap with [NewCUtensorMap]: CUDA asks for a multiple of 64 bytes, which Go
+// does not promise for a variable. One driver took a misaligned map (measured), but kernels need
+// the alignment. globalAddress is a device address converted to unsafe.Pointer.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: one of the rules is broken, as the alignment of globalAddress.
@@ -82,18 +89,19 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 // order at [CuTensorMapEncodeTiled] holds here as well.
 //
 // Parameters:
-//   - tensorMap: receives the map; aligned to 64 bytes
+//   - tensorMap: receives the map; allocate it with [NewCUtensorMap]
 //   - tensorDataType: the type of the elements
 //   - tensorRank: 3, 4 or 5
-//   - globalAddress: the tensor's device address, a multiple of 16 bytes
+//   - globalAddress: the tensor's device address, a multiple of 16 bytes or 32, as there
 //   - globalDim: tensorRank sizes in elements, innermost (channels) first
-//   - globalStrides: tensorRank-1 strides in bytes, multiples of 16
+//   - globalStrides: tensorRank-1 strides in bytes, multiples of 16 or 32, as there
 //   - pixelBoxLowerCorner: tensorRank-2 offsets of the window's lower corner: 16 bits of range for
 //     rank 3, 8 bits for rank 4, 5 bits for rank 5
 //   - pixelBoxUpperCorner: tensorRank-2 offsets of the upper corner, in the same ranges
 //   - channelsPerPixel: channels to fetch of each pixel, at most 256
 //   - pixelsPerColumn: pixels to fetch, at most 1024
-//   - elementStrides: tensorRank steps in elements, each 1 to 8
+//   - elementStrides: tensorRank steps in elements, each 1 to 8; the first is not looked at unless
+//     interleaved
 //   - interleave: the interleaved channel layout of the tensor, mostly none
 //   - swizzle: the permutation in shared memory; the fetched channels must not exceed its span
 //   - l2Promotion: how much L2 fetches around what is asked for
@@ -140,21 +148,22 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 //	CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 //
 // The window is one pixel high and deep; it needs compute capability 10.0. For the rest it is
-// [CuTensorMapEncodeIm2col].
+// [CuTensorMapEncodeIm2col], with the rules of [CuTensorMapEncodeTiled] for addresses.
 //
 // Parameters:
-//   - tensorMap: receives the map; aligned to 64 bytes
+//   - tensorMap: receives the map; allocate it with [NewCUtensorMap]
 //   - tensorDataType: the type of the elements
 //   - tensorRank: 3, 4 or 5
-//   - globalAddress: the tensor's device address, a multiple of 16 bytes
+//   - globalAddress: the tensor's device address, a multiple of 16 bytes or 32, as there
 //   - globalDim: tensorRank sizes in elements, innermost (channels) first
-//   - globalStrides: tensorRank-1 strides in bytes, multiples of 16
+//   - globalStrides: tensorRank-1 strides in bytes, multiples of 16 or 32, as there
 //   - pixelBoxLowerCornerWidth: the window's offset on the left, in 16 bits with sign
 //   - pixelBoxUpperCornerWidth: the window's offset on the right, in 16 bits with sign
 //   - channelsPerPixel: channels to fetch of each pixel, at most 256
 //   - pixelsPerColumn: pixels to fetch along the width, at most 1024; not looked at in the mode
 //     W128
-//   - elementStrides: tensorRank steps in elements, each 1 to 8
+//   - elementStrides: tensorRank steps in elements, each 1 to 8; the first is not looked at unless
+//     interleaved
 //   - interleave: the interleaved channel layout of the tensor, mostly none
 //   - mode: whether pixelsPerColumn counts, or 128 pixels are fetched
 //   - swizzle: the permutation in shared memory: only those over 64, 96 and 128 bytes work here
@@ -206,7 +215,7 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 // an argument or in device memory, does not change.
 //
 // Parameters:
-//   - tensorMap: the map; aligned to 64 bytes
+//   - tensorMap: the map, aligned to 64 bytes as [NewCUtensorMap] does
 //   - globalAddress: the device address, aligned as it was for encoding
 //
 // Errors:
@@ -236,16 +245,17 @@ func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Poin
 //
 //	CUresult cuTensorMapSetAllocationClass(CUtensorMap *tensorMap, CUtensorMapAllocClass allocClass, CUtensorMapAllocClass *outAllocClass)
 //
-// The large class, 128 KiB instead of 4 KiB, is a promise: the memory around the base address is
-// really there and accessible, as far as the device's attribute
+// The large class, 128 KiB instead of 4 KiB, is a promise: the tensor lies in a contiguous region
+// that is accessible and has at least the bytes that the device's attribute
 // [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE] says. A false promise shows only when
-// kernels run. Encoding chooses by itself, with caution; on devices that do not distinguish, it
-// succeeds and stays small.
+// kernels run, whose behaviour is then undefined. Encoding chooses by itself, with caution; on
+// devices that do not distinguish, it succeeds and stays small.
 //
 // Parameters:
 //   - tensorMap: the map, which nobody else may use during the call; unchanged if it fails
 //   - allocClass: small, large, or whatever the tensor's shape allows for certain
-//   - outAllocClass: receives small or large, which is now in effect; may be nil
+//   - outAllocClass: receives small or large, which is now in effect, and small if the call fails;
+//     may be nil
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no such class, or no map

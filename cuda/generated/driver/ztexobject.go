@@ -19,7 +19,8 @@ import "unsafe"
 //     whose address must be aligned to the device's texture alignment
 //   - pTexDesc: how to read it: addressing, filter, normalized coordinates, read as it is or as
 //     float
-//   - pResViewDesc: another format or a part of an array's levels and layers; nil for all of it
+//   - pResViewDesc: another format or a part of an array's levels and layers, not for arrays of a
+//     block-compressed format; nil for all of it
 //
 // Capture: while another thread captures in global mode it is refused with
 // [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and that capture is lost (measured).

@@ -86,7 +86,8 @@ func CuTexRefSetMipmappedArray(hTexRef CUtexref, hMipmappedArray CUmipmappedArra
 // add, in elements. With texture objects that is the resource type [CU_RESOURCE_TYPE_LINEAR].
 //
 // Parameters:
-//   - ByteOffset: receives the offset in bytes; may be nil if dptr is aligned
+//   - ByteOffset: receives the offset in bytes; may be nil if dptr is aligned, as what [CuMemAlloc]
+//     returns is
 //   - hTexRef: the reference
 //   - dptr: the memory's address
 //   - bytes: its size in bytes
@@ -136,7 +137,8 @@ func CuTexRefSetAddress_v2(ByteOffset *uint64, hTexRef CUtexref, dptr CUdevicept
 //
 //	CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 //
-// With texture objects that is the resource type [CU_RESOURCE_TYPE_PITCH2D].
+// [CuTexRefSetFormat] must not follow: desc holds the format. With texture objects that is the
+// resource type [CU_RESOURCE_TYPE_PITCH2D].
 //
 // Parameters:
 //   - hTexRef: the reference

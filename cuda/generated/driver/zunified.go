@@ -87,8 +87,10 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 // memory freed, and holds for whole pages. "Read mostly" makes copies for each reader and gets
 // expensive with every write; a preferred location is where pages go back to and stay if the other
 // side can reach them; "accessed by" keeps a device's mapping up to date so that it does not fault.
-// Memory of malloc or Go may be advised where the devices can use it
-// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]).
+// "Read mostly" overrides the other two, a preferred location overrides "accessed by" for the same
+// processor. A page with a preferred location on a device goes on moving to and fro if both sides
+// use it; without one the driver would pin it to the host. Memory of malloc or Go may be advised
+// where the devices can use it ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]).
 //
 // Parameters:
 //   - devPtr: beginning of the range, rounded down to a page
@@ -605,7 +607,8 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 //
 // Entry k of prefetchLocs is for the ranges from prefetchLocIdxs k up to the next index. All
 // devices of the system have to support concurrent managed access. The ranges have no order among
-// themselves.
+// themselves. Where all devices have [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS], they may be
+// ordinary host memory too.
 //
 // Parameters:
 //   - dptrs: beginnings of the ranges
@@ -655,7 +658,8 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 //	CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 //
 // A scratch buffer that was discarded is dropped under pressure instead of being copied to the
-// host. Until it is written or prefetched, reading it gives anything. It stays allocated.
+// host. Until it is written or prefetched, reading it gives anything. It stays allocated. See
+// [CuMemPrefetchBatchAsync] for the memory that it takes.
 //
 // Parameters:
 //   - dptrs: beginnings of the ranges

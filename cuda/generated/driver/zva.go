@@ -14,9 +14,11 @@ import "unsafe"
 //
 // Parameters:
 //   - ptr: receives the first address
-//   - size: bytes, a multiple of what [CuMemGetAllocationGranularity] says (2 MiB on an H200)
+//   - size: bytes, a multiple of the host's page size; to map memory there, better of what
+//     [CuMemGetAllocationGranularity] says (2 MiB on an H200)
 //   - alignment: bytes, a power of two; 0 for the default
-//   - addr: an address that would be welcome, or 0; it is a wish only
+//   - addr: an address that would be welcome, a multiple of the host's page size, or 0; it is a
+//     hint only
 //   - flags: 0
 //
 // From Go: no current context is needed for any of these functions (measured with 13.0), and
@@ -98,6 +100,10 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 // for. The memory is freed when the handle is released and every mapping is gone, whichever is
 // last.
 //
+// Memory of the host without a NUMA node takes no handle types, and the NUMA node "of the current
+// thread" is refused. Memory for tiles of sparse arrays ([CuMemMapArrayAsync]) must be created with
+// [CU_MEM_CREATE_USAGE_TILE_POOL], and serves nothing else.
+//
 // Parameters:
 //   - handle: receives the memory
 //   - size: bytes, a multiple of the granularity; 100 is refused (measured)
@@ -148,10 +154,12 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 // Parameters:
 //   - handle: from [CuMemCreate], an import, [CuMemRetainAllocationHandle] or [CuMulticastCreate]
 //
-// From Go: a released number may come back as another handle; forget it.
+// From Go: a released number may come back as another handle; forget it. Every import needs a
+// release of its own.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no handle, or released before
+//   - [CUDA_ERROR_INVALID_VALUE]: no handle, or released before, if the driver notices: CUDA calls
+//     it undefined
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -190,16 +198,18 @@ func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 //   - handle: the memory, or a multicast object
 //   - flags: 0
 //
-// From Go: with a multicast object the call blocks until all devices were added, and the OS thread
+// From Go: addresses and sizes for a multicast object are multiples of [CuMulticastGetGranularity]
+// instead. With a multicast object the call blocks until all devices were added, and the OS thread
 // with it.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the addresses are not reserved, or are mapped already (measured)
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: no memory for page tables
+//   - [CUDA_ERROR_ILLEGAL_STATE]: a multicast object, and the system is not set up for it: check
+//     the drivers' daemons
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
-// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_ILLEGAL_STATE], or the error
-// of earlier work.
+// [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
 // See also [CuMemUnmap], [CuMemSetAccess], [CuMemCreate], [CuMemAddressReserve],
 // [CuMemImportFromShareableHandle].
@@ -251,9 +261,9 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 //
 //	CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 //
-// Whole mappings only, but several at once. It does not wait for the device (measured): work that
-// still uses the addresses faults, which takes all of the process's CUDA work with it. Synchronize
-// first.
+// Whole mappings only, but several at once. The addresses are reserved again, and a new mapping
+// there needs [CuMemSetAccess] anew. It does not wait for the device (measured): work that still
+// uses the addresses faults, which takes all of the process's CUDA work with it. Synchronize first.
 //
 // Parameters:
 //   - ptr: beginning of a mapping
@@ -297,7 +307,7 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 //
 // Parameters:
 //   - ptr: first address
-//   - size: bytes, all mapped
+//   - size: bytes, all mapped; the range holds whole mappings
 //   - desc: the entries
 //   - count: how many
 //

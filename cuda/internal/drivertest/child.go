@@ -2,11 +2,11 @@ package drivertest
 
 import (
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +23,7 @@ func InChild(t *testing.T, body func(t *testing.T), env ...string) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^") + "$"
-	cmd := exec.Command(self, "-test.v", "-test.run="+pattern, "-test.timeout=2m")
+	cmd := command.Built(self, "-test.v", "-test.run="+pattern, "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), childVariable+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()

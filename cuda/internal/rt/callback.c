@@ -2,7 +2,7 @@
 
 #include "rt_internal.h"
 
-/* In callback_cgo.go. */
+/* Exported by callback_cgo.go. */
 void cudabindHostFunc(uintptr_t token);
 void cudabindStatus(uintptr_t token, unsigned code);
 
@@ -23,19 +23,19 @@ static void status_func(CUstream stream, CUresult code, void *token)
 	rt_called_back = 0;
 }
 
-/* rt_in_callback tells whether the driver has called this thread. */
+/* rt_in_callback returns whether the driver is calling this thread. */
 unsigned rt_in_callback(void)
 {
 	return rt_called_back;
 }
 
-/* rt_host_function is what host nodes call. */
+/* rt_host_function returns the function for host nodes. */
 uintptr_t rt_host_function(void)
 {
 	return (uintptr_t)host_func;
 }
 
-/* rt_host_func enqueues a host function. A mode below 0 means the function that knows no modes. */
+/* rt_host_func enqueues a host function. A negative mode selects cuLaunchHostFunc, which has no modes. */
 CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode)
 {
 	struct rt_scope s;
@@ -44,7 +44,7 @@ CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int 
 	if (r)
 		return r;
 	if ((r = rt_legacy((CUstream)stream)))
-		; /* refused */
+		; /* not enqueued */
 	else if (mode < 0)
 		r = rt_cu.cuLaunchHostFunc((CUstream)stream, (CUhostFn)host_func, (void *)token);
 	else

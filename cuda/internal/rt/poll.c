@@ -10,14 +10,14 @@
 #include "rt_internal.h"
 
 enum {
-	SOONEST = 10 * 1000,     /* ns until an event is asked again, */
-	LATEST = 2000 * 1000,    /* which is a share of the time that it has taken so far, */
-	SHARE = 32,              /* so much of it */
-	NEAR = 50 * 1000,        /* to when it is expected, an event is asked more often */
-	BATCH = 256,             /* done before somebody is told */
+	SOONEST = 10 * 1000,     /* ns, the shortest interval between queries of an event */
+	LATEST = 2000 * 1000,    /* ns, the longest */
+	SHARE = 32,              /* the interval is 1/SHARE of the time waited so far */
+	NEAR = 50 * 1000,        /* ns around the expected end, with the shortest interval */
+	BATCH = 256,             /* completed events per call */
 };
 
-/* The word changes when there is something new, and the sleeper is woken if there is one. */
+/* nap sleeps until ns have passed, or rt_wake changes the word. */
 static void nap(struct rt_alarm *a, unsigned seen, long ns)
 {
 	struct timespec t = {ns / 1000000000, ns % 1000000000};
@@ -36,11 +36,11 @@ void rt_wake(unsigned char *alarm)
 		syscall(SYS_futex, &a->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
-/* interval is how long an event is left alone after time t. */
+/* interval returns the time after t until the next query of an event. */
 static long interval(const struct rt_entry *e, long t)
 {
 	long wait = (t - e->since) / SHARE;
-	long left = e->since + e->expected - t; /* to the time when it may be done */
+	long left = e->since + e->expected - t; /* time until the expected end */
 
 	if (e->expected && left > -NEAR && wait > SOONEST) {
 		if (left < NEAR)
@@ -48,12 +48,12 @@ static long interval(const struct rt_entry *e, long t)
 		if (wait > left - NEAR)
 			wait = left - NEAR;
 	}
-	if (wait >= LATEST) /* long waits are due together, so that one nap is enough for all */
+	if (wait >= LATEST) /* long waits become due together, after one nap */
 		return LATEST - t % LATEST;
 	return wait < SOONEST ? SOONEST : wait;
 }
 
-/* pass asks those that are due, and says in next when one is due again. */
+/* pass queries the events that are due, and sets next to the time when one is due again. */
 static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 {
 	unsigned done = 0;
@@ -67,7 +67,7 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 		}
 		if (!e->since)
 			e->since = t;
-		e->result = rt_reached(e->context, e->home, e->id, e->event);
+		e->result = rt_home_query(e->context, e->home, e->id, e->event);
 		if (e->result != 600) {
 			done++;
 			continue;
@@ -79,8 +79,8 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 }
 
 /*
- * rt_poll asks events again and again, until some are done or the alarm's word
- * is another than seen. It tells how many are done, and leaves their results.
+ * rt_poll polls events until some have completed or the alarm's word is not seen.
+ * It sets the results and returns how many events have completed.
  */
 unsigned rt_poll(unsigned char *entries, unsigned n, unsigned char *alarm, unsigned seen)
 {
@@ -95,7 +95,7 @@ unsigned rt_poll(unsigned char *entries, unsigned n, unsigned char *alarm, unsig
 		if (left <= 0)
 			continue;
 		if (slack > 1)
-			prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default would be late by 50 µs */
+			prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* by default a nap ends 50 µs late */
 		nap(a, seen, left);
 		if (slack > 1)
 			prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);

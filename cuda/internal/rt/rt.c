@@ -10,7 +10,7 @@
 
 struct rt_cu rt_cu;
 
-/* rt_bind finds the functions in the driver, which is open, and names one that is missing. */
+/* rt_bind finds the functions in the loaded driver, and returns the name of one that is missing. */
 const char *rt_bind(const char *file)
 {
 	void *lib = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
@@ -32,7 +32,7 @@ const char *rt_bind(const char *file)
 	return 0;
 }
 
-/* Context 0 means that the call needs none. */
+/* If context is 0, the call needs none. */
 CUresult rt_begin(struct rt_scope *s, uintptr_t context, unsigned relaxed)
 {
 	CUcontext before = 0;
@@ -65,18 +65,18 @@ void rt_end(struct rt_scope *s)
 		rt_cu.cuCtxSetCurrent((CUcontext)s->before);
 }
 
-/* same is RT_RESET if the context is not the one that had this id, which 0 does not ask. */
-static CUresult same(uintptr_t context, unsigned long long id)
+/* check_home returns RT_RESET if the context no longer has the id. An id of 0 is not compared. */
+static CUresult check_home(uintptr_t context, unsigned long long id)
 {
 	unsigned long long now = id;
 	CUresult r = id && rt_cu.cuCtxGetId && !rt_called_back ? rt_cu.cuCtxGetId((CUcontext)context, &now) : 0;
 
-	return now != id || r == 201 || r == 709 ? RT_RESET : 0; /* any other error will show in what is to be done */
+	return now != id || r == 201 || r == 709 ? RT_RESET : 0; /* the call itself returns any other error */
 }
 
 CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, unsigned char *scope)
 {
-	CUresult r = same(context, id);
+	CUresult r = check_home(context, id);
 
 	return r ? r : rt_begin((struct rt_scope *)scope, context, relaxed);
 }
@@ -85,7 +85,7 @@ void rt_leave(unsigned char *scope)
 {
 	struct rt_scope *s = (struct rt_scope *)scope;
 
-	s->set = 1; /* what ran in between may have made another current */
+	s->set = 1; /* the code in between may have made another context current */
 	rt_end(s);
 }
 
@@ -94,7 +94,7 @@ CUresult rt_check_capturing(CUstream stream)
 	CUstreamCaptureStatus status = 0;
 	CUresult r = rt_cu.cuStreamIsCapturing(stream, &status);
 
-	if (r == 906) /* the legacy stream, while a blocking stream captures */
+	if (r == 906) /* the legacy stream while a blocking stream captures */
 		return RT_CAPTURING;
 	return r ? r : status ? RT_CAPTURING : 0;
 }
@@ -104,7 +104,7 @@ CUresult rt_legacy(CUstream stream)
 	return (uintptr_t)stream > 1 ? 0 : rt_check_capturing(stream);
 }
 
-/* rt_capturing tells whether work put on the stream now would be captured. */
+/* rt_capturing returns whether work enqueued on the stream now would be captured. */
 unsigned rt_capturing(uintptr_t context, uintptr_t stream)
 {
 	struct rt_scope s;
@@ -138,8 +138,8 @@ long rt_now(void)
 	return t.tv_sec * 1000000000L + t.tv_nsec;
 }
 
-/* spins asks until the event is done, for so many nanoseconds at most. */
-static CUresult spins(CUevent event, long spin)
+/* query_spinning queries the event until it completes, for at most spin nanoseconds. */
+static CUresult query_spinning(CUevent event, long spin)
 {
 	long end = spin ? rt_now() + spin : 0;
 	CUresult r;
@@ -150,8 +150,8 @@ static CUresult spins(CUevent event, long spin)
 	return r;
 }
 
-/* rt_point marks the end of what is on the stream now. */
-CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event)
+/* rt_mark records the event after the stream's current work, if there is any. */
+CUresult rt_mark(uintptr_t context, uintptr_t stream, uintptr_t event)
 {
 	struct rt_scope s;
 	CUresult r = rt_begin(&s, context, 1);
@@ -165,16 +165,16 @@ CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event)
 	return r;
 }
 
-CUresult rt_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event)
+CUresult rt_home_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event)
 {
-	CUresult r = same(home, id);
+	CUresult r = check_home(home, id);
 
-	return r ? r : rt_point(context, stream, event);
+	return r ? r : rt_mark(context, stream, event);
 }
 
-CUresult rt_reached(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event)
+CUresult rt_home_query(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event)
 {
-	CUresult r = same(home, id);
+	CUresult r = check_home(home, id);
 
 	return r ? r : rt_event_query(context, event, 0);
 }
@@ -186,12 +186,12 @@ CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin)
 
 	if (r)
 		return r;
-	r = spins((CUevent)event, spin);
+	r = query_spinning((CUevent)event, spin);
 	rt_end(&s);
 	return r;
 }
 
-/* rt_record records an event, unless the stream captures. */
+/* rt_record records an event, unless the stream is capturing. */
 CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream)
 {
 	struct rt_scope s;
@@ -205,7 +205,7 @@ CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream)
 	return r;
 }
 
-/* rt_record_with records an event also as part of a capture, which it then tells. */
+/* rt_record_with also records an event on a capturing stream, and then returns RT_CAPTURED. */
 CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags)
 {
 	struct rt_scope s;
@@ -224,7 +224,7 @@ CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, un
 	return r || captured != RT_CAPTURING ? r : RT_CAPTURED;
 }
 
-/* rt_wait_event is refused on a stream that captures if the event stands for work outside of captures. */
+/* rt_wait_event returns RT_CAPTURING if the stream is capturing and the event was recorded outside of captures. */
 CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags, unsigned outside)
 {
 	struct rt_scope s;
@@ -238,8 +238,8 @@ CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, uns
 	return r;
 }
 
-/* point has params point to the arguments. */
-static void point(void **params, struct rt_arg *a, unsigned n)
+/* fill makes params point to the arguments. */
+static void fill(void **params, struct rt_arg *a, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		params[i] = a[i].kind == RT_FAR ? a[i].pointer : a[i].near;
@@ -251,7 +251,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 	struct rt_config *c = &l->config;
 	void *params[l->args ? l->args : 1];
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, l->context, 1); /* a kernel that is loaded now would destroy captures elsewhere */
+	CUresult r = rt_begin(&s, l->context, 1); /* loading a kernel lazily would invalidate captures on other threads */
 
 	if (r)
 		return r;
@@ -259,7 +259,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 		rt_end(&s);
 		return r;
 	}
-	point(params, (struct rt_arg *)args, l->args);
+	fill(params, (struct rt_arg *)args, l->args);
 	if (c->count)
 		r = rt_cu.cuLaunchKernelEx((const CUlaunchConfig *)c, (CUfunction)l->function, params, 0);
 	else
@@ -291,22 +291,22 @@ static CUresult copy(struct rt_copy *c, void *host)
 	}
 }
 
-/* rt_copy enqueues a copy or a memset and, if asked to, waits for the stream. */
+/* rt_copy enqueues a copy or a memset, and waits for the stream if c->wait is set. */
 CUresult rt_copy(unsigned char *what, unsigned char *host)
 {
 	struct rt_copy *c = (struct rt_copy *)what;
 	struct rt_scope s;
-	CUresult r = same(c->home, c->id);
+	CUresult r = check_home(c->home, c->id);
 
 	if (r || (r = rt_begin(&s, c->context, 1)))
 		return r;
 	if (!(r = rt_legacy((CUstream)c->stream)))
 		r = copy(c, host);
 	if (c->wait) {
-		/* Also after an error: some of the copy may be under way. */
+		/* Even after an error: a part of the copy may be in flight. */
 		CUresult w = rt_cu.cuStreamSynchronize((CUstream)c->stream);
 		if (w)
-			rt_cu.cuStreamSynchronize((CUstream)c->stream); /* the memory must not be given back under the copy */
+			rt_cu.cuStreamSynchronize((CUstream)c->stream); /* the memory must not be freed during the copy */
 		r = r ? r : w;
 	}
 	rt_end(&s);
@@ -325,11 +325,11 @@ CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long
 	return r;
 }
 
-/* rt_free_async frees memory of a context that had this id, unless the stream captures. */
+/* rt_free_async frees memory if its context still has the id and the stream is not capturing. */
 CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream)
 {
 	struct rt_scope s;
-	CUresult r = same(home, id);
+	CUresult r = check_home(home, id);
 
 	if (r || (r = rt_begin(&s, context, 1)))
 		return r;
@@ -339,7 +339,7 @@ CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id,
 	return r;
 }
 
-/* rt_import_memory is called with the context current. The file's number goes as a pointer. */
+/* rt_import_memory needs a current context. The driver takes the file descriptor as a pointer. */
 CUresult rt_import_memory(unsigned char *memory, uintptr_t fd)
 {
 	enum { POSIX_FILE = 1 };
@@ -349,7 +349,7 @@ CUresult rt_import_memory(unsigned char *memory, uintptr_t fd)
 
 /*
  * rt_import_pool imports a memory pool by its file descriptor, which the driver
- * takes in place of a pointer. Go must not have such a small number for a pointer.
+ * takes as a pointer. In Go, such a small number must not be a pointer.
  */
 CUresult rt_import_pool(unsigned char *pool, uintptr_t fd)
 {
@@ -358,7 +358,7 @@ CUresult rt_import_pool(unsigned char *pool, uintptr_t fd)
 	return rt_cu.cuMemPoolImportFromShareableHandle((CUmemoryPool *)pool, (void *)fd, file_descriptor, 0);
 }
 
-/* rt_thread is the number of this thread. */
+/* rt_thread returns the id of this thread. */
 int rt_thread(void)
 {
 	return syscall(SYS_gettid);
@@ -377,7 +377,7 @@ CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned 
 	return r;
 }
 
-/* CUDA_KERNEL_NODE_PARAMS, of which ztypes.h has the name alone. */
+/* CUDA_KERNEL_NODE_PARAMS, which ztypes.h only declares. */
 struct kernel_params {
 	uintptr_t function;
 	unsigned grid[3], block[3], shared;
@@ -400,7 +400,7 @@ CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char 
 		k.grid[i] = n->grid[i];
 		k.block[i] = n->block[i];
 	}
-	point(params, (struct rt_arg *)args, n->args);
+	fill(params, (struct rt_arg *)args, n->args);
 	if (n->what == RT_ADD)
 		r = rt_cu.cuGraphAddKernelNode_v2((CUgraphNode *)&n->node, (CUgraph)n->graph, (const CUgraphNode *)deps, n->deps, p);
 	else if (n->what == RT_SET)

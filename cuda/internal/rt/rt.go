@@ -10,36 +10,36 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// What the calls of this package return beside CUDA's codes.
+// Codes that calls of this package return besides CUDA's.
 const (
-	CodeCapturing driver.CUresult = 100000 // the stream captures and was left alone
-	CodeReset     driver.CUresult = 100001 // the context was reset and was left alone
+	CodeCapturing driver.CUresult = 100000 // not done: the stream is capturing
+	CodeReset     driver.CUresult = 100001 // not done: the context was reset
 	CodeCaptured  driver.CUresult = 100002 // the event was recorded as part of a capture
-	CodeCallback  driver.CUresult = 100003 // the driver has called this thread
+	CodeCallback  driver.CUresult = 100003 // not done: the driver has called this thread
 )
 
-// What the driver's thread calls, with the tokens of [HostFunc] and
-// [AddCallback]. Package safe sets them before it uses those.
+// The driver's thread calls these with the tokens of [HostFunc] and [AddCallback].
+// Package safe sets them before it uses either.
 var (
 	OnHostFunc func(token uintptr)
 	OnStatus   func(token uintptr, code driver.CUresult)
 )
 
-// Scope is what was current on the thread before [Enter].
+// Scope is the state of the thread before [Enter].
 type Scope struct {
 	before    uintptr
 	mode, set uint32
 }
 
-// Arg is an argument of a kernel. It has four words, which Go keeps in
-// registers.
+// Arg is an argument of a kernel. It has four words, which Go keeps in registers.
 type Arg struct {
-	Pointer unsafe.Pointer // what is meant depends on the kind; for Far the value
+	Pointer unsafe.Pointer // to the value if Far; else depends on the kind
 	Tag     uint64         // the size in the upper half, an ArgKind in the lower
-	A, B    uint64         // the value, if it is not Far
+	A, B    uint64         // the value, unless Far
 }
 
-// ArgKind is the kind of an [Arg]. There may be more, which must not get to C.
+// ArgKind is the kind of an [Arg]. Package safe has further kinds, which must not reach
+// C.
 type ArgKind uint32
 
 // The kinds of an [Arg].
@@ -50,16 +50,16 @@ const (
 	FirstOther
 )
 
-// Tag makes an [Arg]'s.
+// Tag returns the Tag of an [Arg].
 func Tag(k ArgKind, size uintptr) uint64 { return uint64(size)<<32 | uint64(k) }
 
-// Kind is the kind of the argument.
+// Kind returns the kind of the argument.
 func (a *Arg) Kind() ArgKind { return ArgKind(a.Tag) }
 
-// Size is the size of the argument in bytes.
+// Size returns the size of the argument in bytes.
 func (a *Arg) Size() uint32 { return uint32(a.Tag >> 32) }
 
-// Launch is what a launch needs beside its arguments.
+// Launch is a launch without its arguments.
 type Launch struct {
 	Context  driver.CUcontext
 	Function driver.CUfunction
@@ -67,7 +67,7 @@ type Launch struct {
 	Args     uint32
 }
 
-// NodeCall says what becomes of a [KernelNode].
+// NodeCall selects the call for a [KernelNode].
 type NodeCall uint32
 
 // The calls for a [KernelNode].
@@ -77,7 +77,7 @@ const (
 	SetExecNode
 )
 
-// KernelNode is a kernel in a graph: to add, which sets Node, or to change.
+// KernelNode is a kernel node to add, which sets Node, or to change.
 type KernelNode struct {
 	Context     driver.CUcontext
 	Function    driver.CUfunction
@@ -90,12 +90,10 @@ type KernelNode struct {
 	Call        NodeCall
 }
 
-// CopyKind says which ends of a copy are on a device, or how wide the value of
-// a memset is.
+// CopyKind is the direction of a copy, or the element size of a memset.
 type CopyKind uint32
 
-// The kinds of [Copy]. A memset has its value in place of the source, and its
-// size in values.
+// The kinds of [Copy]. A memset has its value in Src, and its number of elements in Size.
 const (
 	HostToDevice CopyKind = iota
 	DeviceToHost
@@ -106,34 +104,34 @@ const (
 	Set32
 )
 
-// Copy is a copy or a memset, on a stream.
+// Copy is a copy or a memset on a stream.
 type Copy struct {
 	Context                driver.CUcontext
 	Stream                 driver.CUstream
 	Dst, Src               driver.CUdeviceptr
 	Size                   uint64
-	DstContext, SrcContext driver.CUcontext // of the kind Peer
+	DstContext, SrcContext driver.CUcontext // for kind Peer
 	Kind                   CopyKind
-	Wait                   uint32 // not 0: wait for the stream
+	Wait                   uint32 // 1: wait for the stream
 	Home                   driver.CUcontext
-	ID                     uint64 // that Home must still have, 0 for any
+	ID                     uint64 // the expected id of Home, 0 for any
 }
 
-// Home is the context of streams, events and memory: calls on them are CodeReset
-// once it has another ID. Set is the context to make current for such a call, 0 for
-// none; an ID of 0 is not compared.
+// Home is the context of streams, events and memory. Calls return CodeReset once the
+// context has another ID; an ID of 0 is not compared.
 type Home struct {
-	Set, Context driver.CUcontext
-	ID           uint64
+	CallContext driver.CUcontext // made current for a call, 0 for none
+	Context     driver.CUcontext
+	ID          uint64
 }
 
-// Entry is an event for [Poll] to ask. Result is what it said: the event is
-// asked as long as that is driver.CUDA_ERROR_NOT_READY, when it is due.
+// Entry is an event for [Poll], which queries it when it is due, while Result is
+// driver.CUDA_ERROR_NOT_READY.
 type Entry struct {
 	Home
 	Event      driver.CUevent
 	Since, Due int64 // CLOCK_MONOTONIC in nanoseconds, 0 for now
-	Expected   int64 // nanoseconds that it will take, perhaps; 0 where nobody knows
+	Expected   int64 // estimated duration in nanoseconds, 0 if unknown
 	Result     driver.CUresult
 	_          uint32
 }
@@ -144,10 +142,10 @@ type Alarm struct {
 	asleep uint32
 }
 
-// Seen is what a later Poll compares with.
+// Seen returns the state of the alarm for a later Poll.
 func (a *Alarm) Seen() uint32 { return a.word.Load() }
 
-// C has the same layouts.
+// The C structs have the same layouts.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Scope{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
@@ -163,8 +161,8 @@ var initialized struct {
 	done bool
 }
 
-// Init loads and initializes the driver. Where that fails, the next call tries
-// again. On a thread that the driver has called it is CodeCallback.
+// Init loads and initializes the driver. If that fails, the next call tries again. It
+// returns CodeCallback on a thread that the driver has called.
 func Init() error {
 	initialized.Lock()
 	defer initialized.Unlock()
@@ -196,10 +194,10 @@ func Init() error {
 	return nil
 }
 
-// Version is the driver's, such as 13000, once [Init] has succeeded.
+// Version is the driver's version, such as 13000. It is set by [Init].
 var Version int
 
-// HandlesSuffice tells, once [Init] has succeeded, that a call which gets a
-// stream, an event or an address needs no current context. It was measured for
-// drivers of CUDA 13.0; what older ones need is not known.
+// HandlesSuffice means that a call with a stream, an event or an address needs no current
+// context. [Init] sets it for drivers for CUDA 13.0 or newer, for which it was measured;
+// it is unknown for older ones.
 var HandlesSuffice bool

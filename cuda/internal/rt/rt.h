@@ -3,18 +3,18 @@
 #include "../../generated/driver/ztypes.h"
 #include "../../generated/driver/zprotos.h"
 
-/* What rt_query and rt_point return for a stream that captures: no code of CUDA's. */
+/* Codes besides CUDA's. The stream is capturing: nothing was done. */
 #define RT_CAPTURING 100000u
-/* What rt_enter returns for a context that was reset: no code of CUDA's. */
+/* The context was reset: nothing was done. */
 #define RT_RESET 100001u
-/* What rt_record returns where it recorded an event as part of a capture. */
+/* rt_record_with has recorded the event as part of a capture. */
 #define RT_CAPTURED 100002u
-/* What everything returns on a thread that the driver has called: no code of CUDA's. */
+/* The driver has called this thread: nothing was done. */
 #define RT_IN_CALLBACK 100003u
 
 /*
- * What was current on the thread before a call. It is plain numbers, because
- * Go keeps it while it does something else on the thread.
+ * The state of the thread before a call. It has plain numbers, because Go
+ * holds it while other code runs on the thread.
  */
 struct rt_scope {
 	uintptr_t before;
@@ -28,16 +28,16 @@ CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, un
 void rt_leave(unsigned char *scope);
 
 CUresult rt_query(uintptr_t context, uintptr_t stream);
-CUresult rt_point(uintptr_t context, uintptr_t stream, uintptr_t event);
+CUresult rt_mark(uintptr_t context, uintptr_t stream, uintptr_t event);
 CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream);
 CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags);
 CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags, unsigned outside);
 CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin);
-CUresult rt_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event);
-CUresult rt_reached(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event);
+CUresult rt_home_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event);
+CUresult rt_home_query(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event);
 unsigned rt_capturing(uintptr_t context, uintptr_t stream);
 
-/* An argument of a kernel, as Go's Arg lays it out. */
+/* An argument of a kernel, with the layout of Go's Arg. */
 enum { RT_NEAR, RT_FAR };
 struct rt_arg {
 	void *pointer;
@@ -46,7 +46,7 @@ struct rt_arg {
 };
 _Static_assert(sizeof(struct rt_arg) == 32, "Arg");
 
-/* CUlaunchConfig, of which ztypes.h has the name alone. */
+/* CUlaunchConfig, which ztypes.h only declares. */
 struct rt_config {
 	unsigned grid[3], block[3];
 	unsigned shared;
@@ -64,7 +64,7 @@ _Static_assert(sizeof(struct rt_launch) == 80, "Launch");
 
 CUresult rt_launch(unsigned char *launch, unsigned char *args);
 
-/* The ends of a copy. Memsets have a value and a count in place of the source. */
+/* A copy, or a memset with the value in src and the number of elements in size. */
 enum { RT_HTOD, RT_DTOH, RT_DTOD, RT_PEER, RT_SET8, RT_SET16, RT_SET32 };
 
 struct rt_copy {
@@ -73,7 +73,7 @@ struct rt_copy {
 	uintptr_t dst_context, src_context;
 	unsigned kind, wait;
 	uintptr_t home;
-	unsigned long long id; /* that home must still have, 0 for any */
+	unsigned long long id; /* the expected id of home, 0 for any */
 };
 _Static_assert(sizeof(struct rt_copy) == 80, "Copy");
 
@@ -84,7 +84,7 @@ CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id,
 CUresult rt_import_memory(unsigned char *memory, uintptr_t fd);
 CUresult rt_import_pool(unsigned char *pool, uintptr_t fd);
 
-/* A kernel node to add to a graph, or to change in a graph or in an executable. */
+/* A kernel node to add to a graph, or to change in a graph or an executable. */
 enum { RT_ADD, RT_SET, RT_SET_EXEC };
 struct rt_node {
 	uintptr_t context, function, graph, exec, node;
@@ -101,13 +101,13 @@ CUresult rt_add_callback(uintptr_t context, uintptr_t stream, uintptr_t token);
 unsigned rt_in_callback(void);
 int rt_thread(void);
 
-/* An event that is waited for. */
+/* An event to poll. */
 struct rt_entry {
 	uintptr_t context, home;
-	unsigned long long id; /* that home must still have, 0 for any */
+	unsigned long long id; /* the expected id of home, 0 for any */
 	uintptr_t event;
 	long since, due; /* ns; 0 for now */
-	long expected;   /* ns that it will take, perhaps; 0 where nobody knows */
+	long expected;   /* estimated duration in ns, 0 if unknown */
 	unsigned result, unused;
 };
 _Static_assert(sizeof(struct rt_entry) == 64, "Entry");

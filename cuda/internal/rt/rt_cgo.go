@@ -6,9 +6,9 @@ package rt
 #cgo LDFLAGS: -ldl
 #cgo CFLAGS: -O2
 
-// Nothing here calls back into Go on its own thread, and nothing is kept. What
-// is pointed to goes as unsigned char, whose target cgo does not search for Go
-// pointers: the arguments of a launch hold some.
+// These functions neither call Go on the same thread nor retain pointers. Structs are
+// passed as unsigned char, in which cgo does not look for Go pointers: the arguments of a
+// launch contain some.
 #cgo noescape rt_enter
 #cgo nocallback rt_enter
 #cgo noescape rt_leave
@@ -17,12 +17,12 @@ package rt
 #cgo nocallback rt_query
 #cgo noescape rt_capturing
 #cgo nocallback rt_capturing
-#cgo noescape rt_point
-#cgo nocallback rt_point
 #cgo noescape rt_mark
 #cgo nocallback rt_mark
-#cgo noescape rt_reached
-#cgo nocallback rt_reached
+#cgo noescape rt_home_mark
+#cgo nocallback rt_home_mark
+#cgo noescape rt_home_query
+#cgo nocallback rt_home_query
 #cgo noescape rt_record
 #cgo nocallback rt_record
 #cgo noescape rt_record_with
@@ -73,9 +73,9 @@ func bind(file string) (missing string) {
 	return C.GoString(C.rt_bind(name))
 }
 
-// Enter makes a context current on this thread, to which the goroutine must be
-// locked, and with relaxed set its capture mode RELAXED, until [Leave]. An id
-// other than 0 is the one that the context must still have.
+// Enter makes a context current on this thread, to which the goroutine must be locked,
+// until [Leave]. With relaxed, it also sets the capture mode RELAXED. It returns
+// CodeReset if id is not 0 and the context has another id.
 func Enter(s *Scope, context driver.CUcontext, id uint64, relaxed bool) driver.CUresult {
 	r := C.uint(0)
 	if relaxed {
@@ -84,39 +84,39 @@ func Enter(s *Scope, context driver.CUcontext, id uint64, relaxed bool) driver.C
 	return driver.CUresult(C.rt_enter(C.uintptr_t(context), C.ulonglong(id), r, (*C.uchar)(unsafe.Pointer(s))))
 }
 
-// Leave puts back what [Enter] found.
+// Leave restores the state before [Enter].
 func Leave(s *Scope) { C.rt_leave((*C.uchar)(unsafe.Pointer(s))) }
 
-// Query asks whether the stream's work is done. A capturing stream is not
-// asked: that would destroy the capture.
+// Query returns whether the stream's work has completed. It does not query a capturing
+// stream, which would invalidate the capture.
 func Query(context driver.CUcontext, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_query(C.uintptr_t(context), C.uintptr_t(stream)))
 }
 
-// Capturing tells whether the stream captures.
+// Capturing returns whether the stream is capturing.
 func Capturing(context driver.CUcontext, stream driver.CUstream) bool {
 	return C.rt_capturing(C.uintptr_t(context), C.uintptr_t(stream)) != 0
 }
 
-// Point records event after the stream's work, unless that is done already. It is
-// driver.CUDA_ERROR_NOT_READY if it has recorded it.
-func Point(context driver.CUcontext, stream driver.CUstream, event driver.CUevent) driver.CUresult {
-	return driver.CUresult(C.rt_point(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(event)))
+// Mark records event after the stream's work and returns driver.CUDA_ERROR_NOT_READY, or
+// 0 if the work has completed.
+func Mark(context driver.CUcontext, stream driver.CUstream, event driver.CUevent) driver.CUresult {
+	return driver.CUresult(C.rt_mark(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(event)))
 }
 
-// Record is cuEventRecord, unless the stream captures.
+// Record is cuEventRecord, unless the stream is capturing.
 func Record(context driver.CUcontext, event driver.CUevent, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_record(C.uintptr_t(context), C.uintptr_t(event), C.uintptr_t(stream)))
 }
 
-// RecordWith is cuEventRecord, with flags cuEventRecordWithFlags, also on a stream
-// that captures: the result is then CodeCaptured.
+// RecordWith is cuEventRecord, or cuEventRecordWithFlags with flags. It also records on a
+// capturing stream, and then returns CodeCaptured.
 func RecordWith(context driver.CUcontext, event driver.CUevent, stream driver.CUstream, flags uint32) driver.CUresult {
 	return driver.CUresult(C.rt_record_with(C.uintptr_t(context), C.uintptr_t(event), C.uintptr_t(stream), C.uint(flags)))
 }
 
-// WaitEvent is cuStreamWaitEvent, unless the stream captures and the event stands for
-// work outside of captures.
+// WaitEvent is cuStreamWaitEvent. If outside is set, the event was recorded outside of
+// captures, and a capturing stream cannot wait for it.
 func WaitEvent(context driver.CUcontext, stream driver.CUstream, event driver.CUevent, flags uint32, outside bool) driver.CUresult {
 	check := C.uint(0)
 	if outside {
@@ -125,25 +125,25 @@ func WaitEvent(context driver.CUcontext, stream driver.CUstream, event driver.CU
 	return driver.CUresult(C.rt_wait_event(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(event), C.uint(flags), check))
 }
 
-// EventQuery asks whether an event is done, for up to spin nanoseconds.
+// EventQuery queries an event for up to spin nanoseconds.
 func EventQuery(context driver.CUcontext, event driver.CUevent, spin int64) driver.CUresult {
 	return driver.CUresult(C.rt_event_query(C.uintptr_t(context), C.uintptr_t(event), C.long(spin)))
 }
 
-// Do is cuLaunchKernel, with attributes cuLaunchKernelEx. args points to as many
-// arguments as l says.
+// Do is cuLaunchKernel, or cuLaunchKernelEx with attributes. args points to l.Args
+// arguments.
 func (l *Launch) Do(args *Arg) driver.CUresult {
 	return driver.CUresult(C.rt_launch((*C.uchar)(unsafe.Pointer(l)), (*C.uchar)(unsafe.Pointer(args))))
 }
 
-// Do is cuGraphAddKernelNode, or changes the node. deps and args point to as many as
-// n says.
+// Do is cuGraphAddKernelNode, or changes the node. deps and args point to n.Deps and
+// n.Args elements.
 func (n *KernelNode) Do(deps *driver.CUgraphNode, args *Arg) driver.CUresult {
 	return driver.CUresult(C.rt_kernel_node((*C.uchar)(unsafe.Pointer(n)), (*C.uchar)(unsafe.Pointer(deps)), (*C.uchar)(unsafe.Pointer(args))))
 }
 
-// Do enqueues a copy or memset, and waits for the stream if c says so. host is
-// the end of the copy that is not on a device.
+// Do enqueues a copy or memset, and waits for the stream if c.Wait is set. host is the
+// host side of the copy.
 func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
 	return driver.CUresult(C.rt_copy((*C.uchar)(unsafe.Pointer(c)), (*C.uchar)(host)))
 }
@@ -153,23 +153,23 @@ func AllocAsync(context driver.CUcontext, address *driver.CUdeviceptr, size uint
 	return driver.CUresult(C.rt_alloc_async(C.uintptr_t(context), (*C.uchar)(unsafe.Pointer(address)), C.ulonglong(size), C.uintptr_t(stream)))
 }
 
-// FreeAsync is cuMemFreeAsync, unless the stream captures.
+// FreeAsync is cuMemFreeAsync, unless the stream is capturing.
 func (h Home) FreeAsync(address driver.CUdeviceptr, stream driver.CUstream) driver.CUresult {
-	return driver.CUresult(C.rt_free_async(C.uintptr_t(h.Set), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.ulonglong(address), C.uintptr_t(stream)))
+	return driver.CUresult(C.rt_free_async(C.uintptr_t(h.CallContext), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.ulonglong(address), C.uintptr_t(stream)))
 }
 
-// Point is the function Point.
-func (h Home) Point(stream driver.CUstream, event driver.CUevent) driver.CUresult {
-	return driver.CUresult(C.rt_mark(C.uintptr_t(h.Set), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(stream), C.uintptr_t(event)))
+// Mark is the function Mark.
+func (h Home) Mark(stream driver.CUstream, event driver.CUevent) driver.CUresult {
+	return driver.CUresult(C.rt_home_mark(C.uintptr_t(h.CallContext), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(stream), C.uintptr_t(event)))
 }
 
-// EventQuery asks whether an event is done.
+// EventQuery queries an event.
 func (h Home) EventQuery(event driver.CUevent) driver.CUresult {
-	return driver.CUresult(C.rt_reached(C.uintptr_t(h.Set), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(event)))
+	return driver.CUresult(C.rt_home_query(C.uintptr_t(h.CallContext), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(event)))
 }
 
-// ImportMemory is cuMemImportFromShareableHandle of a file's number, which must
-// never be a pointer in Go.
+// ImportMemory is cuMemImportFromShareableHandle for a file descriptor, which must never
+// be a pointer in Go.
 func ImportMemory(memory *driver.CUmemGenericAllocationHandle, fd uintptr) driver.CUresult {
 	return driver.CUresult(C.rt_import_memory((*C.uchar)(unsafe.Pointer(memory)), C.uintptr_t(fd)))
 }
@@ -179,21 +179,21 @@ func ImportPool(pool *driver.CUmemoryPool, fd uintptr) driver.CUresult {
 	return driver.CUresult(C.rt_import_pool((*C.uchar)(unsafe.Pointer(pool)), C.uintptr_t(fd)))
 }
 
-// Poll asks the events of entries until some are done or Wake was called since
-// the alarm was at seen, and returns how many are done. It sleeps in between.
+// Poll queries the events of entries until some have completed, and returns their number.
+// It sleeps in between. It also returns if Wake was called after the alarm returned seen.
 func Poll(entries []Entry, a *Alarm, seen uint32) int {
 	return int(C.rt_poll((*C.uchar)(unsafe.Pointer(unsafe.SliceData(entries))), C.uint(len(entries)), (*C.uchar)(unsafe.Pointer(a)), C.uint(seen)))
 }
 
-// Wake ends the Poll that is under way, or the next one whose alarm was seen before.
+// Wake ends the current Poll, or the next one if its seen is older.
 func (a *Alarm) Wake() { C.rt_wake((*C.uchar)(unsafe.Pointer(a))) }
 
-// GraphLaunch is cuGraphLaunch, unless the stream captures.
+// GraphLaunch is cuGraphLaunch, unless the stream is capturing.
 func GraphLaunch(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_graph(C.uintptr_t(context), C.uintptr_t(exec), C.uintptr_t(stream), 0))
 }
 
-// GraphUpload is cuGraphUpload, unless the stream captures.
+// GraphUpload is cuGraphUpload, unless the stream is capturing.
 func GraphUpload(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_graph(C.uintptr_t(context), C.uintptr_t(exec), C.uintptr_t(stream), 1))
 }

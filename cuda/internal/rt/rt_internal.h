@@ -1,9 +1,9 @@
-/* What the C files of this package share. */
+/* Declarations shared by the C files of this package. */
 #pragma once
 
 #include "rt.h"
 
-/* The functions used here, by the names that the driver exports. */
+/* The driver's functions used here, by exported name. */
 #define EVERY(F) \
 	F(cuCtxGetCurrent) \
 	F(cuCtxSetCurrent) \
@@ -38,21 +38,21 @@ struct rt_cu {
 	EVERY(MEMBER)
 	fn_cuCtxGetId cuCtxGetId;                   /* from 12.0 on */
 	fn_cuLaunchHostFunc_v2 cuLaunchHostFunc_v2; /* from 13.2 on */
-	/* from 12.0 on; before, the ones of that name without a suffix, which read less of the same */
+	/* from 12.0 on; before, the functions without suffix, which read a prefix of the same struct */
 	fn_cuGraphAddKernelNode_v2 cuGraphAddKernelNode_v2;
 	fn_cuGraphKernelNodeSetParams_v2 cuGraphKernelNodeSetParams_v2;
 	fn_cuGraphExecKernelNodeSetParams_v2 cuGraphExecKernelNodeSetParams_v2;
 };
 extern struct rt_cu rt_cu;
 
-/* rt_begin makes a context current, if it is not 0, and the capture mode RELAXED if that is asked for. */
+/* rt_begin makes a context current unless it is 0, and sets the capture mode RELAXED if relaxed is set. */
 CUresult rt_begin(struct rt_scope *s, uintptr_t context, unsigned relaxed);
 void rt_end(struct rt_scope *s);
-/* rt_check_capturing is RT_CAPTURING for a stream that captures. */
+/* rt_check_capturing returns RT_CAPTURING if the stream is capturing. */
 CUresult rt_check_capturing(CUstream stream);
-/* rt_legacy is that for the legacy stream, and 0 for others: what is put on it while a blocking stream captures destroys that capture. */
+/* rt_legacy is rt_check_capturing for the legacy stream, whose use invalidates captures of blocking streams, and 0 for others. */
 CUresult rt_legacy(CUstream stream);
-/* Set while the driver calls this thread. */
+/* 1 while the driver calls this thread. */
 extern __thread unsigned rt_called_back;
-/* rt_now is in nanoseconds. */
+/* rt_now returns CLOCK_MONOTONIC in nanoseconds. */
 long rt_now(void);

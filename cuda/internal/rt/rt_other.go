@@ -8,8 +8,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Without cgo there is no library, so that Init fails and nothing else is
-// ever called.
+// Without cgo no driver is loaded: Init fails, and nothing else is called.
 
 const none = driver.CUDA_ERROR_NOT_SUPPORTED
 
@@ -23,7 +22,7 @@ func Query(driver.CUcontext, driver.CUstream) driver.CUresult { return none }
 
 func Capturing(driver.CUcontext, driver.CUstream) bool { return false }
 
-func Point(driver.CUcontext, driver.CUstream, driver.CUevent) driver.CUresult { return none }
+func Mark(driver.CUcontext, driver.CUstream, driver.CUevent) driver.CUresult { return none }
 
 func Record(driver.CUcontext, driver.CUevent, driver.CUstream) driver.CUresult { return none }
 
@@ -47,7 +46,7 @@ func AllocAsync(driver.CUcontext, *driver.CUdeviceptr, uint64, driver.CUstream) 
 
 func (Home) FreeAsync(driver.CUdeviceptr, driver.CUstream) driver.CUresult { return none }
 
-func (Home) Point(driver.CUstream, driver.CUevent) driver.CUresult { return none }
+func (Home) Mark(driver.CUstream, driver.CUevent) driver.CUresult { return none }
 
 func (Home) EventQuery(driver.CUevent) driver.CUresult { return none }
 

@@ -1,7 +1,7 @@
 //go:build linux && (amd64 || arm64)
 
-// Package own is Go for a library in C that takes a stream: own.c stands for
-// yours, or for one without sources.
+// Package own calls a C library that takes a stream. own.c stands for your library,
+// or for one without sources.
 package own
 
 /*
@@ -9,7 +9,7 @@ package own
 #include <stdint.h>
 #include "own.h"
 
-// Handles come as numbers: stream 1 is one too, and no pointer that Go may hold.
+// Handles arrive as integers: stream 1 is not a pointer that Go may hold.
 static int clear_on(uintptr_t stream, unsigned long long memory, size_t bytes)
 {
 	return own_clear((own_stream)stream, memory, bytes);
@@ -24,12 +24,12 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// Clear has the library clear a buffer on a stream. Keep the buffer open until
-// that is done: only the library knows of it.
+// Clear clears a buffer on a stream, with the C library. Keep the buffer open until
+// the stream is done: package safe does not know about this use.
 func Clear(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
-	defer runtime.KeepAlive(b) // a raw handle keeps nothing alive
+	defer runtime.KeepAlive(b) // a raw handle keeps no object alive
 	defer runtime.KeepAlive(s)
-	return x.WithCurrent(func() error { // the library wants the context to be current
+	return x.WithCurrent(func() error { // the library needs a current context
 		code := C.clear_on(C.uintptr_t(s.Raw()), C.ulonglong(b.Raw()), C.size_t(b.Size()))
 		if code != 0 {
 			return driver.CUresult(code)

@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -19,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // Default is the CUDA version that the simulated driver has unless told otherwise,
@@ -31,20 +31,19 @@ const (
 // oldest is the lowest version that package safe works with.
 const oldest = "11.8"
 
-// Build compiles the library into a directory, which is made where it is
-// missing, and returns the file. It has the functions that a driver of the given
-// CUDA version, between 11.8 and [Newest], has, as far as they are simulated.
-// CC names the C compiler, cc without it.
-func Build(dir, version string) (file string, err error) {
-	number, err := parse(version)
-	if err != nil {
-		return "", err
-	}
-	source, protos, err := sources()
-	if err != nil {
-		return "", err
-	}
-	script, err := exports(source, number)
+// file is the name that programs look for.
+const file = "libcuda.so.1"
+
+// Build puts the library into a directory, which is made where it is missing, and
+// returns the file. It has the functions that a driver of the given CUDA version,
+// between 11.8 and [Newest], has, as far as they are simulated.
+//
+// CC names the C compiler and its arguments, cc without it. What was built once is
+// kept in the folder that $CUDABIND_SIMDRIVER names, else in cudabind/simdriver in
+// the user's cache folder, and built again when the sources, the flags or the
+// compiler change.
+func Build(dir, version string) (string, error) {
+	l, err := newLibrary(version)
 	if err != nil {
 		return "", err
 	}
@@ -56,32 +55,68 @@ func Build(dir, version string) (file string, err error) {
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	list := filepath.Join(work, "exports")
-	if err := os.WriteFile(list, script, 0o666); err != nil {
+	made := filepath.Join(work, file)
+	if err := l.make(work, made); err != nil {
 		return "", err
 	}
-	files, err := filepath.Glob(filepath.Join(source, "*.c"))
-	if err != nil {
-		return "", err
-	}
-	made := filepath.Join(work, "libcuda.so.1")
-	cc := exec.Command(compiler(), append([]string{
-		"-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror",
-		"-DSIM_VERSION=" + strconv.Itoa(number), "-I", source, "-I", protos,
-		"-Wl,--version-script=" + list, "-Wl,-soname=libcuda.so.1", "-o", made,
-	}, append(files, "-lm")...)...)
-	if out, err := cc.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the simulated driver with %s: %w\n%s", compiler(), err, out)
-	}
-	file = filepath.Join(dir, "libcuda.so.1")
-	return file, os.Rename(made, file) // whole or not at all, also for a program that has it open
+	target := filepath.Join(dir, file)
+	return target, os.Rename(made, target) // whole or not at all, also for a program that has it open
 }
 
-func compiler() string {
-	if cc := os.Getenv("CC"); cc != "" {
-		return cc
+// A library is what the compiler gets.
+type library struct {
+	source, protos string // folders
+	files          []string
+	script         []byte // the linker's list of exports
+	flags          []string
+}
+
+func newLibrary(version string) (*library, error) {
+	number, err := parse(version)
+	if err != nil {
+		return nil, err
 	}
-	return "cc"
+	l := &library{flags: []string{
+		"-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror",
+		"-DSIM_VERSION=" + strconv.Itoa(number), "-Wl,-soname=" + file,
+	}}
+	if l.source, l.protos, err = sources(); err != nil {
+		return nil, err
+	}
+	if l.script, err = exports(l.source, number); err != nil {
+		return nil, err
+	}
+	l.files, err = filepath.Glob(filepath.Join(l.source, "*.c"))
+	return l, err
+}
+
+// make takes the library that is kept, or else compiles and keeps it.
+func (l *library) make(work, made string) error {
+	kept := l.kept()
+	if kept != "" && take(kept, made) == nil {
+		return nil
+	}
+	if err := l.compile(work, made); err != nil {
+		return err
+	}
+	if kept != "" {
+		keep(made, kept)
+	}
+	return nil
+}
+
+func (l *library) compile(work, made string) error {
+	list := filepath.Join(work, "exports")
+	if err := os.WriteFile(list, l.script, 0o666); err != nil {
+		return err
+	}
+	cc := command.CC(l.flags...)
+	cc.Args = append(cc.Args, "-I", l.source, "-I", l.protos, "-Wl,--version-script="+list, "-o", made)
+	cc.Args = append(append(cc.Args, l.files...), "-lm")
+	if out, err := cc.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the simulated driver with %s: %w\n%s", cc.Args[0], err, out)
+	}
+	return nil
 }
 
 // parse makes 13000 of 13.0.

@@ -4,7 +4,6 @@ package sim_test
 
 import (
 	"os"
-	"os/exec"
 	"regexp"
 	"runtime"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -267,7 +267,7 @@ func TestOverlap(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, order := range []string{"first", "second"} {
-				child := exec.Command(os.Args[0], "-test.run=^TestPlayOverlap$")
+				child := command.Built(os.Args[0], "-test.run=^TestPlayOverlap$")
 				child.Env = append(os.Environ(), parents+"="+library, played+"="+order+" "+c.name)
 				out, err := child.CombinedOutput()
 				if !c.crashes {

@@ -9,7 +9,7 @@ import (
 
 // CUmap is the struct CUmap.
 //
-// C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with NewCUmap.
+// C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with [NewCUmap].
 type CUmap struct {
 	_     structs.HostLayout
 	Words [16]uint64
@@ -24,7 +24,7 @@ func NewCUmap() *CUmap {
 
 // CUholder is the struct CUholder.
 //
-// C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with NewCUholder.
+// C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with [NewCUholder].
 type CUholder struct {
 	_    structs.HostLayout
 	Kind byte
@@ -51,7 +51,7 @@ type CUtwo struct {
 //
 // It is a union of 16 bytes: its members overlap, and a method gives the address of each.
 //
-// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with NewCUwide.
+// C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewCUwide].
 type CUwide struct {
 	_    structs.HostLayout
 	data [2]uint64

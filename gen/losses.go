@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// losses tells on stderr what the package in dir has and files no longer do,
+// and the frozen names that cannot keep their meaning.
+func losses(dir string, files map[string][]byte, frozen, names map[string]string, stderr io.Writer) error {
+	before := map[string]string{}
+	old, err := generated(dir)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, name := range old {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		exported(name, text, before)
+	}
+	now := map[string]string{}
+	for name, text := range files {
+		exported(name, text, now)
+	}
+	gone := map[string][]string{}
+	for name, kind := range before {
+		if now[name] == "" {
+			gone[kind] = append(gone[kind], name)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(gone)) {
+		fmt.Fprintf(stderr, "gen: the package in %s loses %s that this header does not declare: %s\n", dir, kind, list(gone[kind]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(frozen)) {
+		switch target := frozen[name]; names[name] {
+		case target:
+		case "":
+			fmt.Fprintf(stderr, "gen: the frozen name %s means nothing in this header\n", name)
+		default:
+			fmt.Fprintf(stderr, "gen: the name %s is frozen for %s, which this header does not declare: it means %s now\n", name, target, names[name])
+		}
+	}
+	return nil
+}
+
+// exported adds the exported names that a Go file declares, with what they
+// are. A file that cannot be read as Go has none: it is overwritten in any case.
+func exported(name string, text []byte, into map[string]string) {
+	if !strings.HasSuffix(name, ".go") {
+		return
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+	if err != nil {
+		return
+	}
+	add := func(id *ast.Ident, kind string) {
+		if id.IsExported() {
+			into[id.Name] = kind
+		}
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				add(d.Name, "functions")
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					add(s.Name, "types")
+				case *ast.ValueSpec:
+					for _, id := range s.Names {
+						add(id, "values")
+					}
+				}
+			}
+		}
+	}
+}
+
+// list is a sorted list that fits a terminal.
+func list(names []string) string {
+	const most = 40
+	slices.Sort(names)
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

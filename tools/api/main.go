@@ -1,0 +1,94 @@
+// Command api compares the exported API of the public packages with the text
+// below api/, or with -w writes that text:
+//
+//	go run ./tools/api
+//
+// It is the same on every machine: the API is that of linux/amd64 with cgo.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/cudabind/cudabind"
+
+// public are the packages that programs may depend on.
+var public = []string{
+	"cuda/generated/cudart12",
+	"cuda/generated/cudart13",
+	"cuda/generated/driver",
+	"cuda/safe",
+	"tools/simdriver/sim",
+}
+
+func main() {
+	write := flag.Bool("w", false, "write api/ instead")
+	flag.Parse()
+	if err := run(".", module, public, *write, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "api:", err)
+		os.Exit(1)
+	}
+}
+
+// run compares the packages of the module in a folder with its api/, or writes it.
+func run(root, module string, packages []string, write bool, w io.Writer) error {
+	texts := map[string]string{} // by package
+	l, err := newLoader(root, module)
+	if err != nil {
+		return err
+	}
+	for _, name := range packages {
+		p, err := l.Import(path.Join(module, name))
+		if err != nil {
+			return err
+		}
+		texts[name] = strings.Join(lines(p), "\n") + "\n"
+	}
+	differ := false
+	for _, name := range packages {
+		file := "api/" + path.Base(name) + ".txt"
+		there, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		switch text := texts[name]; {
+		case string(there) == text:
+		case write:
+			if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o666); err != nil {
+				return err
+			}
+		default:
+			differ = true
+			report(w, name, file, string(there), text)
+		}
+	}
+	if differ {
+		return errors.New("the exported API differs from api/: undo that, or run make api and add a line to CHANGELOG.md")
+	}
+	return nil
+}
+
+// report prints the lines that only one of both has.
+func report(w io.Writer, name, file, there, text string) {
+	old, now := strings.Split(strings.TrimSuffix(there, "\n"), "\n"), strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	fmt.Fprintf(w, "%s differs from %s:\n", name, file)
+	for _, line := range old {
+		if _, found := slices.BinarySearch(now, line); !found && line != "" {
+			fmt.Fprintln(w, "  -", line)
+		}
+	}
+	for _, line := range now {
+		if _, found := slices.BinarySearch(old, line); !found {
+			fmt.Fprintln(w, "  +", line)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+//go:build linux
+
+package sim
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// fakeCC is a compiler that makes a file of its arguments, and counts how often.
+const fakeCC = `#!/bin/sh
+case "$*" in *-v) echo version 1; exit 0;; esac
+echo >> "$(dirname "$0")/compiled"
+while [ "$1" != -o ]; do flags="$flags $1"; shift; done
+for i in 0 1 2 3 4 5 6 7 8 9; do seq 10000; done > "$2"
+`
+
+// compiler makes tests use a compiler of their own and an empty folder of kept
+// libraries. It returns that folder and how many libraries were compiled.
+func compiler(t *testing.T) (dir string, compiled func() int) {
+	t.Helper()
+	bin, dir := t.TempDir(), filepath.Join(t.TempDir(), "kept")
+	cc := filepath.Join(bin, "cc.sh")
+	require.NoError(t, os.WriteFile(cc, []byte(fakeCC), 0o777))
+	t.Setenv("CC", cc+" -m64")
+	t.Setenv(EnvDir, dir)
+	return dir, func() int {
+		text, _ := os.ReadFile(filepath.Join(bin, "compiled"))
+		return bytes.Count(text, []byte("\n"))
+	}
+}
+
+func build(t *testing.T, version string) []byte {
+	t.Helper()
+	file, err := Build(t.TempDir(), version)
+	require.NoError(t, err)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Len(t, text, 488940, "the whole library")
+	return text
+}
+
+// TestKept: a library is compiled once for all that it is made of.
+func TestKept(t *testing.T) {
+	dir, compiled := compiler(t)
+	build(t, "13.0")
+	build(t, "13.0")
+	assert.Equal(t, 1, compiled(), "the second is the first")
+	build(t, "12.4")
+	assert.Equal(t, 2, compiled(), "another version")
+	t.Setenv("CC", os.Getenv("CC")+" -g3")
+	build(t, "12.4")
+	assert.Equal(t, 3, compiled(), "another flag")
+	cc := strings.Fields(os.Getenv("CC"))[0]
+	require.NoError(t, os.WriteFile(cc, []byte(strings.Replace(fakeCC, "version 1", "version 2", 1)), 0o777))
+	build(t, "12.4")
+	assert.Equal(t, 4, compiled(), "another compiler")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 4, "and nothing else")
+}
+
+// TestKeptBySource: a change of any file that is compiled is another library.
+func TestKeptBySource(t *testing.T) {
+	compiler(t)
+	l, err := newLibrary("13.0")
+	require.NoError(t, err)
+	source, protos := t.TempDir(), t.TempDir()
+	require.NoError(t, os.CopyFS(source, os.DirFS(l.source)))
+	require.NoError(t, os.CopyFS(protos, os.DirFS(l.protos)))
+	first := l.kept()
+	l.source, l.protos = source, protos
+	assert.Equal(t, first, l.kept(), "the same in another place")
+	seen := map[string]bool{first: true}
+	for _, file := range []string{filepath.Join(source, "copy.c"), filepath.Join(source, "sim.h"), filepath.Join(protos, "zprotos.h"), filepath.Join(source, "new.c")} {
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		require.NoError(t, err)
+		_, err = f.WriteString("\n")
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		assert.False(t, seen[l.kept()], file)
+		seen[l.kept()] = true
+	}
+}
+
+// TestKeptAtOnce: programs that build the same at the same time find it whole.
+func TestKeptAtOnce(t *testing.T) {
+	dir, _ := compiler(t)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 3 {
+				build(t, "13.0")
+			}
+		})
+	}
+	all.Wait()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 1)
+}
+
+// TestNotKept: where nothing can be kept, libraries are built each time.
+func TestNotKept(t *testing.T) {
+	_, compiled := compiler(t)
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o666))
+	for i, set := range []func(){
+		func() { t.Setenv(EnvDir, filepath.Join(file, "below")) },
+		func() { t.Setenv(EnvDir, ""); t.Setenv("XDG_CACHE_HOME", ""); t.Setenv("HOME", "") },
+	} {
+		set()
+		build(t, "13.0")
+		build(t, "13.0")
+		assert.Equal(t, 2*i+2, compiled())
+	}
+}
+
+// TestTrim: what no program has taken for a month goes.
+func TestTrim(t *testing.T) {
+	dir, compiled := compiler(t)
+	build(t, "13.0")
+	kept, err := filepath.Glob(filepath.Join(dir, "*.so"))
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+	old := time.Now().Add(-unused - time.Hour)
+	require.NoError(t, os.Chtimes(kept[0], old, old))
+	build(t, "13.0")
+	require.Equal(t, 1, compiled())
+	build(t, "12.4")
+	assert.FileExists(t, kept[0], "it was taken")
+	require.NoError(t, os.Chtimes(kept[0], old, old))
+	build(t, "12.0")
+	assert.NoFileExists(t, kept[0])
+}
