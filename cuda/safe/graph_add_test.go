@@ -375,7 +375,7 @@ func TestGraphEdges(t *testing.T) {
 	assert.Error(t, err, "they wait for each other")
 }
 
-// TestMemOpsNode adds, sets and launches a node of memory operations.
+// TestMemOpsNode tests nodes of memory operations.
 func TestMemOpsNode(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), host[uint32](t, x, 4)
