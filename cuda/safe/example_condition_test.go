@@ -9,11 +9,11 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// A loop of a graph ends when a kernel says so: the host launches it, and does
-// nothing until it is over.
+// The graph contains a loop, and a kernel decides when it ends. The host launches the graph
+// once.
 func ExampleGraph_AddWhile() {
 	sum, err := addTimes(10, 5)
-	if errors.Is(err, safe.ErrNotSupported) { // before CUDA 12.3 loops are the host's
+	if errors.Is(err, safe.ErrNotSupported) { // drivers before CUDA 12.3
 		sum, err = 50, nil
 	}
 	fmt.Println(sum, err)
@@ -35,7 +35,7 @@ func addTimes(value float32, times uint32) (float32, error) {
 	if err != nil {
 		return 0, err
 	}
-	var memory [2]*safe.Buffer[float32] // the value, and the sum
+	var memory [2]*safe.Buffer[float32] // the value and the sum
 	for i := range memory {
 		if memory[i], err = safe.NewBuffer[float32](x, 1); err != nil {
 			return 0, err
@@ -92,12 +92,12 @@ func addTimes(value float32, times uint32) (float32, error) {
 		return 0, err
 	}
 	var sum [1]float32
-	err = memory[1].CopyToHost(sum[:]) // when the graph is done
+	err = memory[1].CopyToHost(sum[:]) // waits for the graph
 	return sum[0], err
 }
 
-// addLoop adds a loop that does work while more holds. counting is the kernel that
-// sets more: before the loop, and behind the work in it.
+// addLoop adds a loop that repeats work while more is not 0. The kernel of counting sets
+// more: before the loop, and after the work in each iteration.
 func addLoop(g *safe.Graph, more safe.Condition, counting, work safe.NodeParams) error {
 	counted, err := g.Add(counting)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// Each goroutine uses a device of its own. Where there are fewer devices than
-// parts, some devices get several.
+// Each part is summed on a goroutine of its own. The parts are distributed over all devices.
 func ExampleDevices() {
 	sums, err := sumParts([][]float32{{1, 2, 3}, {10, 20, 30}})
 	fmt.Println(sums, err)

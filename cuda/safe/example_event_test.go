@@ -8,8 +8,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// One stream makes what another works on: the second waits on the device, and
-// the program for nothing but the result.
+// One stream fills a buffer and another sums it. The second stream waits for the first on
+// the device; the host waits only for the result.
 func ExampleStream_WaitEvent() {
 	total, err := fillAndSum(1000, 0.5)
 	fmt.Println(total, err)

@@ -7,11 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// A graph is made of nodes, and of which node waits for which. Copy and fill do
-// not wait for each other.
+// A graph of four nodes: the kernel waits for a copy and a fill, which may run at the same
+// time, and another copy waits for the kernel.
 func ExampleGraph_Add() {
 	out, err := withLine([]float32{1, 2, 3}, func(l *line) error {
 		if _, err := l.add(10); err != nil {
@@ -23,7 +24,7 @@ func ExampleGraph_Add() {
 	// Output: [11 21 31] <nil>
 }
 
-// An executable is changed in one node, and launched again.
+// One node of an executable is changed before the launch.
 func ExampleGraphExec_Set() {
 	out, err := withLine([]float32{1, 2, 3}, func(l *line) error {
 		scaled, err := l.add(10)
@@ -41,7 +42,7 @@ func ExampleGraphExec_Set() {
 	// Output: [101 201 301] <nil>
 }
 
-// A graph becomes a node of another, here two.
+// A graph is added to another as two child nodes.
 func ExampleChildGraphNode() {
 	out, err := withLine([]float32{1, 2, 3}, func(l *line) error {
 		scale, err := safe.NewGraph(l.x)
@@ -61,7 +62,7 @@ func ExampleChildGraphNode() {
 	// Output: [20 40 60] <nil>
 }
 
-// Memory that a graph needs for itself is allocated by the graph.
+// The graph allocates and frees the temporary memory of its nodes.
 func ExampleAddAlloc() {
 	out, err := withLine([]float32{1, 2, 3}, func(l *line) error {
 		if err := l.addOwnMemory(10); err != nil {
@@ -73,7 +74,51 @@ func ExampleAddAlloc() {
 	// Output: [10 20 30] <nil>
 }
 
-// What a graph is made of can be listed, and drawn.
+// Inspect the nodes of a graph: each type has its own parameters.
+func ExampleNode_KernelParams() {
+	_, err := withLine([]float32{1, 2, 3}, func(l *line) error {
+		if _, err := l.add(10); err != nil {
+			return err
+		}
+		nodes, err := l.graph.Nodes()
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			text, err := parameters(n)
+			if err != nil {
+				return err
+			}
+			fmt.Println(text)
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Unordered output:
+	// copy of 12 bytes
+	// fill of 3 elements
+	// kernel with 1 block of 256 threads
+	// copy of 12 bytes
+	// <nil>
+}
+
+// parameters describes a node by its parameters.
+func parameters(n safe.Node) (string, error) {
+	switch n.Type() {
+	case driver.CU_GRAPH_NODE_TYPE_KERNEL:
+		k, err := n.KernelParams()
+		return fmt.Sprintf("kernel with %d block of %d threads", k.Grid.X, k.Block.X), err
+	case driver.CU_GRAPH_NODE_TYPE_MEMCPY:
+		c, err := n.CopyParams()
+		return fmt.Sprintf("copy of %d bytes", c.WidthInBytes*c.Height*c.Depth), err
+	case driver.CU_GRAPH_NODE_TYPE_MEMSET:
+		f, err := n.FillParams()
+		return fmt.Sprintf("fill of %d elements", f.Width*f.Height), err
+	}
+	return n.Type().String(), nil
+}
+
+// List the nodes of a graph and draw it.
 func ExampleGraph_SVG() {
 	_, err := withLine([]float32{1, 2, 3}, func(l *line) error {
 		if _, err := l.add(10); err != nil {
@@ -83,24 +128,25 @@ func ExampleGraph_SVG() {
 		if err != nil {
 			return err
 		}
-		for _, said := range lines {
-			fmt.Println(said)
+		for _, text := range lines {
+			fmt.Println(text)
 		}
-		drawn, err := l.graph.SVG() // for a file, or a page
-		fmt.Println(strings.Count(drawn, "<rect"), "boxes")
+		svg, err := l.graph.SVG() // write it to a file, or show it in a browser
+		fmt.Println(strings.Count(svg, "<rect"), "boxes")
 		return err
 	})
 	fmt.Println(err)
 	// Unordered output:
-	// CU_GRAPH_NODE_TYPE_MEMCPY waits for 0, has 1 behind it
-	// CU_GRAPH_NODE_TYPE_MEMSET waits for 0, has 1 behind it
-	// CU_GRAPH_NODE_TYPE_KERNEL waits for 2, has 1 behind it
-	// CU_GRAPH_NODE_TYPE_MEMCPY waits for 1, has 0 behind it
+	// CU_GRAPH_NODE_TYPE_MEMCPY: 0 dependencies, 1 dependent
+	// CU_GRAPH_NODE_TYPE_MEMSET: 0 dependencies, 1 dependent
+	// CU_GRAPH_NODE_TYPE_KERNEL: 2 dependencies, 1 dependent
+	// CU_GRAPH_NODE_TYPE_MEMCPY: 1 dependencies, 0 dependent
 	// 4 boxes
 	// <nil>
 }
 
-// A line is what the examples of graphs work with: factor * in + 1, and the like.
+// A line has the objects of the graph examples, which compute out = factor * in + 1 and
+// similar.
 type line struct {
 	x       *safe.Context
 	graph   *safe.Graph
@@ -110,13 +156,13 @@ type line struct {
 	u, v    *safe.Buffer[float32]
 }
 
-// add adds nodes that make out = factor * in + 1. The kernel's is returned.
+// add adds nodes that compute out = factor * in + 1. It returns the kernel node.
 func (l *line) add(factor float32) (scaled safe.Node, err error) {
 	copied, err := l.graph.Add(safe.CopyNode(l.u, l.in))
 	if err != nil {
 		return scaled, err
 	}
-	filled, err := l.graph.Add(safe.FillNode(l.v, 1)) // does not wait for the copy
+	filled, err := l.graph.Add(safe.FillNode(l.v, 1)) // independent of the copy
 	if err != nil {
 		return scaled, err
 	}
@@ -128,14 +174,14 @@ func (l *line) add(factor float32) (scaled safe.Node, err error) {
 	return scaled, err
 }
 
-// scale is v += factor * u.
+// scale returns a node for v += factor * u.
 func (l *line) scale(factor float32) safe.NodeParams {
 	n := l.u.Len()
 	cfg := safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}}
 	return safe.KernelNode(l.saxpy, cfg, safe.Val(uint32(n)), safe.Val(factor), l.u.Arg(), l.v.Arg())
 }
 
-// once makes an executable of the graph, and launches that.
+// once instantiates the graph and launches it.
 func (l *line) once() error {
 	exec, err := l.graph.Instantiate()
 	if err != nil {
@@ -145,7 +191,7 @@ func (l *line) once() error {
 	return l.replay(exec)
 }
 
-// replay launches an executable, and waits for it.
+// replay launches an executable and waits for it.
 func (l *line) replay(exec *safe.GraphExec) error {
 	if err := exec.Launch(l.stream); err != nil {
 		return err
@@ -153,8 +199,8 @@ func (l *line) replay(exec *safe.GraphExec) error {
 	return l.stream.Synchronize()
 }
 
-// retune replays an executable with another factor. scaled is a node of the graph
-// that it was made of.
+// retune launches an executable with another factor. scaled is the kernel node of the graph
+// that it was instantiated from.
 func (l *line) retune(exec *safe.GraphExec, scaled safe.Node, factor float32) error {
 	if err := exec.Set(scaled, l.scale(factor)); err != nil {
 		return err
@@ -162,8 +208,8 @@ func (l *line) retune(exec *safe.GraphExec, scaled safe.Node, factor float32) er
 	return l.replay(exec)
 }
 
-// addTwice adds all of a graph two times, one behind the other, between copies.
-func (l *line) addTwice(part *safe.Graph) error {
+// addTwice adds a graph as two child nodes, one after the other, between copies.
+func (l *line) addTwice(child *safe.Graph) error {
 	copied, err := l.graph.Add(safe.CopyNode(l.u, l.in))
 	if err != nil {
 		return err
@@ -172,11 +218,11 @@ func (l *line) addTwice(part *safe.Graph) error {
 	if err != nil {
 		return err
 	}
-	first, err := l.graph.Add(safe.ChildGraphNode(part), copied, zeroed)
+	first, err := l.graph.Add(safe.ChildGraphNode(child), copied, zeroed)
 	if err != nil {
 		return err
 	}
-	second, err := l.graph.Add(safe.ChildGraphNode(part), first)
+	second, err := l.graph.Add(safe.ChildGraphNode(child), first)
 	if err != nil {
 		return err
 	}
@@ -184,8 +230,8 @@ func (l *line) addTwice(part *safe.Graph) error {
 	return err
 }
 
-// addOwnMemory adds nodes that make out = factor * in, by way of memory that is there
-// only while the graph runs.
+// addOwnMemory adds nodes that compute out = factor * in with memory that is allocated only
+// while the graph runs.
 func (l *line) addOwnMemory(factor float32) error {
 	n := l.in.Len()
 	own, allocated, err := safe.AddAlloc[float32](l.graph, n)
@@ -212,7 +258,7 @@ func (l *line) addOwnMemory(factor float32) error {
 	return err
 }
 
-// describe says of each node what it does, and how many others it waits for.
+// describe lists the type of each node, and how many nodes come before and after it.
 func describe(g *safe.Graph) (lines []string, err error) {
 	nodes, err := g.Nodes()
 	if err != nil {
@@ -223,16 +269,16 @@ func describe(g *safe.Graph) (lines []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		behind, err := n.Dependents()
+		after, err := n.Dependents()
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf("%v waits for %d, has %d behind it", n.Type(), len(before), len(behind)))
+		lines = append(lines, fmt.Sprintf("%v: %d dependencies, %d dependent", n.Type(), len(before), len(after)))
 	}
 	return lines, nil
 }
 
-// withLine calls f for these values, and returns what is in out then.
+// withLine creates a line for the values, calls f, and returns the content of out.
 func withLine(in []float32, f func(*line) error) ([]float32, error) {
 	x, err := safe.Open(0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// Copies from and to pinned memory run while the program does something else.
+// Copies from and to pinned memory are asynchronous: the host can do other work meanwhile.
 func ExamplePinned() {
 	values, err := thereAndBack([]float32{1, 2, 3})
 	fmt.Println(values, err)
@@ -50,9 +50,9 @@ func thereAndBack(values []float32) ([]float32, error) {
 	if err := device.CopyToHostAsync(s, back); err != nil {
 		return nil, err
 	}
-	// Neither there nor back is touched before the copies are done.
+	// Use neither there nor back before the copies have completed.
 	if err := s.Synchronize(); err != nil {
 		return nil, err
 	}
-	return slices.Clone(back.Data()), nil // the memory goes with back
+	return slices.Clone(back.Data()), nil // back.Close frees the memory
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// A picture on the device, of which a part is copied, and the rest cleared.
+// Copy a rectangle of an image on the device to the same place of a cleared image.
 func ExamplePitched() {
 	err := cutOut()
 	fmt.Println(err)

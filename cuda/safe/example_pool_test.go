@@ -9,13 +9,13 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// A pool keeps the memory of buffers that are closed for those that come next.
+// A pool reserves the memory of closed buffers for later ones.
 func ExampleNewPool() {
 	fmt.Println(kept())
 	// Output: true <nil>
 }
 
-// kept tells whether a pool has memory when its only buffer is closed.
+// kept tells whether a pool still has memory after its only buffer was closed.
 func kept() (bool, error) {
 	x, err := safe.Open(0)
 	if err != nil {
@@ -24,7 +24,7 @@ func kept() (bool, error) {
 	defer x.Close()
 	p, err := keepingPool(x, 64<<20)
 	if errors.Is(err, safe.ErrNotSupported) {
-		return true, nil // a driver before CUDA 12.2 has no limits
+		return true, nil // drivers before CUDA 12.2 cannot limit the size of a pool
 	}
 	if err != nil {
 		return false, err
@@ -46,8 +46,8 @@ func kept() (bool, error) {
 	return usage.Reserved >= 4<<20, err
 }
 
-// keepingPool makes a pool of so many bytes, which it does not give back before it
-// is closed or trimmed.
+// keepingPool creates a pool of at most the given size. It releases memory to the system
+// only when it is closed or trimmed.
 func keepingPool(x *safe.Context, bytes uint64) (*safe.Pool, error) {
 	p, err := safe.NewPool(x, safe.PoolOptions{MaxSize: bytes})
 	if err != nil {

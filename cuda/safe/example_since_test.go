@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// Two events tell how long the work between them took, by the device's clock.
+// Time a kernel with two events, by the device's clock.
 func ExampleEvent_Since() {
 	took, err := timeKernel(5 * time.Millisecond)
 	fmt.Println(took > 4*time.Millisecond, err)
@@ -27,7 +27,7 @@ func timeKernel(d time.Duration) (time.Duration, error) {
 		return 0, err
 	}
 	defer module.Close()
-	spin, err := module.Kernel("spin") // for so many nanoseconds
+	spin, err := module.Kernel("spin") // runs for the given number of nanoseconds
 	if err != nil {
 		return 0, err
 	}

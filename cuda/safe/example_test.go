@@ -12,7 +12,7 @@ import (
 //go:embed testdata/kernels.ptx
 var compiled []byte
 
-// Two vectors are added, from nothing to the result.
+// Add two vectors: a complete program.
 func Example() {
 	sum, err := add([]float32{1, 2, 3}, []float32{10, 20, 30})
 	fmt.Println(sum, err)
@@ -40,7 +40,7 @@ func add(a, b []float32) ([]float32, error) {
 	}
 	defer stream.Close()
 
-	var memory [3]*safe.Buffer[float32] // a, b and their sum
+	var memory [3]*safe.Buffer[float32] // a, b and the sum
 	for i := range memory {
 		if memory[i], err = safe.NewBuffer[float32](x, len(a)); err != nil {
 			return nil, err
@@ -59,5 +59,5 @@ func add(a, b []float32) ([]float32, error) {
 		return nil, err
 	}
 	sum := make([]float32, len(a))
-	return sum, memory[2].CopyToHost(sum) // when the kernel is done
+	return sum, memory[2].CopyToHost(sum) // waits for the kernel
 }

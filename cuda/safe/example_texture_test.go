@@ -10,7 +10,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// A kernel reads a picture of 2 x 2 values at 4 x 1 places, with interpolation.
+// A kernel samples a texture of 2 x 2 texels at 4 places, with linear filtering.
 func ExampleNewTexture() {
 	values, err := stretch([]float32{0, 4, 0, 4})
 	fmt.Println(values, err)
@@ -61,7 +61,7 @@ func stretch(pixels []float32) ([]float32, error) {
 	if err := picture.Pitched().CopyFromHost(pixels); err != nil {
 		return nil, err
 	}
-	// The places are a quarter apart, from an eighth on.
+	// In normalized coordinates the places are 1/4 apart, and the first one is 1/8.
 	err = sample.Launch(s, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 32}},
 		out.Arg(), texture.Arg(), safe.Val(uint32(4)), safe.Val(uint32(1)), safe.Val(float32(0.25)), safe.Val(float32(0.125)))
 	values := make([]float32, 4)

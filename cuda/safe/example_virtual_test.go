@@ -9,14 +9,14 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// A vector grows where it is: addresses are reserved for more than is ever
-// needed, and memory comes when it is.
+// A vector grows in place: its address range is reserved once, larger than ever needed, and
+// physical memory is mapped when it grows.
 func ExampleReserveAddress() {
 	fmt.Println(grow())
 	// Output: [1 2] <nil>
 }
 
-// grow fills a vector, makes it twice as large, and tells what is in its halves.
+// grow fills a vector, doubles it, fills the new half, and returns a value of each half.
 func grow() ([]int32, error) {
 	x, err := safe.Open(0)
 	if err != nil {
@@ -29,7 +29,7 @@ func grow() ([]int32, error) {
 	}
 	defer v.Close()
 
-	var size uint64 // bytes that have memory
+	var size uint64 // bytes mapped so far
 	for value := int32(1); value <= 2; value++ {
 		before := size
 		if size, err = more(x, v, size); err != nil {
@@ -54,13 +54,13 @@ func grow() ([]int32, error) {
 	return []int32{values[0], values[len(values)-1]}, err
 }
 
-// more puts memory behind the first size bytes, and tells how many there are now.
+// more maps memory after the first size bytes and returns the new size.
 func more(x *safe.Context, v *safe.AddressRange, size uint64) (uint64, error) {
 	memory, err := safe.NewPhysicalMemory(x, 1<<20, safe.PhysicalMemoryOptions{})
 	if err != nil {
 		return size, err
 	}
-	defer memory.Close() // it stays as long as it is mapped
+	defer memory.Close() // mapped memory stays valid
 	if err := v.Map(size, memory); err != nil {
 		return size, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// A wait ends with its context.Context. The work goes on, and what it uses stays
-// until it is done, also if it is closed.
+// A wait ends with its context.Context. The work continues, and the objects it uses are
+// released after it, even if they are closed before.
 func ExampleStream_Wait() {
 	err := giveUp()
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
@@ -34,7 +34,7 @@ func giveUp() error {
 		return err
 	}
 	defer module.Close()
-	wait, err := module.Kernel("wait") // until the word at its argument is not 0
+	wait, err := module.Kernel("wait") // runs until the word at its argument is not 0
 	if err != nil {
 		return err
 	}
@@ -47,15 +47,15 @@ func giveUp() error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() // does not wait for the work
+	defer s.Close() // does not wait for pending work
 	values, err := safe.NewBufferAsync[float32](s, 1000)
 	if err != nil {
 		return err
 	}
-	defer values.Close() // is carried out behind the work
+	defer values.Close() // the memory is freed after the pending work
 
 	flag.Data()[0] = 0
-	defer atomic.StoreUint32(&flag.Data()[0], 1) // lets the kernel end, before anything is closed
+	defer atomic.StoreUint32(&flag.Data()[0], 1) // ends the kernel, before the objects are closed
 	one := safe.Dim{X: 1}
 	if err := wait.Launch(s, safe.LaunchConfig{Grid: one, Block: one}, flag.Arg()); err != nil {
 		return err

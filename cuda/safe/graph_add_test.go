@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Adding and setting nodes, changing executables, edges. Runs on any driver.
+
 package safe_test
 
 import (
@@ -28,7 +30,7 @@ func addNode(t *testing.T, g *safe.Graph, w safe.NodeParams, deps ...safe.Node) 
 	return n
 }
 
-// saxpyWork is y += a * x.
+// saxpyWork is a node that computes y += a * x.
 func saxpyWork(k *safe.Kernel, a float32, x, y *safe.Buffer[float32]) safe.NodeParams {
 	return safe.KernelNode(k, perValue(y.Len()), safe.Val(uint32(y.Len())), safe.Val(a), x.Arg(), y.Arg())
 }
@@ -40,7 +42,7 @@ func launch(t *testing.T, e *safe.GraphExec, s *safe.Stream) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestGraphAdd makes a graph of every kind of node that needs nothing special.
+// TestGraphAdd builds, runs and inspects a graph of nodes of the common types.
 func TestGraphAdd(t *testing.T) {
 	x := open(t, 0)
 	const n = 100
@@ -169,17 +171,17 @@ func TestGraphAddRefuses(t *testing.T) {
 	assert.ErrorIs(t, exec.Set(safe.Node{}, safe.EmptyNode()), safe.ErrClosed)
 	assert.ErrorIs(t, exec.SetEnabled(foreign, false), safe.ErrForeignNode)
 	_, err = g.Add(safe.KernelNode(saxpy, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 4096}}, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg()))
-	if err != nil { // CUDA may look at it now, or when the graph is instantiated
+	if err != nil { // CUDA may check it here or at instantiation
 		assert.ErrorContains(t, err, "block")
 	}
 }
 
-// TestNodeSet: what a node does is changed in the graph, and not in executables.
+// TestNodeSet tests that setting a node changes the graph, but no executable of it.
 func TestNodeSet(t *testing.T) {
 	x := open(t, 0)
 	const n = 10
 	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
-	large := func() safe.NodeParams { // which cannot be closed by anybody else
+	large := func() safe.NodeParams { // only the node refers to its buffer
 		b, err := safe.NewBuffer[float32](x, n)
 		require.NoError(t, err)
 		require.NoError(t, b.Fill(100))
@@ -222,8 +224,8 @@ func TestNodeSet(t *testing.T) {
 	assert.EqualValues(t, 15, got[0])
 }
 
-// TestExecSet changes an executable while it is launched: the launch that is under
-// way does what it was to do, with what it needs.
+// TestExecSet changes an executable during a launch. The launch in progress runs with the old
+// parameters, and what they use stays alive.
 func TestExecSet(t *testing.T) {
 	x := open(t, 0)
 	const n = 10
@@ -268,7 +270,7 @@ func TestExecSet(t *testing.T) {
 	assert.EqualValues(t, 1, other.Load())
 
 	same := ones(t, x, n)
-	for a := range 50 { // other numbers for the same buffers
+	for a := range 50 { // other values, the same buffers
 		require.NoError(t, e.Set(added, saxpyWork(saxpy, float32(a), same, y)))
 	}
 	launch(t, e, s)
@@ -294,7 +296,7 @@ func TestExecSet(t *testing.T) {
 	assert.ErrorIs(t, e.Set(added, safe.KernelNode(saxpy, cfg, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg())), safe.ErrInvalidArgument)
 }
 
-// TestKernelNodeAttributes: attributes of a launch are the node's.
+// TestKernelNodeAttributes tests that launch attributes become the node's attributes.
 func TestKernelNodeAttributes(t *testing.T) {
 	x := open(t, 0)
 	s, saxpy, ones, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
@@ -373,7 +375,7 @@ func TestGraphEdges(t *testing.T) {
 	assert.Error(t, err, "they wait for each other")
 }
 
-// TestMemOpsNode: memory operations as a node.
+// TestMemOpsNode tests nodes of memory operations.
 func TestMemOpsNode(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), host[uint32](t, x, 4)
@@ -394,7 +396,7 @@ func TestMemOpsNode(t *testing.T) {
 	assert.ErrorIs(t, err, safe.ErrRange)
 }
 
-// TestHostWorkSpin: the newer form of host functions.
+// TestHostWorkSpin tests host nodes with HostFuncOptions.Spin.
 func TestHostWorkSpin(t *testing.T) {
 	x := open(t, 0)
 	s, g := stream(t, x), newGraph(t, x)

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Child graphs, memory nodes, OnRelease, IDs, drawings, destroyed nodes. Runs on any driver;
+// TestSimUnknownNodes needs the simulated one.
+
 package safe_test
 
 import (
@@ -13,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// read is the first value of a buffer.
+// read returns the first value of a buffer.
 func read(t *testing.T, b *safe.Buffer[float32]) float32 {
 	t.Helper()
 	got := make([]float32, b.Len())
@@ -123,8 +126,8 @@ func TestGraphMemory(t *testing.T) {
 	assert.Eventually(t, func() bool { _, err := b.Slice(0, 1); return err != nil }, hang, time.Millisecond, "it has gone with the graph")
 }
 
-// TestGraphMemoryLeft: memory that a launch leaves allocated is freed on a stream, or by
-// the next launch.
+// TestGraphMemoryLeft tests that FreeAsync, or the next launch, frees memory that a launch
+// leaves allocated.
 func TestGraphMemoryLeft(t *testing.T) {
 	x := open(t, 0)
 	const n = 100
@@ -168,7 +171,8 @@ func TestGraphMemoryLeft(t *testing.T) {
 	})
 }
 
-// TestGraphOnRelease: functions are called when the graph and its executables are gone.
+// TestGraphOnRelease tests that functions run after the release of the graph and its
+// executables.
 func TestGraphOnRelease(t *testing.T) {
 	x := open(t, 0)
 	gate, s, y := newGate(t, x), stream(t, x), buffer[float32](t, x, 10)
@@ -214,7 +218,7 @@ func TestGraphIDs(t *testing.T) {
 	}
 }
 
-// TestGraphSVG draws boxes, and lines between them.
+// TestGraphSVG draws graphs of several shapes.
 func TestGraphSVG(t *testing.T) {
 	x := open(t, 0)
 	saxpy, ones, y := kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
@@ -265,7 +269,7 @@ type box struct {
 	Height int `xml:"height,attr"`
 }
 
-// TestNodeDestroyed: what was in a node goes with it.
+// TestNodeDestroyed tests that the graphs inside a node are destroyed with it.
 func TestNodeDestroyed(t *testing.T) {
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
@@ -294,7 +298,7 @@ func TestNodeDestroyed(t *testing.T) {
 	assert.ErrorIs(t, err, safe.ErrForeignNode)
 	launch(t, e, s)
 	require.NoError(t, inner.Destroy())
-	for range 100 { // also where the handle is used again
+	for range 100 { // also if CUDA reuses the handle
 		again := addNode(t, child, safe.EmptyNode())
 		_, err := again.Params()
 		require.NoError(t, err)
@@ -302,7 +306,7 @@ func TestNodeDestroyed(t *testing.T) {
 	}
 }
 
-// TestGraphCapturedInto cannot be changed meanwhile by others.
+// TestGraphCapturedInto tests that a graph cannot be changed while a stream captures into it.
 func TestGraphCapturedInto(t *testing.T) {
 	needs(t, "cuStreamBeginCaptureToGraph")
 	x := open(t, 0)
@@ -338,7 +342,7 @@ func TestGraphCapturedInto(t *testing.T) {
 	assert.EqualValues(t, 2, read(t, y))
 }
 
-// TestSimUnknownNodes: nodes of a type that a newer driver has.
+// TestSimUnknownNodes uses nodes of a type that only a newer driver has.
 func TestSimUnknownNodes(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Conditional nodes. Runs on any driver for CUDA 12.3 or newer.
+
 package safe_test
 
 import (
@@ -11,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConditional: bodies that run or not, by what the condition is at first.
+// TestConditional tests which bodies run for each initial value of the condition.
 func TestConditional(t *testing.T) {
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
@@ -94,7 +96,7 @@ func addSwitch(g *safe.Graph, c safe.Condition, after safe.Node) (safe.Node, []*
 	return g.AddSwitch(c, 3, after)
 }
 
-// supports tells whether the driver is of such a CUDA version or newer.
+// supports tells whether the driver is for the given CUDA version or newer.
 func supports(version int32) bool {
 	var n int32
 	return driver.CuDriverGetVersion(&n) == nil && n >= version
@@ -118,7 +120,7 @@ func TestConditionalCaptured(t *testing.T) {
 	assert.EqualValues(t, 4, read(t, y))
 }
 
-// TestConditionSet has kernels decide.
+// TestConditionSet tests conditions that kernels set.
 func TestConditionSet(t *testing.T) {
 	needs(t, "cuGraphConditionalHandleCreate")
 	x := open(t, 0)

@@ -1,6 +1,6 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// Tests of reading the parameters of nodes, on the simulated driver or a GPU.
+// Typed readers of node parameters. Runs on any driver.
 
 package safe_test
 
@@ -84,8 +84,8 @@ func TestNodeParams(t *testing.T) {
 	}
 }
 
-// TestKernelParamsOfLibrary reads a node that was made of a CUkernel: CUDA reports no
-// function for it.
+// TestKernelParamsOfLibrary reads a node that was added with a CUkernel: CUDA reports no
+// CUfunction for it.
 func TestKernelParamsOfLibrary(t *testing.T) {
 	x := open(t, 0)
 	needs(t, "cuLibraryLoadData")

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Graphs whose misuse, lifetime or locking only the simulated driver shows. All but
+// TestSimTooManyArguments need it.
+
 package safe_test
 
 import (
@@ -12,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSimSwitchDestroyed: a node that is destroyed is not asked for.
+// TestSimSwitchDestroyed tests that no call reaches CUDA with the handle of a destroyed node.
 func TestSimSwitchDestroyed(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -28,14 +31,15 @@ func TestSimSwitchDestroyed(t *testing.T) {
 	assert.Empty(t, simulated.Violation())
 }
 
-// refused is work with an attribute that no driver takes.
+// refused is a kernel node with an attribute that no driver accepts.
 func refused(k *safe.Kernel, args ...safe.Arg) safe.NodeParams {
 	cfg := one
 	cfg.Attributes = []driver.CUlaunchAttribute{{Id: 9999}}
 	return safe.KernelNode(k, cfg, args...)
 }
 
-// TestSimRefusedAttributes: what a node is given is kept, also where the rest of it is refused.
+// TestSimRefusedAttributes tests that a node retains its memory even if CUDA refuses one of
+// its attributes.
 func TestSimRefusedAttributes(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -71,7 +75,7 @@ func TestSimRefusedAttributes(t *testing.T) {
 	}
 }
 
-// TestSimNodesOfCapture: nodes of a graph that is being captured cannot be changed.
+// TestSimNodesOfCapture tests that nodes cannot be changed while their graph is captured.
 func TestSimNodesOfCapture(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -96,7 +100,7 @@ func TestSimNodesOfCapture(t *testing.T) {
 	require.NoError(t, nodes[1].Destroy(), "the capture is over")
 }
 
-// TestSimPartsCompared: nodes of a child are the same, however they were found.
+// TestSimPartsCompared tests that nodes of a child graph compare equal, however obtained.
 func TestSimPartsCompared(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -118,7 +122,7 @@ func TestSimPartsCompared(t *testing.T) {
 	assert.True(t, found[0] == found[1])
 }
 
-// TestSimPartDestroyed: what was added to a part goes with it.
+// TestSimPartDestroyed tests that destroying a child node releases what nodes inside use.
 func TestSimPartDestroyed(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -134,10 +138,11 @@ func TestSimPartDestroyed(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.NoError(t, n.Destroy())
 	settle(t)
-	assert.Equal(t, live-1, simulated.Live("memory"), "nobody needs it")
+	assert.Equal(t, live-1, simulated.Live("memory"), "nothing uses it")
 }
 
-// TestSimRecapturedPart: a part of a graph is one of it also after it was captured again.
+// TestSimRecapturedPart tests that a graph inside a node cannot be recaptured, and stays
+// inside after the attempt.
 func TestSimRecapturedPart(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuStreamBeginRecaptureToGraph")
@@ -153,7 +158,7 @@ func TestSimRecapturedPart(t *testing.T) {
 	executable(t, g)
 }
 
-// TestSimClonedRelease: what is released with a clone is.
+// TestSimClonedRelease tests that OnRelease of a clone does not wait for the original.
 func TestSimClonedRelease(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -170,7 +175,7 @@ func TestSimClonedRelease(t *testing.T) {
 	select {
 	case <-released:
 	case <-time.After(time.Second):
-		t.Error("the other graph keeps it")
+		t.Error("the original delays it")
 	}
 	settle(t)
 	assert.False(t, isDone(first))
@@ -178,8 +183,8 @@ func TestSimClonedRelease(t *testing.T) {
 	<-first
 }
 
-// TestSimGraphInCallback: a host function does not wait for what others use, who may
-// wait for it.
+// TestSimGraphInCallback tests that a host function never waits for a locked graph or
+// executable: its holder may be waiting for the host function.
 func TestSimGraphInCallback(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -226,8 +231,8 @@ func TestSimGraphInCallback(t *testing.T) {
 
 func nodesOf(g *safe.Graph, _ *safe.GraphExec) { g.Nodes() }
 
-// TestSimUpdatedCapture: an executable that is updated with what was captured since
-// uses that.
+// TestSimUpdatedCapture tests that an updated executable counts as a user of memory captured
+// into the graph since.
 func TestSimUpdatedCapture(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuStreamBeginCaptureToGraph")
@@ -253,11 +258,11 @@ func TestSimUpdatedCapture(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	gate.open()
 	require.NoError(t, <-done)
-	require.EqualValues(t, 5, got[0], "the copy comes behind the launch")
+	require.EqualValues(t, 5, got[0], "the copy is ordered after the launch")
 }
 
-// TestSimTooManyArguments: more than any kernel has are refused, also where the driver
-// does not tell how many there are.
+// TestSimTooManyArguments tests that more arguments than a kernel can have are refused, even
+// if the driver does not report parameters.
 func TestSimTooManyArguments(t *testing.T) {
 	x := open(t, 0)
 	s, k := stream(t, x), kernel(t, x, "nothing")

@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// The operations on graphs and nodes, for tests that try all operations. Runs on any driver.
+
 package safe_test
 
 import (
@@ -9,7 +11,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// nodes are the host function and the kernel of the world's graph.
+// nodes returns the host node and the kernel node of the world's graph.
 func (w *world) nodes() (host, kernel safe.Node, err error) {
 	nodes, err := w.g.Nodes()
 	for _, n := range nodes {
@@ -22,7 +24,7 @@ func (w *world) nodes() (host, kernel safe.Node, err error) {
 	return host, kernel, err
 }
 
-// onNode is an operation on the kernel of the world's graph.
+// onNode is an operation on the kernel node of the world's graph.
 func onNode(name string, do func(w *world, n safe.Node) error) operation {
 	return operation{name, func(w *world) error {
 		_, n, err := w.nodes()

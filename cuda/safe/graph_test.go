@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// Captured graphs: inspection, replays, updates, recaptures, closing. Runs on any driver.
+
 package safe_test
 
 import (
@@ -49,7 +51,7 @@ func TestCaptureInspect(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// needs skips where the driver lacks a function.
+// needs skips the test if the driver lacks a function.
 func needs(t *testing.T, symbol string) {
 	t.Helper()
 	if err := driver.Find(symbol); err != nil {
@@ -57,7 +59,7 @@ func needs(t *testing.T, symbol string) {
 	}
 }
 
-// TestGraphLost: a capture into a graph that fails takes the graph with it.
+// TestGraphLost tests that a failed capture into a graph makes the graph unusable.
 func TestGraphLost(t *testing.T) {
 	x := open(t, 0)
 	needs(t, "cuStreamBeginCaptureToGraph")
@@ -68,7 +70,7 @@ func TestGraphLost(t *testing.T) {
 	err = s.CaptureTo(g, safe.CaptureToOptions{}, func() error {
 		require.NoError(t, y.ZeroAsync(s))
 		return x.WithCurrent(func() error {
-			driver.CuStreamQuery(s.Raw()) // destroys the capture
+			driver.CuStreamQuery(s.Raw()) // invalidates the capture
 			return nil
 		})
 	})
@@ -81,7 +83,7 @@ func TestGraphLost(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
-// TestCaptureExecutable replays three Go functions, which nobody else keeps.
+// TestCaptureExecutable replays three Go functions that only the executable refers to.
 func TestCaptureExecutable(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
@@ -138,7 +140,8 @@ func TestCaptureReplayPanics(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestExecUpdate: what an update replaces lives until the launches before it are over.
+// TestExecUpdate tests that replaced objects stay alive until earlier launches have
+// completed.
 func TestExecUpdate(t *testing.T) {
 	x := open(t, 0)
 	const n = 32
@@ -181,8 +184,8 @@ func TestExecUpdate(t *testing.T) {
 	_ = one
 }
 
-// graphUses are calls of graphs and executables, which must fail in the same way
-// on a nil pointer, a zero value and a closed object.
+// graphUses are calls of graphs and executables that must fail alike on a nil pointer, a
+// zero value and a closed object.
 func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func() error {
 	return map[string]func() error{
 		"Graph.Clone":       func() error { _, err := g.Clone(); return err },
@@ -232,7 +235,7 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 	}
 }
 
-// TestGraphHandles: nil, zero and closed graphs, which are closed in any order.
+// TestGraphHandles tests nil, zero and closed graphs and executables.
 func TestGraphHandles(t *testing.T) {
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
@@ -260,7 +263,7 @@ func TestGraphHandles(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestBeginCaptureTo: the form without a function.
+// TestBeginCaptureTo tests captures into a graph with BeginCaptureTo.
 func TestBeginCaptureTo(t *testing.T) {
 	x := open(t, 0)
 	needs(t, "cuStreamBeginCaptureToGraph")
@@ -284,7 +287,7 @@ func TestBeginCaptureTo(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestRecapture gives the nodes of a graph other arguments.
+// TestRecapture changes the arguments of a graph's nodes by recapturing it.
 func TestRecapture(t *testing.T) {
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)

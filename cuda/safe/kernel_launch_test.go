@@ -1,7 +1,6 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// Tests of launches, their arguments and errors, and of modules, on the simulated driver or
-// a GPU.
+// Launches, their arguments and errors; modules. Runs on any driver.
 
 package safe_test
 

@@ -1,6 +1,6 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// Tests of occupancy queries, on the simulated driver or a GPU.
+// Occupancy queries. Runs on any driver.
 
 package safe_test
 

@@ -1,4 +1,4 @@
-// Tests of the checks of PTX, cubins and fatbins, without a driver.
+// Checks of PTX, cubins and fatbins before they are loaded. Needs no driver.
 
 package safe
 

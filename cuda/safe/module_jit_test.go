@@ -1,6 +1,6 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// Tests of the driver's compiler, the linker and lazy loading, on the simulated driver or a GPU.
+// Options of the driver's compiler, the linker, lazy loading. Runs on any driver.
 
 package safe_test
 
