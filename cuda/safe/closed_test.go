@@ -1,3 +1,6 @@
+// Tests that every call on a nil, zero or closed object returns ErrClosed. They run on the
+// simulated driver and on a GPU.
+
 package safe_test
 
 import (

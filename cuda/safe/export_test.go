@@ -1,3 +1,5 @@
+// Exports for the tests of package safe_test.
+
 package safe
 
 import "github.com/cudabind/cudabind/cuda/internal/lifetime"

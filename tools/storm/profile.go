@@ -25,7 +25,7 @@ type profile struct {
 var profiles = []*profile{
 	{
 		name: "default", doc: "everything without faults", goroutines: 8, steps: 60, devices: 1, drops: 20, own: true, ticks: 3,
-		topics: map[string]int{"own": 6, "ownwait": 3, "owngraph": 4, "stream": 2, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 2, "box": 1, "wait": 2, "green": 1, "life": 1},
+		topics: map[string]int{"own": 6, "ownwait": 3, "owngraph": 4, "stream": 2, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 2, "pitched": 1, "wait": 2, "green": 1, "life": 1},
 	},
 	{
 		name: "own", doc: "goroutines with things of their own alone", goroutines: 8, steps: 60, devices: 1, drops: 20, own: true, ticks: 3,
@@ -41,11 +41,11 @@ var profiles = []*profile{
 	},
 	{
 		name: "memory", doc: "memory of every kind", goroutines: 6, steps: 80, devices: 1, drops: 20, own: true, ticks: 2,
-		topics: map[string]int{"own": 8, "ownwait": 3, "owngraph": 1, "stream": 1, "memory": 8, "box": 6, "capture": 1},
+		topics: map[string]int{"own": 8, "ownwait": 3, "owngraph": 1, "stream": 1, "memory": 8, "pitched": 6, "capture": 1},
 	},
 	{
 		name: "lifetimes", doc: "closing and dropping at any moment", goroutines: 8, steps: 60, devices: 1, drops: 50, own: true, ticks: 3,
-		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 2, "stream": 2, "event": 2, "capture": 1, "graph": 1, "exec": 1, "memory": 2, "box": 1, "wait": 1, "green": 1, "life": 8},
+		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 2, "stream": 2, "event": 2, "capture": 1, "graph": 1, "exec": 1, "memory": 2, "pitched": 1, "wait": 1, "green": 1, "life": 8},
 	},
 	{
 		name: "waits", doc: "many waits, cancelled ones, streams that are stuck for a while, full queues", goroutines: 8, steps: 30, devices: 1, drops: 10, own: true, ticks: 10,

@@ -99,7 +99,7 @@ func newGreen(t *task) error {
 func closeAll(t *task) error {
 	var errs []error
 	for _, c := range []closer{
-		t.streams.get(t.rng), t.events.get(t.rng), t.buffers.get(t.rng), t.hosts.get(t.rng), t.boxes.get(t.rng), t.arrays.get(t.rng),
+		t.streams.get(t.rng), t.events.get(t.rng), t.buffers.get(t.rng), t.hosts.get(t.rng), t.pitched.get(t.rng), t.arrays.get(t.rng),
 		t.textures.get(t.rng), t.surfaces.get(t.rng), t.pools.get(t.rng), t.ranges.get(t.rng), t.physical.get(t.rng),
 		t.graphs.get(t.rng), t.execs.get(t.rng), t.loops.get(t.rng), t.greens.get(t.rng),
 	} {

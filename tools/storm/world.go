@@ -37,7 +37,7 @@ type world struct {
 	buffers  slots[safe.Buffer[float32]]
 	words    slots[safe.Buffer[uint32]]
 	hosts    slots[safe.Pinned[float32]]
-	boxes    slots[safe.Pitched[float32]]
+	pitched    slots[safe.Pitched[float32]]
 	arrays   slots[safe.Array[float32]]
 	textures slots[safe.Texture]
 	surfaces slots[safe.Surface]
@@ -135,7 +135,7 @@ func (w *world) close() error {
 		}
 	})
 	for _, s := range []interface{ close() error }{
-		&w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.boxes, &w.arrays, &w.buffers, &w.words, &w.hosts,
+		&w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.pitched, &w.arrays, &w.buffers, &w.words, &w.hosts,
 		&w.events, &w.streams, &w.greens, &w.pools, &w.ranges, &w.physical, &w.contexts,
 	} {
 		errs = append(errs, s.close())

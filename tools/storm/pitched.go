@@ -12,60 +12,60 @@ import (
 var extent = safe.Extent{Width: 16, Height: size / 16}
 
 func init() {
-	add("box", []kind{
-		{name: "box.new", weight: 5, run: func(t *task) error {
+	add("pitched", []kind{
+		{name: "pitched.new", weight: 5, run: func(t *task) error {
 			b, err := safe.NewPitched[float32](t.device().x, extent)
-			return put(t, &t.boxes, b, err)
+			return put(t, &t.pitched, b, err)
 		}},
-		{name: "box.of", weight: 3, run: func(t *task) error {
+		{name: "pitched.of", weight: 3, run: func(t *task) error {
 			b, err := t.buffers.get(t.rng).Pitched(extent, 0)
-			return put(t, &t.boxes, b, err)
+			return put(t, &t.pitched, b, err)
 		}, allow: placed},
-		{name: "box.part", weight: 3, run: func(t *task) error {
-			b, err := t.boxes.get(t.rng).Sub(safe.Position{X: t.n(4)}, safe.Extent{Width: 12, Height: 8})
-			return put(t, &t.boxes, b, err)
+		{name: "pitched.part", weight: 3, run: func(t *task) error {
+			b, err := t.pitched.get(t.rng).Sub(safe.Position{X: t.n(4)}, safe.Extent{Width: 12, Height: 8})
+			return put(t, &t.pitched, b, err)
 		}, allow: placed},
-		{name: "box.copy", weight: 6, run: func(t *task) error {
-			return t.boxes.get(t.rng).CopyFromAsync(t.stream(), t.boxes.get(t.rng))
+		{name: "pitched.copy", weight: 6, run: func(t *task) error {
+			return t.pitched.get(t.rng).CopyFromAsync(t.stream(), t.pitched.get(t.rng))
 		}, allow: placed},
-		{name: "box.copynow", weight: 3, run: func(t *task) error { return t.boxes.get(t.rng).CopyFrom(t.boxes.get(t.rng)) }, allow: placed},
-		{name: "box.host", weight: 4, run: boxAndHost, allow: placed},
-		{name: "box.fill", weight: 5, run: func(t *task) error {
+		{name: "pitched.copynow", weight: 3, run: func(t *task) error { return t.pitched.get(t.rng).CopyFrom(t.pitched.get(t.rng)) }, allow: placed},
+		{name: "pitched.host", weight: 4, run: pitchedAndHost, allow: placed},
+		{name: "pitched.fill", weight: 5, run: func(t *task) error {
 			if t.yes(40) {
-				return t.boxes.get(t.rng).Zero()
+				return t.pitched.get(t.rng).Zero()
 			}
-			return t.boxes.get(t.rng).FillAsync(t.stream(), 1)
+			return t.pitched.get(t.rng).FillAsync(t.stream(), 1)
 		}, allow: placed},
-		{name: "box.close", weight: 2, run: func(t *task) error { return t.boxes.get(t.rng).Close() }},
-		{name: "box.array", weight: 4, run: func(t *task) error {
+		{name: "pitched.close", weight: 2, run: func(t *task) error { return t.pitched.get(t.rng).Close() }},
+		{name: "pitched.array", weight: 4, run: func(t *task) error {
 			a, err := safe.NewArray[float32](t.device().x, extent, safe.ArrayOptions{Surface: true})
 			return put(t, &t.arrays, a, err)
 		}},
-		{name: "box.ofarray", weight: 3, run: func(t *task) error {
+		{name: "pitched.ofarray", weight: 3, run: func(t *task) error {
 			a := t.arrays.get(t.rng)
 			if a == nil {
 				return nil
 			}
-			return put(t, &t.boxes, a.Pitched(), nil)
+			return put(t, &t.pitched, a.Pitched(), nil)
 		}, allow: placed},
-		{name: "box.texture", weight: 5, run: newTexture, allow: placed},
-		{name: "box.lookup", weight: 5, run: lookup, allow: placed},
-		{name: "box.surface", weight: 3, run: func(t *task) error {
+		{name: "pitched.texture", weight: 5, run: newTexture, allow: placed},
+		{name: "pitched.lookup", weight: 5, run: lookup, allow: placed},
+		{name: "pitched.surface", weight: 3, run: func(t *task) error {
 			s, err := safe.NewSurface(t.arrays.get(t.rng))
 			return put(t, &t.surfaces, s, err)
 		}, allow: placed},
-		{name: "box.draw", weight: 3, run: draw, allow: placed},
-		{name: "box.range", weight: 4, run: newRange, allow: placed},
-		{name: "box.map", weight: 5, run: mapRange, allow: placed},
-		{name: "box.mapped", weight: 4, run: func(t *task) error {
+		{name: "pitched.draw", weight: 3, run: draw, allow: placed},
+		{name: "pitched.range", weight: 4, run: newRange, allow: placed},
+		{name: "pitched.map", weight: 5, run: mapRange, allow: placed},
+		{name: "pitched.mapped", weight: 4, run: func(t *task) error {
 			b, err := safe.NewMappedBuffer[float32](t.ranges.get(t.rng), 0, size)
 			return put(t, &t.buffers, b, err)
 		}, allow: placed},
 	})
 }
 
-func boxAndHost(t *task) error {
-	b, data := t.boxes.get(t.rng), make([]float32, size)
+func pitchedAndHost(t *task) error {
+	b, data := t.pitched.get(t.rng), make([]float32, size)
 	switch t.n(4) {
 	case 0:
 		return b.CopyFromHost(data)
@@ -86,7 +86,7 @@ func newTexture(t *task) error {
 	case 1:
 		u, err = safe.NewLinearTexture(t.buffers.get(t.rng), safe.TextureOptions{})
 	default:
-		u, err = safe.NewPitchedTexture(t.boxes.get(t.rng), safe.TextureOptions{})
+		u, err = safe.NewPitchedTexture(t.pitched.get(t.rng), safe.TextureOptions{})
 	}
 	return put(t, &t.textures, u, err)
 }
