@@ -37,7 +37,7 @@ type world struct {
 	buffers  slots[safe.Buffer[float32]]
 	words    slots[safe.Buffer[uint32]]
 	hosts    slots[safe.Pinned[float32]]
-	pitched    slots[safe.Pitched[float32]]
+	pitched  slots[safe.Pitched[float32]]
 	arrays   slots[safe.Array[float32]]
 	textures slots[safe.Texture]
 	surfaces slots[safe.Surface]
