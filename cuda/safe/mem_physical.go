@@ -175,8 +175,8 @@ func (p *PhysicalMemory) Export() (*os.File, error) {
 }
 
 // ImportPhysicalMemory imports memory from the file that [PhysicalMemory.Export] made, in
-// another process or in this one. size is the size of the memory in bytes, which the file
-// does not tell. You may close the file afterwards.
+// another process or in this one. The file does not tell how large the memory is: size is
+// the [PhysicalMemory.Size] that it has there. You may close the file afterwards.
 // Source: cuMemImportFromShareableHandle, cuMemGetAllocationPropertiesFromHandle.
 func ImportPhysicalMemory(x *Context, f *os.File, size uint64) (*PhysicalMemory, error) {
 	const op = "ImportPhysicalMemory"

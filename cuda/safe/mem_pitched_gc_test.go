@@ -97,7 +97,8 @@ func TestPitchedCapture(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestPitchedLegacy: while a blocking stream is capturing, the legacy stream is refused.
+// TestPitchedLegacy: the legacy stream refuses work as long as a blocking stream is
+// capturing.
 func TestPitchedLegacy(t *testing.T) {
 	x := open(t, 0)
 	legacy, err := safe.LegacyStream(x)
