@@ -30,17 +30,22 @@ func TestSimLaunchErrorsNameTheKernel(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
 	s, k := stream(t, x), kernel(t, x, "nothing")
+	addNode := "cuGraphAddKernelNode_v2"
+	if driverOf(t) < 12000 {
+		addNode = "cuGraphAddKernelNode"
+	}
 	for _, test := range []struct {
+		name string
 		code driver.CUresult
 		cfg  safe.LaunchConfig
 		want string
 	}{
-		{driver.CUDA_ERROR_UNKNOWN, one, "kernel nothing"},
-		{driver.CUDA_ERROR_NO_BINARY_FOR_GPU, one, "kernel nothing"},
-		{driver.CUDA_ERROR_INVALID_VALUE, one, "kernel nothing"},
-		{driver.CUDA_ERROR_INVALID_VALUE, safe.LaunchConfig{Block: safe.Dim{X: 1}}, "kernel nothing: grid.X is 0"},
+		{"unknown", driver.CUDA_ERROR_UNKNOWN, one, "kernel nothing"},
+		{"no code for the device", driver.CUDA_ERROR_NO_BINARY_FOR_GPU, one, "kernel nothing"},
+		{"no limit exceeded", driver.CUDA_ERROR_INVALID_VALUE, one, "kernel nothing"},
+		{"a limit exceeded", driver.CUDA_ERROR_INVALID_VALUE, safe.LaunchConfig{Block: safe.Dim{X: 1}}, "kernel nothing: grid.X is 0"},
 	} {
-		t.Run(fmt.Sprint(test.code), func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			defer simulated.Reset()
 			simulated.Fail("cuLaunchKernel", 1, uint32(test.code))
 			err := k.Launch(s, test.cfg)
@@ -49,7 +54,7 @@ func TestSimLaunchErrorsNameTheKernel(t *testing.T) {
 			g, err := safe.NewGraph(x)
 			require.NoError(t, err)
 			closing(t, g)
-			simulated.Fail("cuGraphAddKernelNode_v2", 1, uint32(test.code))
+			simulated.Fail(addNode, 1, uint32(test.code))
 			_, err = g.Add(safe.KernelNode(k, test.cfg))
 			assert.Equal(t, test.want, detail(t, err, test.code))
 		})
@@ -148,6 +153,15 @@ func TestSimOutOfMemorySaysSizes(t *testing.T) {
 			assert.NotErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
 		})
 	}
+	t.Run("NewBufferFrom", func(t *testing.T) {
+		if driverOf(t) < 12020 {
+			t.Skip("pools have no limit")
+		}
+		p := pool(t, x, safe.PoolOptions{MaxSize: 64 << 20})
+		bufferFrom[byte](t, p, s, 1<<20)
+		_, err := safe.NewBufferFrom[byte](p, s, 512<<20)
+		assert.Regexp(t, `^536870912 bytes requested, 1048576 bytes of the pool in use, \d+ of \d+ bytes free on device 0$`, detail(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY))
+	})
 	var e *safe.Error
 	_, err := safe.NewBuffer[byte](x, -1)
 	require.True(t, errors.As(err, &e))

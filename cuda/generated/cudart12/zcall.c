@@ -2401,9 +2401,10 @@ void *cudabind_7b40a3911157_open(const char *file, char **why)
 	return lib;
 }
 
-/* The program itself comes first. If it names no dynamic linker, it is linked statically. */
+/* The program itself comes first. A static one names no dynamic linker. */
 static int find_linker(struct dl_phdr_info *program, size_t size, void *found)
 {
+	(void)size;
 	for (int i = 0; i < program->dlpi_phnum; i++)
 		if (program->dlpi_phdr[i].p_type == PT_INTERP)
 			*(int *)found = 1;

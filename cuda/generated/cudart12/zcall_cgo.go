@@ -42,7 +42,7 @@ func enter(n uint32, args unsafe.Pointer) bool {
 // bind makes function n callable.
 func bind(n uint32, fn unsafe.Pointer) { C.cudabind_7b40a3911157_bind(C.uint(n), fn) }
 
-// linkage tells whether the program has a dynamic linker, and whether its C library is glibc.
+// linkage tells whether the program is linked dynamically, and whether its C library is glibc.
 func linkage() (dynamic, glibc bool) {
 	return C.cudabind_7b40a3911157_linked() != 0, C.cudabind_7b40a3911157_glibc() != 0
 }

@@ -199,7 +199,7 @@ func loadFirst(path string, files []string) error {
 		return &LibraryError{path, "this program was built without cgo, or for a system on which these bindings load no library: build it with CGO_ENABLED=1 and a C compiler, for Linux on amd64 or arm64"}
 	}
 	if dynamic, _ := linkage(); !dynamic {
-		return &LibraryError{path, "this program is linked statically, so that it can load no library: link it dynamically, with glibc"}
+		return &LibraryError{path, "this program is statically linked and cannot load libraries: link it dynamically against glibc"}
 	}
 	var reasons []string
 	for i, file := range files {
@@ -220,7 +220,7 @@ func load(file string) (reason string) {
 	handle, why := dlopen(file)
 	if handle == nil {
 		_, glibc := linkage()
-		return refusal(file, why, glibc) + ": install the CUDA runtime 13, or set LD_LIBRARY_PATH to the folder of its file"
+		return refusal(file, why, glibc) + ": install the CUDA runtime 13, or set LD_LIBRARY_PATH to the directory of libcudart.so.13"
 	}
 	ask := dlsym(handle, "cudaRuntimeGetVersion")
 	if ask == nil {
@@ -235,7 +235,7 @@ func load(file string) (reason string) {
 	switch {
 	case code == stubLibrary:
 		dlclose(handle)
-		return path + " is the CUDA toolkit's stub, which is only there to link against: install the CUDA runtime 13, or set LD_LIBRARY_PATH to the folder of its file, and take the stub's folder out of the loader's path"
+		return path + " is the CUDA toolkit's stub, which is only there to link against: install the CUDA runtime 13, or set LD_LIBRARY_PATH to the directory of libcudart.so.13, and take the stub's folder out of the loader's path"
 	case code != 0:
 		dlclose(handle)
 		return fmt.Sprintf("%s does not tell its version: cudaRuntimeGetVersion returned %d", path, code)
@@ -247,8 +247,8 @@ func load(file string) (reason string) {
 	return ""
 }
 
-// refusal says why the system's loader refused file, better than the loader's own why where
-// a look at the file tells.
+// refusal returns why, the reason of the system's loader to refuse file, or a better one if
+// the file itself shows it.
 func refusal(file, why string, glibc bool) string {
 	if !glibc {
 		why += " (NVIDIA's libraries need glibc, and this program was built with another C library)"
@@ -264,15 +264,15 @@ func refusal(file, why string, glibc bool) string {
 	return why
 }
 
-// unfit says what is wrong with a folder, or a library of another architecture; it is "" for
-// all else.
+// unfit says that file is a directory, or a library of another architecture. It returns ""
+// for other files.
 func unfit(file string) string {
 	info, err := os.Stat(file)
 	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 		return ""
 	}
 	if info.IsDir() {
-		return file + ": this is a folder, not a library"
+		return file + ": this is a directory, not a library"
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -284,13 +284,12 @@ func unfit(file string) string {
 		return ""
 	}
 	if built := architecture(header); built != runtime.GOARCH {
-		return file + ": the library is for " + built + ", and this program for " + runtime.GOARCH
+		return file + ": this library is built for " + built + ", but the program for " + runtime.GOARCH
 	}
 	return ""
 }
 
-// architecture names the machine that the header of an ELF file tells, as Go does if the
-// package works there.
+// architecture returns Go's name of the machine in the header of an ELF file.
 func architecture(header [20]byte) string {
 	const class32, bigEndian = 1, 2
 	machine := int(header[18]) + 256*int(header[19])

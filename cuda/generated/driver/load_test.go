@@ -47,10 +47,10 @@ var badFiles = []struct {
 	{"empty file", content(""), []string{"file too short", "install NVIDIA's driver"}},
 	{"text", content("This is not a library.\nIt only has the name of one, and is as long as a header.\n"), []string{"invalid ELF header"}},
 	{"cut off", damaged(func(elf []byte) []byte { return elf[:40] }), []string{"file too short"}},
-	{"another machine", damaged(func(elf []byte) []byte { elf[18], elf[19] = 243, 0; return elf }), []string{"libcuda.so.1: the library is for riscv, and this program for " + runtime.GOARCH + ": install NVIDIA's driver"}},
-	{"unknown machine", damaged(func(elf []byte) []byte { elf[18], elf[19] = 1, 2; return elf }), []string{"the library is for ELF machine 513, and this program"}},
-	{"big-endian machine", damaged(func(elf []byte) []byte { elf[5], elf[18], elf[19] = 2, 0, 21; return elf }), []string{"the library is for ppc64, and this program"}},
-	{"32 bits", damaged(func(elf []byte) []byte { elf[4], elf[18], elf[19] = 1, 3, 0; return elf }), []string{"the library is for 386 (32 bits), and this program"}},
+	{"another machine", damaged(func(elf []byte) []byte { elf[18], elf[19] = 243, 0; return elf }), []string{"libcuda.so.1: this library is built for riscv, but the program for " + runtime.GOARCH + ": install NVIDIA's driver"}},
+	{"unknown machine", damaged(func(elf []byte) []byte { elf[18], elf[19] = 1, 2; return elf }), []string{"built for ELF machine 513, but the program"}},
+	{"big-endian machine", damaged(func(elf []byte) []byte { elf[5], elf[18], elf[19] = 2, 0, 21; return elf }), []string{"built for ppc64, but the program"}},
+	{"32 bits", damaged(func(elf []byte) []byte { elf[4], elf[18], elf[19] = 1, 3, 0; return elf }), []string{"built for 386 (32 bits), but the program"}},
 	{"another library", source(otherSource), []string{"is not the CUDA driver", "no cuDriverGetVersion"}},
 	{"stub", source(stubDriver), []string{"the CUDA toolkit's stub", "install NVIDIA's driver"}},
 	{"no version", source(sickDriver), []string{"does not tell its version", "returned 999"}},
@@ -136,8 +136,8 @@ func TestBadLibraryByName(t *testing.T) {
 	}
 }
 
-// TestFolderAsLibrary has a folder of the library's name where the library should be.
-func TestFolderAsLibrary(t *testing.T) {
+// TestDirectoryAsLibrary has a directory of the library's name where the library should be.
+func TestDirectoryAsLibrary(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "libcuda.so.1")
 	require.NoError(t, os.Mkdir(file, 0o777))
@@ -146,7 +146,7 @@ func TestFolderAsLibrary(t *testing.T) {
 			t.Skip("the system's loader goes on and finds a driver")
 		}
 		dir := os.Getenv(libraryVariable)
-		says := "libcuda.so.1: this is a folder, not a library: install NVIDIA's driver"
+		says := "libcuda.so.1: this is a directory, not a library: install NVIDIA's driver"
 		requireLibraryError(t, driver.CuInit(0), "libcuda.so.1", says, dir)
 		requireLibraryError(t, driver.Open(dir), dir, says)
 		requireLibraryError(t, driver.Open(dir+"/libcuda.so.1"), dir+"/libcuda.so.1", "libcuda.so.1/libcuda.so.1: cannot open")
@@ -320,8 +320,8 @@ func TestOtherCLibrary(t *testing.T) {
 	}
 }
 
-// TestBuildStatically: dlopen of a static glibc loads a library that crashes, so that the
-// package must not call it, whether or not there is a driver.
+// TestBuildStatically: libraries that a static glibc loads crash, so the package must not
+// load one, whether or not there is a driver.
 func TestBuildStatically(t *testing.T) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
@@ -339,5 +339,5 @@ func TestBuildStatically(t *testing.T) {
 	cmd.Dir, cmd.Env = dir, append(env, "CGO_ENABLED=1", "LD_LIBRARY_PATH="+dir)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Regexp(t, `(?m)^true true\ncuda: libcuda.so.1: this program is linked statically`, string(out))
+	assert.Regexp(t, `(?m)^true true\ncuda: libcuda.so.1: this program is statically linked`, string(out))
 }

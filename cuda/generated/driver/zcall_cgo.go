@@ -41,7 +41,7 @@ func enter(n uint32, args unsafe.Pointer) bool {
 // bind makes function n callable.
 func bind(n uint32, fn unsafe.Pointer) { C.cudabind_078975cff619_bind(C.uint(n), fn) }
 
-// linkage tells whether the program has a dynamic linker, and whether its C library is glibc.
+// linkage tells whether the program is linked dynamically, and whether its C library is glibc.
 func linkage() (dynamic, glibc bool) {
 	return C.cudabind_078975cff619_linked() != 0, C.cudabind_078975cff619_glibc() != 0
 }
