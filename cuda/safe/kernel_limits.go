@@ -8,8 +8,12 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// refused says which limit a launch crosses that the driver has refused.
+// refused names the kernel in the error of a launch that the driver refused, and the
+// limits that the launch exceeds.
 func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
+	if e.Code != 0 {
+		e.Detail = "kernel " + k.name
+	}
 	switch e.Code {
 	case driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
 		driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, driver.CUDA_ERROR_INVALID_CLUSTER_SIZE, driver.CUDA_ERROR_INVALID_HANDLE:
@@ -24,12 +28,15 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 	if err != nil {
 		return e
 	}
-	e.Detail = strings.Join(slices.Concat(
+	limits := slices.Concat(
 		crossed("grid", cfg.Grid.full(), p.MaxGridDim),
 		crossed("block", cfg.Block.full(), p.MaxBlockDim),
 		k.crossedByBlock(cfg, p, f),
 		k.crossedByGrid(cfg, p),
-	), "; ")
+	)
+	if len(limits) > 0 {
+		e.Detail += ": " + strings.Join(limits, "; ")
+	}
 	return e
 }
 

@@ -52,7 +52,7 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 	b := &block{size: size, free: (*block).memFreeHost}
 	err = b.allocate(c, func() error {
 		if err := driver.CuMemHostAlloc(&b.host, size, flags); err != nil {
-			return err
+			return outOfMemory(err, size, onHost)
 		}
 		b.findAddress()
 		return nil
@@ -93,7 +93,7 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 	registered := false
 	err = b.allocate(c, func() error {
 		if err := driver.CuMemHostRegister(b.host, size, flags); err != nil {
-			return err
+			return outOfMemory(err, size, onHost)
 		}
 		registered = true
 		b.findAddress()
