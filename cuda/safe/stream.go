@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -323,9 +322,6 @@ func (s *Stream) Device() Device {
 	}
 	return s.core.ctx.device
 }
-
-// String is for messages.
-func (s *Stream) String() string { return fmt.Sprintf("stream %#x", uintptr(s.Raw())) }
 
 // ID is unique to the stream in this process. It needs a driver of CUDA 12.0,
 // and a stream that captures is [ErrCapturing]. Source: cuStreamGetId.
