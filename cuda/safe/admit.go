@@ -188,7 +188,8 @@ func (s *streamCore) leave(capture *capturing) {
 }
 
 // enterWork is enter for a call that enqueues work, counted in places of the driver's
-// queue. It waits until there is room for it.
+// queue. It waits until there is room for it, and limits how many goroutines enqueue work
+// at once.
 func (s *streamCore) enterWork(op string, work int) (capture *capturing, err error) {
 	if err := lock(op, &s.mu); err != nil {
 		return nil, err
@@ -215,16 +216,24 @@ func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room 
 	}
 	s.works.Add(1)
 	if s.capture.Load() == nil && !s.hasRoom(work) {
-		s.leaveWork(nil)
+		s.unlockWork(nil)
 		return nil, false, nil
 	}
 	if capture, err = s.lockCapture(op); err != nil {
-		s.leaveWork(nil)
+		s.unlockWork(nil)
+		return nil, true, err
 	}
-	return capture, true, err
+	enqueuing.enter()
+	return capture, true, nil
 }
 
 func (s *streamCore) leaveWork(capture *capturing) {
+	enqueuing.leave()
+	s.unlockWork(capture)
+}
+
+// unlockWork undoes enteredWork but for the limit on goroutines that enqueue.
+func (s *streamCore) unlockWork(capture *capturing) {
 	capture.unlock()
 	s.works.Add(1)
 	if s.legacy() {

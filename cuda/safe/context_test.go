@@ -1,6 +1,6 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// Contexts: the current context, closing, borrowing, resets. Runs on any driver.
+// The basics of devices, contexts, streams and events. Runs on any driver.
 
 package safe_test
 
@@ -68,7 +68,7 @@ func TestContext(t *testing.T) {
 // TestCurrentContext: every call leaves the current context as it was.
 func TestCurrentContext(t *testing.T) {
 	x := open(t, 0)
-	runtime.LockOSThread() // lock each goroutine to its thread
+	runtime.LockOSThread() // as do the goroutines below
 	defer runtime.UnlockOSThread()
 	work := func(t *testing.T) {
 		runtime.LockOSThread()

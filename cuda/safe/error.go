@@ -10,47 +10,48 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Facts of this package, to compare with by [errors.Is]. What CUDA itself says
-// is compared with its own code, such as driver.CUDA_ERROR_OUT_OF_MEMORY.
+// Sentinel errors; compare with [errors.Is]. Errors that CUDA returns match their own
+// codes, such as driver.CUDA_ERROR_OUT_OF_MEMORY.
 var (
 	// ErrClosed: the object is closed, nil, or a zero value.
 	ErrClosed = lifetime.ErrClosed
-	// ErrNotSupported: the driver or the device lacks it.
+	// ErrNotSupported: the driver or the device does not support the call.
 	ErrNotSupported = errors.ErrUnsupported
-	// ErrCapturing: the stream captures, and the call would destroy the capture.
-	ErrCapturing = errors.New("the stream captures, which this call would destroy")
-	// ErrWrongThread: a capture can be ended only on the thread that began it.
-	ErrWrongThread = errors.New("not the thread that began the capture")
-	// ErrInCallback: a function that CUDA called has called CUDA.
-	ErrInCallback = errors.New("called from a function that CUDA has called")
-	// ErrForeignNode: a node is of another graph.
-	ErrForeignNode = errors.New("a node of another graph")
-	// ErrGraphLost: a capture into the graph has failed, and CUDA has destroyed the graph.
-	ErrGraphLost = errors.New("the graph is lost by a capture that failed")
-	// ErrConditional: CUDA does not do that with a graph that has conditional nodes.
+	// ErrCapturing: a stream is capturing, and the call would invalidate its capture.
+	ErrCapturing = errors.New("a stream is capturing, and this call would invalidate the capture")
+	// ErrWrongThread: a capture must end on the thread that began it.
+	ErrWrongThread = errors.New("the capture must end on the thread that began it")
+	// ErrInCallback: a host function or a callback called CUDA, which could deadlock.
+	ErrInCallback = errors.New("CUDA cannot be called from a host function or a callback")
+	// ErrForeignNode: a node, a condition or an edge belongs to another graph.
+	ErrForeignNode = errors.New("not part of this graph")
+	// ErrGraphLost: a capture into the graph failed, and CUDA destroyed the graph.
+	ErrGraphLost = errors.New("CUDA destroyed the graph because a capture into it failed")
+	// ErrConditional: CUDA does not support the call for graphs with conditional nodes.
 	ErrConditional = errors.New("the graph has conditional nodes")
-	// ErrReset: the device's primary context was reset, and what was made in it is gone.
-	// After [Device.ResetPrimary] every object of before returns it. A reset by other means
-	// is noticed, on drivers of CUDA 12.0 or newer, by calls that make or wait for something;
-	// others pass the old handle to CUDA, which may crash.
+	// ErrReset: the device's primary context was reset, which destroyed everything created
+	// in it. After [Device.ResetPrimary], every object created before returns ErrReset. With
+	// a driver of CUDA 12.0 or newer, calls that create objects or wait also notice resets
+	// by other means. Other calls pass the stale handle to CUDA, which may crash.
 	ErrReset = errors.New("the primary context was reset")
-	// ErrContextMismatch: objects of different contexts were used together.
+	// ErrContextMismatch: the objects belong to different contexts.
 	ErrContextMismatch = errors.New("objects of different contexts")
-	// ErrRange: an index, a length or a size is outside of what is there.
+	// ErrRange: an index, a length or a size is out of range.
 	ErrRange = errors.New("out of range")
-	// ErrOverlap: source and destination of a copy overlap.
+	// ErrOverlap: the source and the destination of a copy overlap.
 	ErrOverlap = errors.New("source and destination overlap")
-	// ErrInvalidArgument: a kernel's arguments do not fit its parameters.
-	ErrInvalidArgument = errors.New("wrong argument")
+	// ErrInvalidArgument: an argument is invalid, or a kernel's arguments do not match its
+	// parameters.
+	ErrInvalidArgument = errors.New("invalid argument")
 )
 
-// Error is what every function of this package returns when it fails.
+// Error is the type of the errors that functions of this package return.
 type Error struct {
 	Op     string          // the function or method, such as "Stream.Query"
-	Code   driver.CUresult // CUDA's code, 0 where it was not CUDA that refused
-	Err    error           // the code, or one of this package's, or what kept the call from the driver
-	Async  bool            // reported by Op, but caused by work that was enqueued earlier
-	Detail string          // what is known beyond the code: a limit, a compiler's log
+	Code   driver.CUresult // the code that CUDA returned, 0 if CUDA did not fail
+	Err    error           // Code, a sentinel error of this package, or another cause
+	Async  bool            // Op reports a failure of work that was enqueued earlier
+	Detail string          // more about the cause: a limit, sizes, a compiler's log
 }
 
 func (e *Error) Error() string {
@@ -65,13 +66,13 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause: a driver.CUresult where CUDA refused.
+// Unwrap returns the cause: a driver.CUresult if CUDA failed.
 func (e *Error) Unwrap() error { return e.Err }
 
-// IsFatal tells whether err means that CUDA is lost to this process: a kernel
-// has faulted, or the hardware has. Every context of every device is affected,
-// and nothing but a new process helps. Closing still works: what is closed is
-// gone, whatever Close returns.
+// IsFatal reports whether err means that this process can no longer use CUDA, because a
+// kernel or the hardware faulted. The fault affects every context of every device, and
+// only a new process recovers from it. Closing objects still works: Close releases the
+// object even if it returns an error.
 func IsFatal(err error) bool {
 	var code driver.CUresult
 	return errors.As(err, &code) && fatal(code)
@@ -89,7 +90,7 @@ func fatal(code driver.CUresult) bool {
 	return false
 }
 
-// check makes an error of what a call of package rt returned.
+// check returns the error for a code of package rt, nil for success.
 func check(op string, code driver.CUresult) error {
 	if code == driver.CUDA_SUCCESS {
 		return nil
@@ -113,10 +114,10 @@ func failed(op string, code driver.CUresult) *Error {
 	return &Error{Op: op, Code: code, Err: code, Async: lost}
 }
 
-// onLoss is called with a code after which CUDA is lost. The witness sets it.
+// onLoss is called with each fatal code. The witness replaces it.
 var onLoss = func(driver.CUresult) {}
 
-// codeOf is the code of package rt for an error of an admission.
+// codeOf returns the code of package rt for an error of an admission.
 func codeOf(err error) driver.CUresult {
 	switch {
 	case errors.Is(err, ErrInCallback):
@@ -127,8 +128,8 @@ func codeOf(err error) driver.CUresult {
 	return rt.CodeCapturing
 }
 
-// wrap names the operation in which err happened: the one that the user called,
-// if it was done by others of this package.
+// wrap makes op the operation of err. If err already names one, that was a step of op,
+// the operation that the user called.
 func wrap(op string, err error) error {
 	if err == nil {
 		return nil
@@ -149,7 +150,7 @@ func wrap(op string, err error) error {
 	return &Error{Op: op, Err: err}
 }
 
-// refuse is an error of this package, with what there is to say about it.
+// refuse returns an *Error that CUDA did not cause, with a formatted Detail.
 func refuse(op string, err error, format string, args ...any) error {
 	return &Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
 }

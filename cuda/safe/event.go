@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ type eventCore struct {
 	raw         driver.CUevent
 	callContext driver.CUcontext // made current for each call, 0 for none
 	gate        gate             // closed while the last record is captured
+	untimed     bool             // created with DisableTiming
 	recorded    atomic.Bool      // at least once by this package, or perhaps elsewhere
 	waiting     atomic.Int32     // waits in the poller, or about to be
 	mu          mutex[eventRank] // held while the gate is closed or opened
@@ -135,7 +137,11 @@ func NewEvent(x *Context, o EventOptions) (*Event, error) {
 	if o.Interprocess {
 		flags |= driver.CU_EVENT_INTERPROCESS
 	}
-	return makeEvent(op, x, func(raw *driver.CUevent) error { return driver.CuEventCreate(raw, uint32(flags)) })
+	e, err := makeEvent(op, x, func(raw *driver.CUevent) error { return driver.CuEventCreate(raw, uint32(flags)) })
+	if err == nil {
+		e.core.untimed = o.DisableTiming
+	}
+	return e, err
 }
 
 // OpenIPCEvent opens an event of another process, which calls [Event.IPCHandle] and sends
@@ -144,6 +150,7 @@ func OpenIPCEvent(x *Context, h driver.CUipcEventHandle) (*Event, error) {
 	e, err := makeEvent("OpenIPCEvent", x, func(raw *driver.CUevent) error { return driver.CuIpcOpenEventHandle(raw, h) })
 	if err == nil {
 		e.core.recorded.Store(true)
+		e.core.untimed = true // as all events of other processes
 	}
 	return e, err
 }
@@ -231,8 +238,10 @@ func (e *eventCore) query(spin int64) driver.CUresult {
 }
 
 // Since returns the time on the device from start to e. The resolution is about 0.5 µs.
-// Both events must have timing, and their latest records must have completed: Since
-// returns driver.CUDA_ERROR_NOT_READY if one has not. Source: cuEventElapsedTime.
+// It returns driver.CUDA_ERROR_NOT_READY if the latest record of either has not completed,
+// and driver.CUDA_ERROR_INVALID_HANDLE if either was never recorded or was created with
+// DisableTiming. The error's Detail says which event is the cause. Source:
+// cuEventElapsedTime.
 func (e *Event) Since(start *Event) (time.Duration, error) {
 	const op = "Event.Since"
 	end, err := e.acquire(op)
@@ -259,7 +268,41 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 		}
 		return err
 	})
-	return time.Duration(float64(ms) * float64(time.Millisecond)), wrap(op, err)
+	if err != nil {
+		return 0, whyNotSince(op, err, begin, end)
+	}
+	return time.Duration(float64(ms) * float64(time.Millisecond)), nil
+}
+
+// whyNotSince is wrap for an error of cuEventElapsedTime. It says which event caused it.
+// The gates of both are entered.
+func whyNotSince(op string, err error, begin, end *eventCore) error {
+	code, _ := err.(driver.CUresult)
+	if code != driver.CUDA_ERROR_INVALID_HANDLE && code != driver.CUDA_ERROR_NOT_READY {
+		return wrap(op, err)
+	}
+	var causes []string
+	for _, v := range []struct {
+		name string
+		*eventCore
+	}{{"start", begin}, {"end", end}} {
+		switch {
+		case code == driver.CUDA_ERROR_NOT_READY:
+			if rt.EventQuery(v.callContext, v.raw, 0) == code {
+				causes = append(causes, "the "+v.name+" event has not completed")
+			}
+		case v.untimed:
+			causes = append(causes, "the "+v.name+" event has DisableTiming set")
+		case !v.recorded.Load():
+			causes = append(causes, "the "+v.name+" event was never recorded")
+		}
+	}
+	if code == driver.CUDA_ERROR_INVALID_HANDLE && !begin.ctx.same(end.ctx) {
+		causes = append(causes, "the events belong to different contexts")
+	}
+	e := failed(op, code)
+	e.Detail = strings.Join(causes, "; ")
+	return e
 }
 
 // IPCHandle returns a handle with which another process opens the event: see

@@ -187,8 +187,6 @@ func (e *GraphExec) Raw() driver.CUgraphExec {
 // faults of the work. Source: cuGraphLaunch.
 func (e *GraphExec) Launch(s *Stream) error {
 	return e.on("GraphExec.Launch", s, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
-		enqueuing.enter()
-		defer enqueuing.leave()
 		return rt.GraphLaunch(set, raw, stream)
 	})
 }

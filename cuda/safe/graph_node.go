@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"fmt"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -24,8 +23,6 @@ func (n Node) Raw() driver.CUgraphNode { return n.raw }
 // Type returns the node's type, such as driver.CU_GRAPH_NODE_TYPE_KERNEL. Newer drivers may
 // have types that package driver does not name.
 func (n Node) Type() driver.CUgraphNodeType { return n.kind }
-
-func (n Node) String() string { return fmt.Sprintf("%v %#x", n.kind, uintptr(n.raw)) }
 
 // node makes a Node of a handle.
 func (g *graphCore) node(raw driver.CUgraphNode) (Node, error) {

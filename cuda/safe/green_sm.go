@@ -160,13 +160,13 @@ type SMGroupOptions struct {
 // the previous ones leave. It returns [ErrRange] without groups or if a number is out of
 // range, and [ErrNotSupported] with a driver before CUDA 13.1, which has
 // [SMResource.Split] only. Source: cuDevSmResourceSplit.
-func (m SMResource) SplitGroups(wishes ...SMGroupOptions) (groups []SMResource, rest SMResource, err error) {
+func (m SMResource) SplitGroups(options ...SMGroupOptions) (groups []SMResource, rest SMResource, err error) {
 	const op = "SMResource.SplitGroups"
-	if len(wishes) == 0 || m.Count() == 0 {
-		return nil, SMResource{}, refuse(op, ErrRange, "cannot make %d groups from %v", len(wishes), m)
+	if len(options) == 0 || m.Count() == 0 {
+		return nil, SMResource{}, refuse(op, ErrRange, "cannot make %d groups from %v", len(options), m)
 	}
-	params := make([]driver.CU_DEV_SM_RESOURCE_GROUP_PARAMS, len(wishes))
-	for i, g := range wishes {
+	params := make([]driver.CU_DEV_SM_RESOURCE_GROUP_PARAMS, len(options))
+	for i, g := range options {
 		if most := m.Count(); min(g.Count, g.Coscheduled, g.PreferredCoscheduled) < 0 || max(g.Count, g.Coscheduled, g.PreferredCoscheduled) > most {
 			return nil, SMResource{}, refuse(op, ErrRange, "group %d: Count, Coscheduled and PreferredCoscheduled must be between 0 and %d", i, most)
 		}
@@ -175,7 +175,7 @@ func (m SMResource) SplitGroups(wishes ...SMGroupOptions) (groups []SMResource, 
 			Flags: uint32(g.Flags), LocalityDomainId: g.LocalityDomain,
 		}
 	}
-	raw, left := make([]driver.CUdevResource, len(wishes)), driver.CUdevResource{}
+	raw, left := make([]driver.CUdevResource, len(options)), driver.CUdevResource{}
 	err = driver.CuDevSmResourceSplit(unsafe.SliceData(raw), uint32(len(raw)), &m.raw, &left, 0, unsafe.SliceData(params))
 	if err != nil {
 		return nil, SMResource{}, wrap(op, err)

@@ -97,8 +97,6 @@ func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args, uses [
 			return 0, len(args) + i
 		}
 	}
-	enqueuing.enter()
-	defer enqueuing.leave()
 	if len(args) == 0 {
 		return l.Do(nil), -1
 	}

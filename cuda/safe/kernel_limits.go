@@ -8,8 +8,12 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// refused adds to e, the driver's refusal of a launch, which limits the launch exceeds.
+// refused adds the kernel's name to e, the driver's refusal of a launch, and the limits
+// that the launch exceeds.
 func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
+	if e.Code != 0 {
+		e.Detail = "kernel " + k.name
+	}
 	switch e.Code {
 	case driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
 		driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, driver.CUDA_ERROR_INVALID_CLUSTER_SIZE, driver.CUDA_ERROR_INVALID_HANDLE:
@@ -24,12 +28,15 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 	if err != nil {
 		return e
 	}
-	e.Detail = strings.Join(slices.Concat(
+	limits := slices.Concat(
 		exceeded("grid", cfg.Grid.full(), p.MaxGridDim),
 		exceeded("block", cfg.Block.full(), p.MaxBlockDim),
 		k.exceededByBlock(cfg, p, f),
 		k.exceededByGrid(cfg, p),
-	), "; ")
+	)
+	if len(limits) > 0 {
+		e.Detail += ": " + strings.Join(limits, "; ")
+	}
 	return e
 }
 

@@ -86,7 +86,8 @@ func channelSize(f driver.CUarray_format) uintptr {
 // Source: cuArray3DCreate, and cuArrayDestroy when closed.
 func NewArray[T any](x *Context, e Extent, o ArrayOptions) (*Array[T], error) {
 	const op = "NewArray"
-	if _, err := rowSize[T](e); err != nil {
+	row, err := rowSize[T](e)
+	if err != nil {
 		return nil, wrap(op, err)
 	}
 	f, err := formatOf[T](op, o.Format)
@@ -106,7 +107,9 @@ func NewArray[T any](x *Context, e Extent, o ArrayOptions) (*Array[T], error) {
 	}
 	defer c.Release()
 	var raw driver.CUarray // the block must not point to the Array, or it would never be collected
-	b := &block{free: func(*block) error { return driver.CuArrayDestroy(raw) }}
+	full := e.full()
+	size := row * uint64(full.Height) * uint64(full.Depth)
+	b := &block{size: size, free: func(*block) error { return driver.CuArrayDestroy(raw) }}
 	err = b.allocate(c, func() error {
 		return driver.CuArray3DCreate(&raw, &driver.CUDA_ARRAY3D_DESCRIPTOR{
 			Width: uint64(e.Width), Height: uint64(e.Height), Depth: uint64(e.Depth),

@@ -64,7 +64,7 @@ func (b *block) use(s *streamCore) bool {
 func (b *block) allocate(c *contextCore, do func() error) error {
 	b.ctx = c
 	if err := c.allocating(do); err != nil {
-		return err
+		return b.outOfMemory(err)
 	}
 	if err := b.Open(b, b.keeper()); err != nil {
 		return errors.Join(err, b.freeMemory())

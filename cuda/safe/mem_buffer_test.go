@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests copy, fill, register and close Buffers and Pinneds. They run on the
+// simulated driver and on a GPU; TestPeers needs two devices.
+
 package safe_test
 
 import (
@@ -78,7 +81,7 @@ func fill[T any](t *testing.T, x *safe.Context, s *safe.Stream, v T) {
 	require.NoError(t, err)
 	require.NoError(t, rest.FillAsync(s, v))
 	got := make([]T, 9)
-	require.NoError(t, b.CopyToHost(got), "behind the fill on the stream")
+	require.NoError(t, b.CopyToHost(got), "after the fill on the stream")
 	var zero T
 	assert.Equal(t, []T{v, v, v, v, v, v, v, v, zero}, got)
 }
@@ -108,7 +111,7 @@ func TestBufferTypes(t *testing.T) {
 	assert.ErrorIs(t, err, safe.ErrRange)
 }
 
-func TestRegisterHost(t *testing.T) {
+func TestRegisterPinned(t *testing.T) {
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[float32](t, x, 1<<14)
 	data := count(1 << 14)
@@ -117,7 +120,7 @@ func TestRegisterHost(t *testing.T) {
 	_, err = safe.RegisterPinned(x, data, safe.PinnedOptions{})
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
 	require.NoError(t, b.CopyFromHostAsync(s, h))
-	require.NoError(t, h.Close(), "behind the copy")
+	require.NoError(t, h.Close(), "after the copy")
 	got := make([]float32, len(data))
 	require.NoError(t, b.CopyToHost(got))
 	assert.Equal(t, data, got)
@@ -125,9 +128,9 @@ func TestRegisterHost(t *testing.T) {
 	assert.ErrorIs(t, b.CopyFromHostAsync(s, h), safe.ErrClosed)
 }
 
-// TestReleaseBehindUse closes and drops buffers while work on several streams
-// still has to use them.
-func TestReleaseBehindUse(t *testing.T) {
+// TestReleaseAfterUse closes and drops Buffers while work on several streams still uses
+// them.
+func TestReleaseAfterUse(t *testing.T) {
 	x := open(t, 0)
 	const n, streams = 1 << 12, 6
 	g, fill, copies := newGate(t, x), kernel(t, x, "fill"), kernel(t, x, "copy")
@@ -162,7 +165,7 @@ func TestReleaseBehindUse(t *testing.T) {
 	g.open()
 	got := make([]float32, n)
 	for i := range out {
-		require.NoError(t, out[i].CopyToHost(got), "behind the copy of a stream that is closed")
+		require.NoError(t, out[i].CopyToHost(got), "after the copy of a stream that is closed")
 		assert.EqualValues(t, i+1, got[0])
 		assert.EqualValues(t, i+1, got[n-1])
 	}
@@ -181,7 +184,7 @@ func TestPeers(t *testing.T) {
 	assert.Equal(t, count(n), got)
 	require.NoError(t, a.Zero())
 	require.NoError(t, a.CopyFromAsync(s, b))
-	require.NoError(t, a.CopyToHost(got), "behind the copy on a stream of the other device")
+	require.NoError(t, a.CopyToHost(got), "after the copy on a stream of the other device")
 	assert.Equal(t, count(n), got)
 
 	e, f := event(t, x), event(t, y)

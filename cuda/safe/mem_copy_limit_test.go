@@ -1,7 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// These tests look at synchronous copies from many goroutines. They need
-// /proc/self/task, and two of them the simulated driver, whose queues are finite as real ones are.
+// These tests make synchronous copies from many goroutines. They need /proc/self/task;
+// two of them need the simulated driver, whose queues are finite.
 
 package safe_test
 
@@ -15,22 +15,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nowCalls are synchronous calls that wait for what uses the memory.
+// nowCalls are synchronous calls that wait for the work that uses the memory.
 func nowCalls(t *testing.T, x *safe.Context, b *safe.Buffer[float32]) map[string]func() error {
 	t.Helper()
-	box, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 0)
+	rows, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 0)
 	require.NoError(t, err)
 	return map[string]func() error{
 		"copy to":   func() error { return b.CopyToHost(make([]float32, 16)) },
 		"copy from": func() error { return b.CopyFromHost(make([]float32, 16)) },
 		"zero":      b.Zero,
 		"fill":      func() error { return b.Fill(1) },
-		"box":       func() error { return box.CopyToHost(make([]float32, 16)) },
-		"zero box":  box.Zero,
+		"rows":      func() error { return rows.CopyToHost(make([]float32, 16)) },
+		"zero rows": rows.Zero,
 	}
 }
 
-// TestCopiesHoldNoThreads: a thousand copies that wait for a stuck stream.
+// TestCopiesHoldNoThreads: a thousand copies that wait for a stuck stream block no
+// threads.
 func TestCopiesHoldNoThreads(t *testing.T) {
 	x := open(t, 0)
 	g, s, b := newGate(t, x), stream(t, x), buffer[float32](t, x, 16)
@@ -50,7 +51,7 @@ func TestCopiesHoldNoThreads(t *testing.T) {
 	all.Wait()
 }
 
-// TestCopiesBesideStuck: copies that wait for a stuck stream keep no others from running.
+// TestCopiesBesideStuck: copies that wait for a stuck stream do not hold up other copies.
 func TestCopiesBesideStuck(t *testing.T) {
 	x := open(t, 0)
 	g, s := newGate(t, x), stream(t, x)
@@ -78,14 +79,14 @@ func TestCopiesBesideStuck(t *testing.T) {
 	all.Wait()
 }
 
-// TestCopiesInCallback: a host function waits for no lock, also while a launch waits for
-// room on the stream that uses the memory.
+// TestCopiesInCallback: a host function does not wait for a lock, even while a launch
+// waits for room on the stream that uses the memory.
 func TestCopiesInCallback(t *testing.T) {
 	x := open(t, 0)
 	k, g, first, s := kernel(t, x, "nothing"), newGate(t, x), stream(t, x), stream(t, x)
 	b, e := buffer[float32](t, x, 16), event(t, x)
 	calls := nowCalls(t, x, b)
-	require.NoError(t, b.Zero()) // there is a stream for copies now
+	require.NoError(t, b.Zero()) // the pool of internal streams has one now
 	begin, over := make(chan struct{}), make(chan struct{})
 	g.shut(t, first)
 	require.NoError(t, b.ZeroAsync(s))
@@ -98,7 +99,7 @@ func TestCopiesInCallback(t *testing.T) {
 	}, safe.HostFuncOptions{})
 	require.NoError(t, err)
 	require.NoError(t, first.Record(e))
-	require.NoError(t, s.WaitEvent(e)) // s goes on behind the host function
+	require.NoError(t, s.WaitEvent(e)) // s continues after the host function
 	g.open()
 	launched := fillQueue(t, s, k, queued)
 	close(begin)
@@ -110,7 +111,7 @@ func TestCopiesInCallback(t *testing.T) {
 	<-launched
 }
 
-// BenchmarkCopyToHost is the way of a copy that has nothing to wait for.
+// BenchmarkCopyToHost measures a copy that has nothing to wait for.
 func BenchmarkCopyToHost(b *testing.B) {
 	x := open(b, 0)
 	s, m := stream(b, x), buffer[float32](b, x, 16)
@@ -124,7 +125,7 @@ func BenchmarkCopyToHost(b *testing.B) {
 			}
 		}
 	})
-	b.Run("behind work", func(b *testing.B) {
+	b.Run("after work", func(b *testing.B) {
 		for b.Loop() {
 			if m.ZeroAsync(s) != nil || m.CopyToHost(dst) != nil {
 				b.Fatal("fails")

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests drop, reset and share memory in unusual orders. They run on the simulated
+// driver and on a GPU; those named TestSim need the simulated driver.
+
 package safe_test
 
 import (
@@ -28,7 +31,7 @@ func TestDroppedArgument(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestLocationNumbers: the number of a location is not cut off.
+// TestLocationNumbers: the ID of a location is not truncated.
 func TestLocationNumbers(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
@@ -40,7 +43,7 @@ func TestLocationNumbers(t *testing.T) {
 	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, zero), safe.ErrInvalidArgument)
 }
 
-// toReset is a context of a device that a test is going to reset.
+// toReset opens a context of a device that the test is going to reset.
 func toReset(t *testing.T) *safe.Context {
 	t.Helper()
 	needsSimulated(t)
@@ -52,7 +55,8 @@ func toReset(t *testing.T) *safe.Context {
 	return x
 }
 
-// TestSimPoolAfterReset: a pool is not the context's, and is there after a reset.
+// TestSimPoolAfterReset: a pool belongs to the process and survives a reset of the
+// context.
 func TestSimPoolAfterReset(t *testing.T) {
 	x := toReset(t)
 	p, err := safe.NewPool(x, safe.PoolOptions{})
@@ -64,8 +68,8 @@ func TestSimPoolAfterReset(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
-// TestSimFreeAfterReset: memory that was allocated in the order of a stream is gone
-// after a reset, and closing it is no error.
+// TestSimFreeAfterReset: a reset frees stream-ordered memory, and closing it afterwards
+// is no error.
 func TestSimFreeAfterReset(t *testing.T) {
 	x := toReset(t)
 	s, err := safe.NewStream(x, safe.StreamOptions{})
@@ -83,7 +87,7 @@ func TestSimFreeAfterReset(t *testing.T) {
 	for _, b := range buffers[:2] {
 		require.NoError(t, b.ZeroAsync(other))
 	}
-	require.NoError(t, buffers[0].Close()) // behind both, on a stream of the layer's
+	require.NoError(t, buffers[0].Close()) // after both, on an internal stream
 	require.NoError(t, s.Synchronize())
 	require.NoError(t, other.Synchronize())
 	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
@@ -94,7 +98,8 @@ func TestSimFreeAfterReset(t *testing.T) {
 	simulated.Lost()
 }
 
-// TestLinkerInCallback: a call that did not get to CUDA is not the linker's end.
+// TestLinkerInCallback: a call that is refused before it reaches CUDA leaves the linker
+// usable.
 func TestLinkerInCallback(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
@@ -112,8 +117,8 @@ func TestLinkerInCallback(t *testing.T) {
 	assert.ErrorIs(t, err, safe.ErrClosed)
 }
 
-// TestExportedFiles: programs that are started do not have the files unless they are
-// given them, which would keep the memory.
+// TestExportedFiles: child processes do not inherit exported files, which would keep the
+// memory allocated, unless the program passes them on.
 func TestExportedFiles(t *testing.T) {
 	x := open(t, 0)
 	for name, export := range map[string]func() (*os.File, error){
@@ -139,7 +144,7 @@ func TestExportedFiles(t *testing.T) {
 	}
 }
 
-// TestScopeCaptured: memory that a scope can never let go does no harm.
+// TestScopeCaptured: memory that a scope can never unpin does no harm.
 func TestScopeCaptured(t *testing.T) {
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[int32](t, x, 4)
@@ -157,8 +162,8 @@ func TestScopeCaptured(t *testing.T) {
 	drop()
 }
 
-// TestCopyWorkOfNothing: memory that is nil, of whatever kind, is refused.
-func TestCopyWorkOfNothing(t *testing.T) {
+// TestCopyNodeNil: a copy node refuses nil memory of every kind.
+func TestCopyNodeNil(t *testing.T) {
 	x := open(t, 0)
 	g, err := safe.NewGraph(x)
 	require.NoError(t, err)
@@ -170,7 +175,7 @@ func TestCopyWorkOfNothing(t *testing.T) {
 	}
 }
 
-// TestDevicesInCallback: what needs no context is refused in a host function, too.
+// TestDevicesInCallback: a host function cannot make calls that need no context either.
 func TestDevicesInCallback(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)

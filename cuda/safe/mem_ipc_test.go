@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests share memory between processes. TestIPCBuffer needs a GPU, TestSimIPCBuffer
+// the simulated driver, the others run on both.
+
 package safe_test
 
 import (
@@ -33,7 +36,7 @@ func ofAnother(h driver.CUipcMemHandle) driver.CUipcMemHandle {
 	return h
 }
 
-// TestIPCBuffer has another process use memory of this one.
+// TestIPCBuffer makes another process use memory of this one.
 func TestIPCBuffer(t *testing.T) {
 	if !onGPU {
 		t.Skip("other processes are not simulated")
@@ -109,7 +112,7 @@ func slice(t *testing.T, b *safe.Buffer[int32], i, j int) *safe.Buffer[int32] {
 	return part
 }
 
-// TestSimIPCBuffer opens what the simulated driver takes for memory of another process.
+// TestSimIPCBuffer opens memory that the simulated driver attributes to another process.
 func TestSimIPCBuffer(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests use managed memory from the host and the device. They run on the simulated
+// driver and on a GPU.
+
 package safe_test
 
 import (
@@ -19,7 +22,7 @@ func managed[T any](t *testing.T, x *safe.Context, n int) *safe.Buffer[T] {
 	return b
 }
 
-// TestManagedBuffer: the host and the device use the same memory.
+// TestManagedBuffer: host and device use the same memory.
 func TestManagedBuffer(t *testing.T) {
 	x := open(t, 0)
 	const n = 1000
@@ -92,7 +95,7 @@ func TestAttachAsync(t *testing.T) {
 		assert.ErrorIs(t, b.AttachAsync(s, driver.CU_MEM_ATTACH_SINGLE), safe.ErrCapturing)
 		return nil
 	})
-	require.NoError(t, err, "the capture lives on")
+	require.NoError(t, err, "the capture goes on")
 	require.NoError(t, g.Close())
 	require.NoError(t, s.Synchronize())
 }

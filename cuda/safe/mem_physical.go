@@ -123,8 +123,10 @@ func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*Physi
 		}
 		return driver.CuMemCreate(&p.raw, p.size, &properties, 0)
 	})
-	if err != nil {
-		return nil, wrap(op, err)
+	if err != nil && p.location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE {
+		return nil, wrap(op, outOfMemory(err, size, onHost))
+	} else if err != nil {
+		return nil, wrap(op, outOfMemory(err, size, "", c.noteFree))
 	}
 	return p.adopt(op)
 }

@@ -54,7 +54,7 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 	b := &block{size: size, free: (*block).memFreeHost}
 	err = b.allocate(c, func() error {
 		if err := driver.CuMemHostAlloc(&b.host, size, flags); err != nil {
-			return err
+			return outOfMemory(err, size, onHost)
 		}
 		b.findAddress()
 		return nil
@@ -95,7 +95,7 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 	registered := false
 	err = b.allocate(c, func() error {
 		if err := driver.CuMemHostRegister(b.host, size, flags); err != nil {
-			return err
+			return outOfMemory(err, size, onHost)
 		}
 		registered = true
 		b.findAddress()

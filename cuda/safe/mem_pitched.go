@@ -69,7 +69,7 @@ func NewPitched[T any](x *Context, e Extent) (*Pitched[T], error) {
 		return nil, err
 	}
 	defer c.Release()
-	b := &block{free: (*block).memFree}
+	b := &block{size: row * rows, free: (*block).memFree}
 	var pitch uint64
 	err = b.allocate(c, func() error {
 		return driver.CuMemAllocPitch(&b.address, &pitch, row, rows, elementSize(row/uint64(e.Width)))

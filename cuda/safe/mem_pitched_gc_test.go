@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests check how long pitched memory, arrays and textures live. They run on the
+// simulated driver and on a GPU; TestPitchedPeers needs two devices, TestSimPitchedClose
+// the simulated driver.
+
 package safe_test
 
 import (
@@ -25,9 +29,9 @@ func fours(v float32) []float32 {
 	return all
 }
 
-// TestBoxOrder: synchronous copies and memsets come behind the work that uses a box,
-// and Close gives it back behind that.
-func TestBoxOrder(t *testing.T) {
+// TestPitchedOrder: synchronous copies and memsets wait for the work that uses the
+// memory, and Close frees it after that work.
+func TestPitchedOrder(t *testing.T) {
 	x := open(t, 0)
 	g := newGate(t, x)
 	s, b, c := stream(t, x), pitched[float32](t, x, square), pitched[float32](t, x, square)
@@ -59,8 +63,8 @@ func TestBoxOrder(t *testing.T) {
 	assert.ErrorIs(t, pending.CopyFromAsync(s, c), safe.ErrClosed)
 }
 
-// TestBoxCapture: what is captured keeps its memory.
-func TestBoxCapture(t *testing.T) {
+// TestPitchedCapture: a graph retains the memory of captured copies and memsets.
+func TestPitchedCapture(t *testing.T) {
 	x := open(t, 0)
 	s, out := stream(t, x), pitched[float32](t, x, square)
 	h := host[float32](t, x, 16)
@@ -89,13 +93,12 @@ func TestBoxCapture(t *testing.T) {
 	copy(h.Data(), fours(2))
 	require.NoError(t, e.Launch(s))
 	got := make([]float32, 16)
-	require.NoError(t, out.CopyToHost(got), "behind the graph")
+	require.NoError(t, out.CopyToHost(got), "after the graph")
 	assert.Equal(t, want, got)
 }
 
-// TestBoxLegacy: a blocking stream that captures keeps the legacy stream from being
-// used.
-func TestBoxLegacy(t *testing.T) {
+// TestPitchedLegacy: while a blocking stream is capturing, the legacy stream is refused.
+func TestPitchedLegacy(t *testing.T) {
 	x := open(t, 0)
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
@@ -118,21 +121,21 @@ func TestBoxLegacy(t *testing.T) {
 	assert.Equal(t, fours(1), got)
 }
 
-// TestBoxPeers copies boxes between devices.
-func TestBoxPeers(t *testing.T) {
+// TestPitchedPeers copies pitched memory between devices.
+func TestPitchedPeers(t *testing.T) {
 	x := open(t, 0)
 	y := second(t)
 	s, other := stream(t, x), stream(t, y)
 	all := safe.Extent{Width: 6, Height: 5, Depth: 4}
-	for _, src := range endings(t, x, all)[:5] {
-		for _, dst := range endings(t, y, all)[:5] {
+	for _, src := range sides(t, x, all)[:5] {
+		for _, dst := range sides(t, y, all)[:5] {
 			t.Run("from "+src.name+" to "+dst.name, func(t *testing.T) {
 				at, e := safe.Position{X: 1, Y: 2, Z: 1}, safe.Extent{Width: 4, Height: 3, Depth: 2}
 				source, want := newVolume(all, 1000), newVolume(all, 0)
 				want.copy(at, source, at, e)
-				a, err := src.box.Sub(at, e)
+				a, err := src.view.Sub(at, e)
 				require.NoError(t, err)
-				b, err := dst.box.Sub(at, e)
+				b, err := dst.view.Sub(at, e)
 				require.NoError(t, err)
 				for name, call := range map[string]func() error{
 					"now":                       func() error { return b.CopyFrom(a) },
@@ -152,7 +155,7 @@ func TestBoxPeers(t *testing.T) {
 		assert.ErrorIs(t, b.CopyFromAsync(s, a), safe.ErrCapturing)
 		return nil
 	})
-	require.NoError(t, err, "the capture lives on")
+	require.NoError(t, err, "the capture goes on")
 	require.NoError(t, g.Close())
 	assert.ErrorIs(t, a.ZeroAsync(other), safe.ErrContextMismatch)
 	assert.ErrorIs(t, a.CopyFromHostAsync(other, host[float32](t, y, 16)), safe.ErrContextMismatch)
@@ -160,9 +163,9 @@ func TestBoxPeers(t *testing.T) {
 	assert.ErrorIs(t, a.CopyFromAsync(other, c), safe.ErrContextMismatch)
 }
 
-// TestBoxLife: boxes outlive the context that they were made in, and dropped ones are
-// given back.
-func TestBoxLife(t *testing.T) {
+// TestPitchedLife: pitched memory, arrays and textures outlive their context, and are
+// released when dropped.
+func TestPitchedLife(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
 	b, err := safe.NewPitched[float32](x, square)
@@ -183,7 +186,7 @@ func TestBoxLife(t *testing.T) {
 		return n
 	}
 	for name, make := range map[string]func() (any, error){
-		"box": func() (any, error) {
+		"pitched": func() (any, error) {
 			b, err := safe.NewPitched[byte](x, safe.Extent{Width: 1 << 14, Height: size >> 14})
 			if err != nil {
 				return nil, err
@@ -198,10 +201,10 @@ func TestBoxLife(t *testing.T) {
 			return safe.NewTexture(a, safe.TextureOptions{})
 		},
 	} {
-		drop() // what tests before have left
+		drop() // objects that earlier tests have left
 		before := free()
 		func() {
-			kept, err := make() // by what is left of it
+			kept, err := make() // the last object retains the context
 			require.NoError(t, err, name)
 			drop()
 			assert.Less(t, free(), before-size/2, name)
@@ -214,27 +217,27 @@ func TestBoxLife(t *testing.T) {
 	}
 }
 
-// TestBoxClosed: everything that is closed says so.
-func TestBoxClosed(t *testing.T) {
+// TestPitchedClosed: calls on closed objects return ErrClosed.
+func TestPitchedClosed(t *testing.T) {
 	x := open(t, 0)
-	s, b, h, box := stream(t, x), buffer[int32](t, x, 4), host[int32](t, x, 4), pitched[int32](t, x, safe.Extent{Width: 4})
+	s, b, h, rows := stream(t, x), buffer[int32](t, x, 4), host[int32](t, x, 4), pitched[int32](t, x, safe.Extent{Width: 4})
 	a := array[int32](t, x, square, safe.ArrayOptions{Surface: true})
 	u, err := safe.NewSurface(a)
 	require.NoError(t, err)
 	view := a.Pitched()
 	for range 2 {
-		for _, c := range []closer{x, a, u, box, h, b, s} { // what others need first
+		for _, c := range []closer{x, a, u, rows, h, b, s} { // parents before their children
 			require.NoError(t, c.Close())
 		}
 	}
-	refusedAll(t, boxUses(x, s, b, h, box, a))
+	refusedAll(t, pitchedUses(x, s, b, h, rows, a))
 	assert.ErrorIs(t, view.Zero(), safe.ErrClosed)
 	assert.ErrorIs(t, view.CopyFrom(view), safe.ErrClosed)
 }
 
-// TestSimBoxClose: what cannot be destroyed counts as gone, and the error reaches Close;
-// what it has kept is given back.
-func TestSimBoxClose(t *testing.T) {
+// TestSimPitchedClose: an object counts as gone even if CUDA fails to destroy it. Close
+// returns the error, and the parents are released.
+func TestSimPitchedClose(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
 	for _, function := range []string{"cuTexObjectDestroy", "cuSurfObjectDestroy", "cuArrayDestroy"} {
@@ -257,7 +260,7 @@ func TestSimBoxClose(t *testing.T) {
 			}
 			assert.Equal(t, left, simulated.Live(kind), "%s: %s", function, kind)
 		}
-		require.NoError(t, x.WithCurrent(func() error { // what the test has kept alive
+		require.NoError(t, x.WithCurrent(func() error { // objects that CUDA failed to destroy
 			switch function {
 			case "cuTexObjectDestroy":
 				return driver.CuTexObjectDestroy(texture)

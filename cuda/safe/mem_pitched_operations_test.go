@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These are the operations on pitched memory, arrays and textures for the sweeps over
+// every operation. They need the simulated driver.
+
 package safe_test
 
 import (
@@ -9,19 +12,19 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// boxes are three boxes of the world's memory: two of a device and a pinned one.
-func (w *world) boxes() (a, b, h *safe.Pitched[int32]) {
+// pitched returns three views of the world's memory: two of device memory, one of pinned.
+func (w *world) pitched() (a, b, h *safe.Pitched[int32]) {
 	e := safe.Extent{Width: 4, Height: 3, Depth: 2}
 	a, err1 := w.a.Pitched(e, 20)
 	b, err2 := w.b.Pitched(e, 0)
 	h, err3 := w.h.Pitched(e, 0)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		panic(err) // they ask no driver
+		panic(err) // views need no driver call
 	}
 	return a, b, h
 }
 
-// array makes an array, for operations that need one.
+// array makes an array for operations that need one.
 func (w *world) array() (*safe.Array[float32], error) {
 	a, err := safe.NewArray[float32](w.x, safe.Extent{Width: 4, Height: 4}, safe.ArrayOptions{Surface: true})
 	return also(w, a, err)
@@ -38,11 +41,11 @@ func init() {
 			_, err = also(w, c, err)
 			return err
 		}},
-		{"Pitched.CopyFrom", func(w *world) error { a, _, h := w.boxes(); return a.CopyFrom(h) }},
-		{"Pitched.CopyFrom", func(w *world) error { a, b, _ := w.boxes(); return a.CopyFrom(b) }},
-		{"Pitched.CopyFromAsync", func(w *world) error { a, _, h := w.boxes(); return h.CopyFromAsync(w.s, a) }},
-		{"Pitched.CopyFromAsync", func(w *world) error { a, b, _ := w.boxes(); return b.CopyFromAsync(w.s, a) }},
-		{"Pitched.CopyFromHost", func(w *world) error { a, _, _ := w.boxes(); return a.CopyFromHost(w.values[:24]) }},
+		{"Pitched.CopyFrom", func(w *world) error { a, _, h := w.pitched(); return a.CopyFrom(h) }},
+		{"Pitched.CopyFrom", func(w *world) error { a, b, _ := w.pitched(); return a.CopyFrom(b) }},
+		{"Pitched.CopyFromAsync", func(w *world) error { a, _, h := w.pitched(); return h.CopyFromAsync(w.s, a) }},
+		{"Pitched.CopyFromAsync", func(w *world) error { a, b, _ := w.pitched(); return b.CopyFromAsync(w.s, a) }},
+		{"Pitched.CopyFromHost", func(w *world) error { a, _, _ := w.pitched(); return a.CopyFromHost(w.values[:24]) }},
 		{"Pitched.CopyFromHost", func(w *world) error {
 			a, err := w.array()
 			if err != nil {
@@ -50,21 +53,21 @@ func init() {
 			}
 			return a.Pitched().CopyFromHost(make([]float32, 16))
 		}},
-		{"Pitched.CopyToHost", func(w *world) error { a, _, _ := w.boxes(); return a.CopyToHost(w.values) }},
+		{"Pitched.CopyToHost", func(w *world) error { a, _, _ := w.pitched(); return a.CopyToHost(w.values) }},
 		{"Pitched.CopyFromHostAsync", func(w *world) error {
-			a, _, _ := w.boxes()
+			a, _, _ := w.pitched()
 			h, err := w.h.Slice(0, 24)
 			return errors.Join(err, a.CopyFromHostAsync(w.t, h))
 		}},
-		{"Pitched.CopyToHostAsync", func(w *world) error { a, _, _ := w.boxes(); return a.CopyToHostAsync(w.t, w.r) }},
-		{"Pitched.Zero", func(w *world) error { a, _, _ := w.boxes(); return a.Zero() }},
-		{"Pitched.ZeroAsync", func(w *world) error { a, _, _ := w.boxes(); return a.ZeroAsync(w.s) }},
+		{"Pitched.CopyToHostAsync", func(w *world) error { a, _, _ := w.pitched(); return a.CopyToHostAsync(w.t, w.r) }},
+		{"Pitched.Zero", func(w *world) error { a, _, _ := w.pitched(); return a.Zero() }},
+		{"Pitched.ZeroAsync", func(w *world) error { a, _, _ := w.pitched(); return a.ZeroAsync(w.s) }},
 		{"Pitched.Fill", func(w *world) error {
-			a, _, _ := w.boxes()
+			a, _, _ := w.pitched()
 			part, err := a.Sub(safe.Position{Y: 1}, safe.Extent{Width: 2, Height: 2, Depth: 2})
 			return errors.Join(err, part.Fill(1))
 		}},
-		{"Pitched.FillAsync", func(w *world) error { a, _, _ := w.boxes(); return a.FillAsync(w.s, 1) }},
+		{"Pitched.FillAsync", func(w *world) error { a, _, _ := w.pitched(); return a.FillAsync(w.s, 1) }},
 		{"Stream.BatchCopies", func(w *world) error {
 			return w.s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[int32](w.a, w.h), safe.NewCopyOp[int32](w.r, w.async)}, safe.BatchCopyOptions{})
 		}},

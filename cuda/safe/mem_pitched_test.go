@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests copy and fill pitched memory of every kind. They run on the simulated
+// driver and on a GPU.
+
 package safe_test
 
 import (
@@ -14,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A volume is values that a box has, row by row without room between them.
+// A volume is the values of pitched memory, row by row without padding.
 type volume struct {
 	safe.Extent
 	values []uint16
@@ -30,7 +33,7 @@ func newVolume(e safe.Extent, from int) *volume {
 
 func (v *volume) at(x, y, z int) *uint16 { return &v.values[(z*v.Height+y)*v.Width+x] }
 
-// copy is what a copy of a part should do.
+// copy does what a copy of a part should do.
 func (v *volume) copy(at safe.Position, src *volume, from safe.Position, e safe.Extent) {
 	for z := range e.Depth {
 		for y := range e.Height {
@@ -41,20 +44,20 @@ func (v *volume) copy(at safe.Position, src *volume, from safe.Position, e safe.
 	}
 }
 
-// An ending is a box of some kind, as one end of copies.
-type pendingWork struct {
+// A side is pitched memory of some kind, as the source or destination of copies.
+type side struct {
 	name   string
-	box    *safe.Pitched[uint16]
+	view   *safe.Pitched[uint16]
 	pinned bool
 	slice  bool
 	load   func(t *testing.T, values []uint16)
 	fetch  func(t *testing.T) []uint16
 }
 
-func (e *pendingWork) host() bool { return e.pinned || e.slice }
+func (e *side) host() bool { return e.pinned || e.slice }
 
-// onHost loads and fetches memory of the host, whose rows are stride values apart.
-func onHost(e *pendingWork, all safe.Extent, data []uint16, stride int) *pendingWork {
+// onHost sets load and fetch for host memory whose rows are stride values apart.
+func onHost(e *side, all safe.Extent, data []uint16, stride int) *side {
 	rows := func(f func(row, dense int)) {
 		for r := range all.Height * all.Depth {
 			f(r*stride, r*all.Width)
@@ -71,10 +74,10 @@ func onHost(e *pendingWork, all safe.Extent, data []uint16, stride int) *pending
 	return e
 }
 
-// onDevice does so by copies of whole boxes.
-func onDevice(name string, b *safe.Pitched[uint16]) *pendingWork {
-	return &pendingWork{
-		name: name, box: b,
+// onDevice returns a side that loads and fetches by copies of the whole memory.
+func onDevice(name string, b *safe.Pitched[uint16]) *side {
+	return &side{
+		name: name, view: b,
 		load: func(t *testing.T, values []uint16) { require.NoError(t, b.CopyFromHost(values)) },
 		fetch: func(t *testing.T) []uint16 {
 			e := b.Extent()
@@ -93,14 +96,14 @@ func pitched[T any](t testing.TB, x *safe.Context, e safe.Extent) *safe.Pitched[
 	return b
 }
 
-// endings are boxes of one extent, of all kinds.
-func endings(t *testing.T, x *safe.Context, e safe.Extent) []*pendingWork {
-	const more = 3 // values between the rows
+// sides are pitched memory of one extent, of all kinds.
+func sides(t *testing.T, x *safe.Context, e safe.Extent) []*side {
+	const more = 3 // values of padding between the rows
 	stride := e.Width + more
 	n := e.Width * e.Height * e.Depth
-	room := stride*(e.Height*e.Depth-1) + e.Width // the last row has nothing behind it
+	room := stride*(e.Height*e.Depth-1) + e.Width // the last row has no padding
 	pitch := uint64(stride) * 2
-	box := func(b *safe.Pitched[uint16], err error) *safe.Pitched[uint16] {
+	must := func(b *safe.Pitched[uint16], err error) *safe.Pitched[uint16] {
 		t.Helper()
 		require.NoError(t, err)
 		return b
@@ -110,33 +113,34 @@ func endings(t *testing.T, x *safe.Context, e safe.Extent) []*pendingWork {
 	a, err := safe.NewArray[uint16](x, e, safe.ArrayOptions{})
 	require.NoError(t, err)
 	closing(t, a)
-	return []*pendingWork{
+	return []*side{
 		onDevice("pitched", pitched[uint16](t, x, e)),
-		onDevice("dense", box(buffer[uint16](t, x, n).Pitched(e, 0))),
-		onDevice("padded", box(buffer[uint16](t, x, room).Pitched(e, pitch))),
-		onDevice("managed", box(managed[uint16](t, x, n).Pitched(e, 0))),
+		onDevice("dense", must(buffer[uint16](t, x, n).Pitched(e, 0))),
+		onDevice("padded", must(buffer[uint16](t, x, room).Pitched(e, pitch))),
+		onDevice("managed", must(managed[uint16](t, x, n).Pitched(e, 0))),
 		onDevice("array", a.Pitched()),
-		onHost(&pendingWork{name: "pinned", pinned: true, box: box(h.Pitched(e, 0))}, e, h.Data(), e.Width),
-		onHost(&pendingWork{name: "pinned and padded", pinned: true, box: box(wide.Pitched(e, pitch))}, e, wide.Data(), stride),
-		onHost(&pendingWork{name: "slice", slice: true, box: box(safe.PitchedOf(s, e, 0))}, e, s, e.Width),
-		onHost(&pendingWork{name: "padded slice", slice: true, box: box(safe.PitchedOf(wideSlice, e, pitch))}, e, wideSlice, stride),
+		onHost(&side{name: "pinned", pinned: true, view: must(h.Pitched(e, 0))}, e, h.Data(), e.Width),
+		onHost(&side{name: "pinned and padded", pinned: true, view: must(wide.Pitched(e, pitch))}, e, wide.Data(), stride),
+		onHost(&side{name: "slice", slice: true, view: must(safe.PitchedOf(s, e, 0))}, e, s, e.Width),
+		onHost(&side{name: "padded slice", slice: true, view: must(safe.PitchedOf(wideSlice, e, pitch))}, e, wideSlice, stride),
 	}
 }
 
-// TestBoxCopies copies parts between boxes of all kinds, and looks at all values.
-func TestBoxCopies(t *testing.T) {
+// TestPitchedCopies copies parts between pitched memory of all kinds, and checks all
+// values.
+func TestPitchedCopies(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
 	for _, all := range []safe.Extent{{Width: 19, Height: 1, Depth: 1}, {Width: 7, Height: 5, Depth: 1}, {Width: 6, Height: 5, Depth: 4}} {
-		from, to := endings(t, x, all), endings(t, x, all)
+		from, to := sides(t, x, all), sides(t, x, all)
 		random := rand.New(rand.NewPCG(1, 2))
 		for _, src := range from {
 			for _, dst := range to {
 				t.Run(fmt.Sprintf("%v from %s to %s", all, src.name, dst.name), func(t *testing.T) {
 					e, p, q := anyPart(random, all)
-					a, err := src.box.Sub(p, e)
+					a, err := src.view.Sub(p, e)
 					require.NoError(t, err)
-					b, err := dst.box.Sub(q, e)
+					b, err := dst.view.Sub(q, e)
 					require.NoError(t, err)
 					if src.host() && dst.host() {
 						assert.ErrorIs(t, b.CopyFrom(a), safe.ErrInvalidArgument)
@@ -166,7 +170,7 @@ func TestBoxCopies(t *testing.T) {
 	}
 }
 
-// anyPart is a part of a box, and another place that it fits into.
+// anyPart returns the extent of a part, its position, and another position where it fits.
 func anyPart(r *rand.Rand, all safe.Extent) (e safe.Extent, p, q safe.Position) {
 	e = safe.Extent{Width: 1 + r.IntN(all.Width), Height: 1 + r.IntN(all.Height), Depth: 1 + r.IntN(all.Depth)}
 	place := func() safe.Position {
@@ -175,24 +179,24 @@ func anyPart(r *rand.Rand, all safe.Extent) (e safe.Extent, p, q safe.Position) 
 	return e, place(), place()
 }
 
-// TestBoxOverlap: parts of a box can be copied to other parts of it, unless they have
-// values in common.
-func TestBoxOverlap(t *testing.T) {
+// TestPitchedOverlap: parts can be copied to other parts of the same memory, unless they
+// have values in common.
+func TestPitchedOverlap(t *testing.T) {
 	x := open(t, 0)
 	all := safe.Extent{Width: 8, Height: 6, Depth: 4}
 	s := stream(t, x)
 	random := rand.New(rand.NewPCG(3, 4))
 	common := func(a, b, n int) bool { return a < b+n && b < a+n }
-	for _, end := range endings(t, x, all)[:5] { // those of a device
+	for _, end := range sides(t, x, all)[:5] { // those on a device
 		t.Run(end.name, func(t *testing.T) {
 			want := newVolume(all, 0)
 			end.load(t, want.values)
 			overlaps := 0
 			for range 150 {
 				e, p, q := anyPart(random, all)
-				a, err := end.box.Sub(p, e)
+				a, err := end.view.Sub(p, e)
 				require.NoError(t, err)
-				b, err := end.box.Sub(q, e)
+				b, err := end.view.Sub(q, e)
 				require.NoError(t, err)
 				if common(p.X, q.X, e.Width) && common(p.Y, q.Y, e.Height) && common(p.Z, q.Z, e.Depth) {
 					overlaps++
@@ -216,7 +220,7 @@ func TestBoxOverlap(t *testing.T) {
 	assert.ErrorIs(t, wide.CopyFrom(narrow), safe.ErrOverlap, "other pitches")
 }
 
-func TestBoxBounds(t *testing.T) {
+func TestPitchedBounds(t *testing.T) {
 	x := open(t, 0)
 	b, h := buffer[int32](t, x, 100), host[int32](t, x, 100)
 	s := make([]int32, 100)
@@ -231,7 +235,7 @@ func TestBoxBounds(t *testing.T) {
 		{"rows", safe.Extent{Width: 10, Height: 10}, 0, true},
 		{"slices", safe.Extent{Width: 5, Height: 5, Depth: 4}, 0, true},
 		{"room between rows", safe.Extent{Width: 10, Height: 9}, 45, true},
-		{"no room behind the last", safe.Extent{Width: 10, Height: 4}, 120, true},
+		{"no padding after the last row", safe.Extent{Width: 10, Height: 4}, 120, true},
 		{"a byte less", safe.Extent{Width: 10, Height: 4}, 121, false},
 		{"a value too long", safe.Extent{Width: 101}, 0, false},
 		{"a row too many", safe.Extent{Width: 10, Height: 11}, 0, false},
@@ -290,15 +294,15 @@ func TestBoxBounds(t *testing.T) {
 	}
 }
 
-// TestBoxRoom: the destination of a copy may be larger, and not smaller.
-func TestBoxRoom(t *testing.T) {
+// TestPitchedRoom: the destination of a copy may be larger, but not smaller.
+func TestPitchedRoom(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
 	small, large := pitched[int32](t, x, safe.Extent{Width: 3, Height: 2}), pitched[int32](t, x, safe.Extent{Width: 4, Height: 3, Depth: 2})
 	require.NoError(t, large.Zero())
 	require.NoError(t, small.CopyFromHost([]int32{1, 2, 3, 4, 5, 6}))
 	require.NoError(t, large.CopyFrom(small))
-	got := make([]int32, 25) // one more than there is
+	got := make([]int32, 25) // one more than there are
 	require.NoError(t, large.CopyToHost(got))
 	assert.Equal(t, []int32{1, 2, 3, 0, 4, 5, 6, 0, 0}, got[:9])
 	assert.ErrorIs(t, small.CopyFrom(large), safe.ErrRange)
@@ -327,8 +331,8 @@ func TestBoxRoom(t *testing.T) {
 	require.NoError(t, row.Zero())
 }
 
-// TestBoxKernel: a kernel gets the address of a box.
-func TestBoxKernel(t *testing.T) {
+// TestPitchedKernel passes the address of pitched memory to a kernel.
+func TestPitchedKernel(t *testing.T) {
 	x := open(t, 0)
 	s, b, fill := stream(t, x), pitched[float32](t, x, safe.Extent{Width: 5, Height: 3}), kernel(t, x, "fill")
 	require.NoError(t, b.Zero())
@@ -336,7 +340,7 @@ func TestBoxKernel(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, fill.Launch(s, perValue(3), safe.Val(uint32(3)), safe.Val(float32(2)), row.Arg()))
 	got := make([]float32, 15)
-	require.NoError(t, b.CopyToHost(got), "behind the kernel")
+	require.NoError(t, b.CopyToHost(got), "after the kernel")
 	assert.Equal(t, []float32{0, 0, 0, 0, 0, 0, 2, 2, 2, 0, 0, 0, 0, 0, 0}, got)
 	h, err := host[float32](t, x, 3).Pitched(safe.Extent{Width: 3}, 0)
 	require.NoError(t, err)
@@ -345,12 +349,12 @@ func TestBoxKernel(t *testing.T) {
 	}
 }
 
-func TestBoxFill(t *testing.T) {
+func TestPitchedFill(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	fillBoxes(t, x, s, uint8(7))
-	fillBoxes(t, x, s, int16(-7))
-	fillBoxes(t, x, s, float32(0.5))
+	fillPitched(t, x, s, uint8(7))
+	fillPitched(t, x, s, int16(-7))
+	fillPitched(t, x, s, float32(0.5))
 
 	doubles := pitched[float64](t, x, safe.Extent{Width: 3, Height: 2})
 	require.NoError(t, doubles.CopyFromHost([]float64{1, 2, 3, 4, 5, 6}))
@@ -373,7 +377,7 @@ func TestBoxFill(t *testing.T) {
 	assert.ErrorIs(t, own.ZeroAsync(s), safe.ErrInvalidArgument)
 }
 
-func fillBoxes[T uint8 | int16 | float32](t *testing.T, x *safe.Context, s *safe.Stream, v T) {
+func fillPitched[T uint8 | int16 | float32](t *testing.T, x *safe.Context, s *safe.Stream, v T) {
 	t.Helper()
 	all := safe.Extent{Width: 5, Height: 4, Depth: 3}
 	b := pitched[T](t, x, all)

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests check which devices and hosts can access the memory of pools. They run on
+// the simulated driver and on a GPU; TestPoolAccess needs two devices.
+
 package safe_test
 
 import (
@@ -57,8 +60,8 @@ func TestPoolRefuses(t *testing.T) {
 	assert.Equal(t, readWrite, own)
 }
 
-// TestPoolAccess: kernels of another device reach a pool as far as the pool says,
-// whatever the contexts do.
+// TestPoolAccess: the pool's own access settings decide whether kernels of another device
+// can use its memory, and not the peer access of contexts.
 func TestPoolAccess(t *testing.T) {
 	x := open(t, 0)
 	y := second(t)
@@ -113,7 +116,7 @@ func TestPoolAccess(t *testing.T) {
 
 var hostLocation = driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
 
-// TestPoolsForTheHost: the host and the device use the same memory.
+// TestPoolsForTheHost: host and device use the same memory.
 func TestPoolsForTheHost(t *testing.T) {
 	for _, c := range []struct {
 		name string

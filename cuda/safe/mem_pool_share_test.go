@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests share pools between processes. TestSharedPool needs a GPU,
+// TestSimSharedPool the simulated driver.
+
 package safe_test
 
 import (
@@ -14,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sharedVariable tells a test that it is the other process, and which memory is meant.
+// sharedVariable tells a test that it runs in the other process, and which memory to use.
 const sharedVariable = "CUDABIND_TEST_SHARED"
 
-// fromOther is what another process has sent; this is the first one if there is nothing.
+// fromOther returns what another process has sent. In the first process there is nothing.
 func fromOther(t *testing.T, to []byte) bool {
 	t.Helper()
 	text := os.Getenv(sharedVariable)
@@ -30,7 +33,7 @@ func fromOther(t *testing.T, to []byte) bool {
 	return true
 }
 
-// toOther runs the test in another process, until that is over.
+// toOther runs the test in another process and waits for it.
 func toOther(t *testing.T, what []byte, files ...*os.File) {
 	t.Helper()
 	self, err := os.Executable()
@@ -44,7 +47,7 @@ func toOther(t *testing.T, what []byte, files ...*os.File) {
 
 const sharedValues = 1 << 20 // 4 MiB
 
-// exchange doubles in the other process what this one has written.
+// exchange makes the other process double what this one has written.
 func exchange(t *testing.T, b *safe.Buffer[float32]) {
 	t.Helper()
 	got := make([]float32, sharedValues)
@@ -65,7 +68,7 @@ func exchanged(t *testing.T, b *safe.Buffer[float32]) {
 	}
 }
 
-// TestSharedPool has another process use memory of a pool of this one.
+// TestSharedPool makes another process use memory of a pool of this one.
 func TestSharedPool(t *testing.T) {
 	if !onGPU {
 		t.Skip("other processes are not simulated")
@@ -98,7 +101,7 @@ func TestSharedPool(t *testing.T) {
 	exchanged(t, b)
 }
 
-// TestSimSharedPool: the simulated driver lets a process import its own pool.
+// TestSimSharedPool imports the process's own pool, which the simulated driver allows.
 func TestSimSharedPool(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -140,7 +143,7 @@ func TestSimSharedPool(t *testing.T) {
 	require.NoError(t, i.FillAsync(other, 1))
 	_, err = i.ExportPointer()
 	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
-	require.NoError(t, i.Close(), "behind the work that uses it")
+	require.NoError(t, i.Close(), "after the work that uses it")
 	got := make([]float32, sharedValues)
 	require.NoError(t, b.CopyToHost(got), "which is there still")
 	assert.EqualValues(t, 1, got[sharedValues-1])

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests create, use, close and drop memory pools. They run on the simulated driver
+// and on a GPU.
+
 package safe_test
 
 import (
@@ -36,7 +39,7 @@ func init() {
 			return err
 		}},
 		{"NewPool", func(w *world) error {
-			c, err := safe.NewPool(w.x, safe.PoolOptions{Location: hostLocation}) // which is opened to the device
+			c, err := safe.NewPool(w.x, safe.PoolOptions{Location: hostLocation}) // NewPool gives the device access
 			_, err = also(w, c, err)
 			return err
 		}},
@@ -87,7 +90,7 @@ func init() {
 	}...)
 }
 
-// imported is the pool, imported by the process itself, which the simulated driver allows.
+// imported imports the world's pool, which the simulated driver allows.
 func (w *world) imported() (*safe.Pool, error) {
 	f, err := w.pool.Export()
 	if err != nil {
@@ -207,7 +210,8 @@ func TestPoolLimit(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY)
 }
 
-// TestPoolCloses: a pool goes with its last buffer, and a context with its last pool.
+// TestPoolCloses: a closed pool is destroyed with its last buffer, a context with its
+// last pool.
 func TestPoolCloses(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
@@ -238,7 +242,7 @@ func TestPoolCloses(t *testing.T) {
 	}, hang, time.Millisecond, "tests before this one may have left something to the reaper")
 }
 
-// TestPoolDropped: what is dropped without Close is given back.
+// TestPoolDropped: pools dropped without Close are destroyed.
 func TestPoolDropped(t *testing.T) {
 	x := open(t, 0)
 	byDefault, err := safe.DefaultPool(x)
@@ -261,7 +265,7 @@ func TestPoolDropped(t *testing.T) {
 	assert.Equal(t, byDefault.Raw(), currentPool(t, x), "the default one again")
 }
 
-// currentPool is the handle of the device's current pool.
+// currentPool returns the handle of the device's current pool.
 func currentPool(t *testing.T, x *safe.Context) driver.CUmemoryPool {
 	t.Helper()
 	p, err := safe.CurrentPool(x)
@@ -302,7 +306,7 @@ func TestCurrentPool(t *testing.T) {
 	assert.Equal(t, byDefault.Raw(), current().Raw())
 }
 
-// TestPoolBesideCaptures: nothing that pools do costs others their captures.
+// TestPoolBesideCaptures: calls on pools destroy no captures of other streams.
 func TestPoolBesideCaptures(t *testing.T) {
 	x := open(t, 0)
 	s, side := stream(t, x), stream(t, x)
@@ -345,10 +349,10 @@ func TestPoolBesideCaptures(t *testing.T) {
 	require.NoError(t, driver.CuGraphDestroy(g))
 }
 
-// TestPoolRaces: pools are made current, borrowed, used and closed by many goroutines.
+// TestPoolRaces: many goroutines make pools current, borrow, use and close them.
 func TestPoolRaces(t *testing.T) {
 	x := open(t, 0)
-	pool(t, x, safe.PoolOptions{}) // if there are any
+	pool(t, x, safe.PoolOptions{}) // skips if the device has no pools
 	var all sync.WaitGroup
 	for g := range 8 {
 		s := stream(t, x)
@@ -381,8 +385,8 @@ func TestPoolRaces(t *testing.T) {
 	}
 }
 
-// poolUses are calls that must fail in the same way on a nil pointer, a zero value and
-// a closed object.
+// poolUses are calls that must fail alike on a nil pointer, a zero value and a closed
+// object.
 func poolUses(x *safe.Context, s *safe.Stream, p *safe.Pool, b *safe.Buffer[int32]) map[string]func() error {
 	return map[string]func() error{
 		"NewPool":                  func() error { _, err := safe.NewPool(x, safe.PoolOptions{}); return err },

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests prefetch managed memory and give advice on it. They run on the simulated
+// driver and on a GPU with concurrent managed access.
+
 package safe_test
 
 import (
@@ -11,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// concurrent skips where the host and the device cannot use managed memory at once.
+// concurrent skips the test if host and device cannot use managed memory concurrently.
 func concurrent(t *testing.T, x *safe.Context) {
 	t.Helper()
 	n, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
@@ -21,7 +24,7 @@ func concurrent(t *testing.T, x *safe.Context) {
 	}
 }
 
-const pages = 64 << 10 // bytes that are whole pages of any size
+const pages = 64 << 10 // a multiple of every page size, in bytes
 
 func attributes(t *testing.T, b *safe.Buffer[float32]) safe.RangeAttributes {
 	t.Helper()
@@ -30,7 +33,7 @@ func attributes(t *testing.T, b *safe.Buffer[float32]) safe.RangeAttributes {
 	return a
 }
 
-// TestPrefetch moves managed memory there and back, and asks where it was moved.
+// TestPrefetch migrates managed memory there and back, and asks for its location.
 func TestPrefetch(t *testing.T) {
 	x := open(t, 0)
 	concurrent(t, x)
@@ -68,12 +71,12 @@ func TestPrefetch(t *testing.T) {
 		assert.ErrorIs(t, b.PrefetchAsync(s, device), safe.ErrCapturing)
 		return nil
 	})
-	require.NoError(t, err, "the capture lives on")
+	require.NoError(t, err, "the capture goes on")
 	require.NoError(t, g.Close())
 	require.NoError(t, s.Synchronize())
 }
 
-// TestPrefetchNUMA: a node of the host can be named from CUDA 12.2 on.
+// TestPrefetchNUMA: a NUMA node can be named from CUDA 12.2 on.
 func TestPrefetchNUMA(t *testing.T) {
 	x := open(t, 0)
 	concurrent(t, x)
@@ -87,7 +90,7 @@ func TestPrefetchNUMA(t *testing.T) {
 	require.NoError(t, b.PrefetchAsync(s, node))
 	require.NoError(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, node))
 	require.NoError(t, s.Synchronize())
-	assert.Equal(t, node, attributes(t, b).LastPrefetch) // a driver of CUDA 13.0 does not tell that it prefers a node
+	assert.Equal(t, node, attributes(t, b).LastPrefetch) // a driver of CUDA 13.0 does not report a node as the preferred location
 }
 
 func TestAdvise(t *testing.T) {

@@ -1,7 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// These tests look at what is given back while a stream is stuck. They need the
-// simulated driver, which counts what is alive.
+// These tests check what is released while a stream is stuck. All but
+// TestOnReleaseMayBlock need the simulated driver, which counts live objects.
 
 package safe_test
 
@@ -19,11 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// atOnce is long enough for what does not wait for a stream that is stuck.
+// atOnce is long enough for calls that do not wait for a stuck stream.
 const atOnce = 2 * time.Second
 
-// TestReleaseBesideStuck: memory that a stuck stream uses is given back when that goes
-// on, and all other memory at once.
+// TestReleaseBesideStuck: memory that a stuck stream uses is freed when the stream
+// continues, all other memory at once.
 func TestReleaseBesideStuck(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -52,9 +52,9 @@ func TestReleaseBesideStuck(t *testing.T) {
 	assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
 }
 
-// TestClosedBehindStuck: a stream that is closed while it is stuck keeps nothing of those
-// that are closed later.
-func TestClosedBehindStuck(t *testing.T) {
+// TestClosedWhileStuck: a stream closed while it is stuck does not hold up the release of
+// objects that are closed later.
+func TestClosedWhileStuck(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
 	x := open(t, 0)
@@ -79,8 +79,8 @@ func TestClosedBehindStuck(t *testing.T) {
 	g.open()
 }
 
-// TestReapingBesideFullQueue: what is dropped while a launch waits for room on its stream
-// is given back later, and all else at once.
+// TestReapingBesideFullQueue: memory dropped while a launch waits for room on its stream
+// is freed later, everything else at once.
 func TestReapingBesideFullQueue(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -133,8 +133,8 @@ func TestReapingBesideFullQueue(t *testing.T) {
 	<-over
 }
 
-// TestFreeBesideStuck: the driver waits for all work of the context when it frees memory,
-// which holds up nothing else.
+// TestFreeBesideStuck: the driver waits for all work of the context when it frees memory.
+// That must not hold up anything else.
 func TestFreeBesideStuck(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -155,7 +155,7 @@ func TestFreeBesideStuck(t *testing.T) {
 	g.open()
 }
 
-// TestOnReleaseMayBlock: a function of a graph may wait for what is given back.
+// TestOnReleaseMayBlock: a release function of a graph may wait for another release.
 func TestOnReleaseMayBlock(t *testing.T) {
 	x := open(t, 0)
 	g := newGate(t, x)
@@ -164,7 +164,7 @@ func TestOnReleaseMayBlock(t *testing.T) {
 	g.shut(t, s)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
-	waiting.Go(func() { assert.NoError(t, s.SynchronizeBlocking()) }) // keeps s
+	waiting.Go(func() { assert.NoError(t, s.SynchronizeBlocking()) }) // retains s
 	time.Sleep(20 * time.Millisecond)
 	blocked, raw := make(chan struct{}), make(chan driver.CUstream, 1)
 	releasing(t, x, func() {
@@ -188,7 +188,7 @@ func TestOnReleaseMayBlock(t *testing.T) {
 	close(blocked)
 }
 
-// releasing calls f as a graph's release.
+// releasing calls f as the release function of a graph.
 func releasing(t *testing.T, x *safe.Context, f func()) {
 	t.Helper()
 	g, err := safe.NewGraph(x)
@@ -197,8 +197,8 @@ func releasing(t *testing.T, x *safe.Context, f func()) {
 	require.NoError(t, g.Close())
 }
 
-// TestPeersAreForgotten: contexts that come and go leave nothing with the one that was
-// given access to them.
+// TestPeersAreForgotten: contexts that come and go leave nothing in the context that has
+// access to their memory.
 func TestPeersAreForgotten(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
@@ -212,12 +212,12 @@ func TestPeersAreForgotten(t *testing.T) {
 	}
 }
 
-// TestUnregisterFails: Go's memory stays where it is as long as the driver has it.
+// TestUnregisterFails: Go memory stays pinned if the driver fails to unregister it.
 func TestUnregisterFails(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
 	x := open(t, 0)
-	for name, code := range map[string]driver.CUresult{"given back": 0, "kept": driver.CUDA_ERROR_UNKNOWN} {
+	for name, code := range map[string]driver.CUresult{"unregistered": 0, "kept": driver.CUDA_ERROR_UNKNOWN} {
 		t.Run(name, func(t *testing.T) {
 			memory, h := func() (weak.Pointer[[4096]byte], *safe.Pinned[byte]) {
 				m := new([4096]byte)

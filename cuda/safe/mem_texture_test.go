@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests read and write arrays and memory through textures and surfaces. They run on
+// the simulated driver and on a GPU.
+
 package safe_test
 
 import (
@@ -29,7 +32,8 @@ func texture[T any](t testing.TB, a *safe.Array[T], o safe.TextureOptions) *safe
 	return u
 }
 
-// sampling reads textures, at width x height points that are step apart from start on.
+// A sampling reads a texture at width x height points, which begin at start and are step
+// apart.
 type sampling struct {
 	kernel        *safe.Kernel
 	out           *safe.Buffer[float32]
@@ -53,7 +57,7 @@ func (s *sampling) read(t *testing.T, on *safe.Stream, u *safe.Texture, step, st
 	return got
 }
 
-// TestTexture reads a picture by way of an array and of memory with a pitch.
+// TestTexture reads an image from an array and from pitched memory.
 func TestTexture(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
@@ -85,7 +89,7 @@ func TestTexture(t *testing.T) {
 	}
 }
 
-// TestTextureOptions has textures interpolate, and what lies outside in all ways.
+// TestTextureOptions interpolates, and reads outside of the texture in all address modes.
 func TestTextureOptions(t *testing.T) {
 	x := open(t, 0)
 	const n = 4
@@ -95,7 +99,7 @@ func TestTextureOptions(t *testing.T) {
 		values[i] = float32(i%n + 10*(i/n)) // x + 10 y
 	}
 	require.NoError(t, a.Pitched().CopyFromHost(values))
-	around := newSampling(t, x, 3*n, 3*n) // all from -1 to 2, of what is from 0 to 1
+	around := newSampling(t, x, 3*n, 3*n) // from -1 to 2 in coordinates in which the texture is from 0 to 1
 	for _, c := range []struct {
 		mode  driver.CUaddress_mode
 		index func(i int) int // -1 for the border
@@ -126,7 +130,7 @@ func TestTextureOptions(t *testing.T) {
 		})
 	}
 
-	between := newSampling(t, x, 2*n-1, 2*n-1) // the values, and the middles between them
+	between := newSampling(t, x, 2*n-1, 2*n-1) // the values and the points halfway between them
 	var want []float32
 	for y := range 2*n - 1 {
 		for i := range 2*n - 1 {
@@ -137,7 +141,7 @@ func TestTextureOptions(t *testing.T) {
 	assert.InDeltaSlice(t, want, between.read(t, s, u, 0.5, 0.5), 0.01)
 }
 
-// TestLinearTexture reads a buffer by indices; behind its end there are zeros.
+// TestLinearTexture reads a Buffer by index; beyond its end it reads zeros.
 func TestLinearTexture(t *testing.T) {
 	x := open(t, 0)
 	const n = 100
@@ -152,7 +156,7 @@ func TestLinearTexture(t *testing.T) {
 	assert.Equal(t, append(count(n), make([]float32, 10)...), got)
 }
 
-// TestTextureRefused: what CUDA would refuse, or worse.
+// TestTextureRefused: arguments that CUDA would refuse, or crash on.
 func TestTextureRefused(t *testing.T) {
 	x := open(t, 0)
 	b := buffer[float32](t, x, 1000)
@@ -177,9 +181,9 @@ func TestTextureRefused(t *testing.T) {
 		"a pitch that is not aligned": func() (*safe.Texture, error) { return safe.NewPitchedTexture(odd, none) },
 		"a start that is not aligned": func() (*safe.Texture, error) { return safe.NewPitchedTexture(inner, none) },
 		"slices":                      func() (*safe.Texture, error) { return safe.NewPitchedTexture(deep, none) },
-		"a box of an array":           func() (*safe.Texture, error) { return safe.NewPitchedTexture(a.Pitched(), none) },
-		"a box of a Go slice":         func() (*safe.Texture, error) { return safe.NewPitchedTexture(own, none) },
-		"a box of doubles":            func() (*safe.Texture, error) { return safe.NewPitchedTexture(doubles, none) },
+		"an array as pitched memory":  func() (*safe.Texture, error) { return safe.NewPitchedTexture(a.Pitched(), none) },
+		"a Go slice":                  func() (*safe.Texture, error) { return safe.NewPitchedTexture(own, none) },
+		"pitched doubles":             func() (*safe.Texture, error) { return safe.NewPitchedTexture(doubles, none) },
 	} {
 		_, err := call()
 		assert.ErrorIs(t, err, safe.ErrInvalidArgument, name)
@@ -203,7 +207,7 @@ func TestTextureRefused(t *testing.T) {
 	assert.ErrorIs(t, err, safe.ErrRange)
 }
 
-// TestArrays has arrays of several types and shapes hold what is copied to them.
+// TestArrays copies to arrays of several types and shapes and back.
 func TestArrays(t *testing.T) {
 	x := open(t, 0)
 	flat, cube := safe.Extent{Width: 12, Height: 3}, safe.Extent{Width: 4, Height: 3, Depth: 3}
@@ -240,7 +244,8 @@ func holds[T any](t *testing.T, x *safe.Context, v T, e safe.Extent, o safe.Arra
 	}
 }
 
-// TestSurface: kernels write to an array, and the array goes after the surface.
+// TestSurface: kernels write to an array, which outlives its Close until the surface is
+// closed.
 func TestSurface(t *testing.T) {
 	x := open(t, 0)
 	const w, h = 21, 9
@@ -250,13 +255,14 @@ func TestSurface(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, u)
 	require.NoError(t, kernel(t, x, "draw").Launch(s, perValue(w*h), u.Arg(), safe.Val(uint32(w)), safe.Val(uint32(h))))
-	require.NoError(t, out.CopyFrom(a.Pitched()), "behind the kernel")
+	require.NoError(t, out.CopyFrom(a.Pitched()), "after the kernel")
 	got := make([]float32, w*h)
 	require.NoError(t, out.CopyToHost(got))
 	assert.Equal(t, count(w*h), got)
 }
 
-// TestTextureOrder: work that uses a texture uses its memory, and keeps both.
+// TestTextureOrder: work that uses a texture counts as work on its memory, and retains
+// both.
 func TestTextureOrder(t *testing.T) {
 	x := open(t, 0)
 	g, all := newGate(t, x), newSampling(t, x, 4, 4)
@@ -284,7 +290,7 @@ func TestTextureOrder(t *testing.T) {
 	require.NoError(t, u.Close())
 }
 
-// TestTextureCapture: a graph keeps a texture and its array.
+// TestTextureCapture: a graph retains a texture and its array.
 func TestTextureCapture(t *testing.T) {
 	x := open(t, 0)
 	s, all := stream(t, x), newSampling(t, x, 4, 4)
@@ -305,7 +311,7 @@ func TestTextureCapture(t *testing.T) {
 	assert.Equal(t, fours(3), got)
 }
 
-// TestTextureArguments: a texture is no argument elsewhere.
+// TestTextureArguments: a texture is no argument for a kernel of another context.
 func TestTextureArguments(t *testing.T) {
 	x := open(t, 0)
 	s, all := stream(t, x), newSampling(t, x, 4, 4)

@@ -1,5 +1,8 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests check how long virtual memory lives. They run on the simulated driver and
+// on a GPU.
+
 package safe_test
 
 import (
@@ -13,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestVirtualCapturing: nothing is taken away while a capture uses it.
+// TestVirtualCapturing: memory stays mapped while a capture uses it.
 func TestVirtualCapturing(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
 	r, s := reserve(t, x, 2*granule), stream(t, x)
 	mapped(t, x, r, 0, granule)
 	mapped(t, x, r, granule, granule)
-	b := mappedView[float32](t, r, 0, 10)
+	b := mappedBuffer[float32](t, r, 0, 10)
 	graph, err := s.Capture(func() error {
 		require.NoError(t, b.ZeroAsync(s))
 		assert.ErrorIs(t, b.Zero(), safe.ErrCapturing)
@@ -29,7 +32,7 @@ func TestVirtualCapturing(t *testing.T) {
 		require.NoError(t, b.Close())
 		return r.Unmap(0, granule)
 	})
-	require.NoError(t, err, "the capture lives on")
+	require.NoError(t, err, "the capture goes on")
 	exec := executable(t, graph)
 	require.NoError(t, exec.Launch(s))
 	require.NoError(t, s.Synchronize())
@@ -38,13 +41,13 @@ func TestVirtualCapturing(t *testing.T) {
 	assert.False(t, isUnmapped(t, x, r), "the executable needs it")
 }
 
-// TestVirtualNodes: graphs built by hand use mapped memory, which stays for them.
+// TestVirtualNodes: graphs built by hand retain mapped memory.
 func TestVirtualNodes(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
 	r, s, out := reserve(t, x, granule), stream(t, x), buffer[float32](t, x, 100)
 	mapped(t, x, r, 0, granule)
-	b := mappedView[float32](t, r, 0, 100)
+	b := mappedBuffer[float32](t, r, 0, 100)
 	graph, err := safe.NewGraph(x)
 	require.NoError(t, err)
 	closing(t, graph)
@@ -64,7 +67,7 @@ func TestVirtualNodes(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestVirtualAnyOrder closes things in orders that CUDA would not have.
+// TestVirtualAnyOrder closes objects in orders that CUDA does not allow.
 func TestVirtualAnyOrder(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
@@ -98,7 +101,7 @@ func TestVirtualAnyOrder(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond, "the last object is closed")
 }
 
-// TestVirtualDropped: what is dropped without Close is given back.
+// TestVirtualDropped: objects dropped without Close are released.
 func TestVirtualDropped(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
@@ -127,7 +130,7 @@ func TestVirtualDropped(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 }
 
-// TestVirtualShared: memory goes by a file, here to the same process.
+// TestVirtualShared imports exported memory in the same process.
 func TestVirtualShared(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
@@ -153,7 +156,7 @@ func TestVirtualShared(t *testing.T) {
 	require.NoError(t, r.Map(0, p))
 	require.NoError(t, r.Map(granule, q))
 	require.NoError(t, r.SetAccess(0, 2*granule, readWrite))
-	a, b := mappedView[float32](t, r, 0, 100), mappedView[float32](t, r, granule, 100)
+	a, b := mappedBuffer[float32](t, r, 0, 100), mappedBuffer[float32](t, r, granule, 100)
 	require.NoError(t, a.CopyFromHost(count(100)))
 	got := make([]float32, 100)
 	require.NoError(t, b.CopyToHost(got))

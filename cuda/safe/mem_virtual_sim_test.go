@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests make driver calls on virtual memory fail. They need the simulated driver.
+
 package safe_test
 
 import (
@@ -14,14 +16,14 @@ import (
 
 const simGranule = 2 << 20
 
-// place is an address range of which the first part is mapped.
+// A place is an address range whose first part is mapped.
 type place struct {
 	r *safe.AddressRange
 	p *safe.PhysicalMemory
 }
 
-// placed makes one, all of which the world closes. It is done before the
-// driver is to fail.
+// placed makes a place, which the world closes. It runs before the driver is made to
+// fail.
 func placed(w *world, x *safe.Context) (l place, err error) {
 	if l.r, err = safe.ReserveAddress(x, 2*simGranule, safe.ReserveOptions{}); err != nil {
 		return l, err
@@ -37,7 +39,7 @@ func placed(w *world, x *safe.Context) (l place, err error) {
 	return l, l.r.SetAccess(0, simGranule, readWrite)
 }
 
-// onPlace is an operation on a place, whose name is that of what may fail.
+// onPlace is an operation on a place, named after the call that may fail.
 func onPlace(do func(w *world, l place) error) func(w *world) error {
 	return func(w *world) error {
 		l, err := placed(w, w.x)
@@ -141,7 +143,7 @@ func init() {
 	}...)
 }
 
-// zero uses a place on a stream and on another of the layer's.
+// zero uses a place on a stream, and on an internal stream.
 func zero(w *world, l place) error {
 	b, err := safe.NewMappedBuffer[int32](l.r, 0, 64)
 	if err != nil {
@@ -154,7 +156,7 @@ func zero(w *world, l place) error {
 	return b.Zero()
 }
 
-// TestSimVirtualCloseSweep has every call fail that closing virtual memory makes.
+// TestSimVirtualCloseSweep fails each driver call of closing virtual memory in turn.
 func TestSimVirtualCloseSweep(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -189,7 +191,8 @@ func TestSimVirtualCloseSweep(t *testing.T) {
 	assert.Empty(t, simulated.Violation())
 }
 
-// TestSimVirtualReset: what no context owns is there after a reset, and given back.
+// TestSimVirtualReset: resources of the process survive a reset of the context, and are
+// released afterwards.
 func TestSimVirtualReset(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -206,8 +209,8 @@ func TestSimVirtualReset(t *testing.T) {
 	nothingAlive(t, "after the reset")
 }
 
-// TestSimVirtualFault: what is used after it was unmapped is noticed, so that the
-// other tests here prove something.
+// TestSimVirtualFault: the simulated driver notices a use after unmapping, so the other
+// tests in this file can fail.
 func TestSimVirtualFault(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)

@@ -1,5 +1,9 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+// These tests reserve addresses and map memory. They run on the simulated driver and on a
+// GPU; TestVirtualProcesses needs a device that can share memory, TestVirtualDevices two
+// devices.
+
 package safe_test
 
 import (
@@ -14,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// virtual skips where the device has no virtual memory, and tells the granularity.
+// virtual returns the granularity, or skips the test if the device has no virtual memory.
 func virtual(t testing.TB, x *safe.Context) uint64 {
 	t.Helper()
 	n, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
@@ -45,14 +49,14 @@ func physical(t testing.TB, x *safe.Context, size uint64, o safe.PhysicalMemoryO
 	return p
 }
 
-// mapped maps new memory, which x's device may use.
+// mapped maps new memory and gives x's device access.
 func mapped(t testing.TB, x *safe.Context, r *safe.AddressRange, offset, size uint64) {
 	t.Helper()
 	require.NoError(t, r.Map(offset, physical(t, x, size, safe.PhysicalMemoryOptions{})))
 	require.NoError(t, r.SetAccess(offset, size, readWrite))
 }
 
-func mappedView[T any](t testing.TB, r *safe.AddressRange, offset uint64, n int) *safe.Buffer[T] {
+func mappedBuffer[T any](t testing.TB, r *safe.AddressRange, offset uint64, n int) *safe.Buffer[T] {
 	t.Helper()
 	b, err := safe.NewMappedBuffer[T](r, offset, n)
 	require.NoError(t, err)
@@ -60,8 +64,8 @@ func mappedView[T any](t testing.TB, r *safe.AddressRange, offset uint64, n int)
 	return b
 }
 
-// TestVirtualMemory: copies, fills and launches use mapped memory, also across
-// pieces of it, and the same memory at two addresses.
+// TestVirtualMemory: copies, memsets and launches use mapped memory, also across
+// mappings, and the same memory at two addresses.
 func TestVirtualMemory(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
@@ -79,17 +83,17 @@ func TestVirtualMemory(t *testing.T) {
 	for _, at := range []uint64{0, 3 * granule} {
 		require.NoError(t, r.SetAccess(at, granule, readWrite))
 	}
-	n := int(granule / 2) // of two pieces
-	all := mappedView[float32](t, r, 0, n)
+	n := int(granule / 2) // in two mappings
+	all := mappedBuffer[float32](t, r, 0, n)
 	assert.EqualValues(t, 2*granule, all.Size())
 	assert.Equal(t, r.Raw(), all.Raw())
 	require.NoError(t, all.CopyFromHost(count(n)))
-	again := mappedView[float32](t, r, 3*granule, n/2)
+	again := mappedBuffer[float32](t, r, 3*granule, n/2)
 	got := make([]float32, n)
 	require.NoError(t, again.CopyToHost(got[:n/2]))
 	assert.Equal(t, count(n/2), got[:n/2], "the same memory")
 	require.NoError(t, fill.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(7)), all.Arg()))
-	require.NoError(t, again.CopyToHost(got[:n/2]), "behind the work on the other addresses")
+	require.NoError(t, again.CopyToHost(got[:n/2]), "after the work on the other addresses")
 	assert.EqualValues(t, 7, got[n/2-1])
 	require.NoError(t, all.FillAsync(s, 8))
 	part, err := all.Slice(n/2-1, n/2+1)
@@ -110,19 +114,19 @@ func TestVirtualMemory(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
 }
 
-// TestVirtualGrows: what is there keeps its addresses when there is more.
+// TestVirtualGrows: a range grows without changing addresses.
 func TestVirtualGrows(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
 	r := reserve(t, x, 64*granule)
 	mapped(t, x, r, 0, granule)
 	n := int(granule / 4)
-	first := mappedView[float32](t, r, 0, n)
+	first := mappedBuffer[float32](t, r, 0, n)
 	require.NoError(t, first.CopyFromHost(count(n)))
 	_, err := safe.NewMappedBuffer[float32](r, 0, 2*n)
 	assert.ErrorIs(t, err, safe.ErrRange)
 	mapped(t, x, r, granule, 2*granule)
-	all := mappedView[float32](t, r, 0, 3*n)
+	all := mappedBuffer[float32](t, r, 0, 3*n)
 	assert.Equal(t, first.Raw(), all.Raw())
 	rest, err := all.Slice(n, 3*n)
 	require.NoError(t, err)
@@ -145,7 +149,7 @@ func TestVirtualRefusals(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	require.NoError(t, closed.Close())
-	open := mappedView[byte](t, r, granule, 100)
+	open := mappedBuffer[byte](t, r, granule, 100)
 	made := func(b *safe.Buffer[uint64], err error) error { return err }
 	for _, c := range []struct {
 		name string
@@ -154,22 +158,22 @@ func TestVirtualRefusals(t *testing.T) {
 		says string
 	}{
 		{"offset in between", r.Map(granule/2, p), safe.ErrInvalidArgument, "multiple of the granularity"},
-		{"behind the end", r.Map(8*granule, p), safe.ErrRange, ""},
+		{"after the end", r.Map(8*granule, p), safe.ErrRange, ""},
 		{"over the end", r.Map(7*granule, two), safe.ErrRange, ""},
-		{"far behind", r.Map(0-granule, p), safe.ErrRange, ""},
+		{"far after the end", r.Map(0-granule, p), safe.ErrRange, ""},
 		{"mapped already", r.Map(granule, p), safe.ErrRange, "mapped already"},
 		{"half mapped already", r.Map(0, two), safe.ErrRange, "mapped already"},
 		{"closed memory", r.Map(0, closed), safe.ErrClosed, ""},
 		{"unmap nothing", r.Unmap(5*granule, granule), safe.ErrRange, "nothing is mapped"},
 		{"unmap a part", r.Unmap(granule, granule), safe.ErrRange, "contain only a part"},
-		{"unmap behind the end", r.Unmap(granule, 8*granule), safe.ErrRange, ""},
+		{"unmap after the end", r.Unmap(granule, 8*granule), safe.ErrRange, ""},
 		{"access to nothing", r.SetAccess(0, granule, readWrite), safe.ErrRange, "only 0"},
 		{"access to a part", r.SetAccess(2*granule, granule, readWrite), safe.ErrRange, "contain only a part"},
 		{"access over a hole", r.SetAccess(granule, 4*granule, readWrite), safe.ErrRange, ""},
 		{"access taken from a buffer", r.SetAccess(granule, 2*granule, 0), safe.ErrInvalidArgument, "some are open"},
 		{"buffer of nothing", made(safe.NewMappedBuffer[uint64](r, 0, 1)), safe.ErrRange, "only 0 are mapped"},
 		{"buffer of too much", made(safe.NewMappedBuffer[uint64](r, granule, int(granule))), safe.ErrRange, ""},
-		{"buffer behind the end", made(safe.NewMappedBuffer[uint64](r, 8*granule, 1)), safe.ErrRange, ""},
+		{"buffer after the end", made(safe.NewMappedBuffer[uint64](r, 8*granule, 1)), safe.ErrRange, ""},
 		{"buffer without access", made(safe.NewMappedBuffer[uint64](r, 4*granule, 1)), safe.ErrInvalidArgument, "call AddressRange.SetAccess"},
 		{"buffer not aligned", made(safe.NewMappedBuffer[uint64](r, granule+4, 1)), safe.ErrInvalidArgument, "aligned"},
 		{"buffer of no values", made(safe.NewMappedBuffer[uint64](r, granule, 0)), safe.ErrRange, ""},
@@ -198,8 +202,8 @@ func TestVirtualRefusals(t *testing.T) {
 	assert.Zero(t, access)
 }
 
-// TestVirtualUnmap: memory is unmapped behind the work that uses it, and behind
-// the last buffer and graph.
+// TestVirtualUnmap: memory is unmapped after the work that uses it, and after the last
+// buffer and graph are closed.
 func TestVirtualUnmap(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
@@ -208,7 +212,7 @@ func TestVirtualUnmap(t *testing.T) {
 	const n = 1000
 	r, out := reserve(t, x, 2*granule), buffer[float32](t, x, n)
 	mapped(t, x, r, 0, granule)
-	b := mappedView[float32](t, r, 0, n)
+	b := mappedBuffer[float32](t, r, 0, n)
 	require.NoError(t, b.CopyFromHost(count(n)))
 	use := func() error { return copies.Launch(s, perValue(n), out.Arg(), b.Arg(), safe.Val(uint32(n))) }
 	got := make([]float32, n)
@@ -237,7 +241,7 @@ func TestVirtualUnmap(t *testing.T) {
 	require.Eventually(t, func() bool { return isUnmapped(t, x, r) }, 20*time.Second, 10*time.Millisecond)
 
 	mapped(t, x, r, 0, granule)
-	b = mappedView[float32](t, r, 0, n)
+	b = mappedBuffer[float32](t, r, 0, n)
 	require.NoError(t, b.CopyFromHost(count(n)))
 	g.flag.Data()[0] = 0
 	g.shut(t, s)
@@ -260,8 +264,8 @@ func isUnmapped(t *testing.T, x *safe.Context, r *safe.AddressRange) bool {
 	return err != nil
 }
 
-// TestVirtualProcesses: another process, which is this program again, sees what
-// is in the memory, and changes it.
+// TestVirtualProcesses: another process, which runs this same program, reads and writes
+// the memory.
 func TestVirtualProcesses(t *testing.T) {
 	const child = "CUDABIND_TEST_MEMORY"
 	x := open(t, 0)
@@ -270,7 +274,7 @@ func TestVirtualProcesses(t *testing.T) {
 		r := reserve(t, x, granule)
 		require.NoError(t, r.Map(0, p))
 		require.NoError(t, r.SetAccess(0, granule, readWrite))
-		return mappedView[float32](t, r, 0, 100)
+		return mappedBuffer[float32](t, r, 0, 100)
 	}
 	got := make([]float32, 100)
 	if os.Getenv(child) != "" {
@@ -304,8 +308,8 @@ func TestVirtualProcesses(t *testing.T) {
 	assert.EqualValues(t, -1, got[99])
 }
 
-// TestVirtualDevices: a range has memory of several devices, and kernels of
-// several devices use it.
+// TestVirtualDevices: a range has memory of several devices, and kernels of several
+// devices use it.
 func TestVirtualDevices(t *testing.T) {
 	x := open(t, 0)
 	y := second(t)
@@ -321,7 +325,7 @@ func TestVirtualDevices(t *testing.T) {
 	require.NoError(t, r.Map(granule, physical(t, y, granule, safe.PhysicalMemoryOptions{})))
 	require.NoError(t, r.SetAccess(granule, granule, readWrite))
 	n := int(granule / 2)
-	b := mappedView[float32](t, r, 0, n)
+	b := mappedBuffer[float32](t, r, 0, n)
 	require.NoError(t, b.CopyFromHost(count(n)))
 	fill, s := kernel(t, y, "fill"), stream(t, y)
 	args := []safe.Arg{safe.Val(uint32(n)), safe.Val(float32(3)), b.Arg()}
@@ -329,12 +333,12 @@ func TestVirtualDevices(t *testing.T) {
 	require.NoError(t, r.SetAccess(0, 2*granule, readWrite, y.Device()))
 	require.NoError(t, fill.Launch(s, perValue(n), args...))
 	got := make([]float32, n)
-	require.NoError(t, b.CopyToHost(got), "behind the kernel of the other device")
+	require.NoError(t, b.CopyToHost(got), "after the kernel of the other device")
 	assert.EqualValues(t, 3, got[0])
 	assert.EqualValues(t, 3, got[n-1])
 }
 
-// TestVirtualHost: memory of the host, which kernels use by the same addresses.
+// TestVirtualHost: kernels use host memory at the same addresses as the host.
 func TestVirtualHost(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
@@ -347,14 +351,14 @@ func TestVirtualHost(t *testing.T) {
 	r := reserve(t, x, p.Size())
 	require.NoError(t, r.Map(0, p))
 	require.NoError(t, r.SetAccess(0, p.Size(), readWrite))
-	b := mappedView[float32](t, r, 0, 100)
+	b := mappedBuffer[float32](t, r, 0, 100)
 	require.NoError(t, b.CopyFromHost(count(100)))
 	got := make([]float32, 100)
 	require.NoError(t, b.CopyToHost(got))
 	assert.Equal(t, count(100), got)
 }
 
-// TestVirtualClosed: nil, zero values and closed objects say so.
+// TestVirtualClosed: calls on nil, zero values and closed objects return ErrClosed.
 func TestVirtualClosed(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)

@@ -15,8 +15,8 @@ const fullAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 // not named keep their access.
 //
 // To set less than driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, SetAccess first waits for
-// the work that uses the range. It then returns [ErrInvalidArgument] if Buffers of the
-// part are open, and [ErrCapturing] if a stream that uses the range is capturing.
+// the work that uses the range. In that case it returns [ErrInvalidArgument] if Buffers of
+// the part are open, and [ErrCapturing] if a stream that uses the range is capturing.
 // Source: cuMemSetAccess.
 func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_flags, devices ...Device) error {
 	const op = "AddressRange.SetAccess"

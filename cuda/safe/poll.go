@@ -18,24 +18,24 @@ var poller polling
 type polling struct {
 	alarm rt.Alarm
 
-	mu      sync.Mutex
-	fresh   []*waiter
-	running bool
-	left    atomic.Bool // some waits were abandoned
+	mu        sync.Mutex
+	fresh     []*waiter
+	running   bool
+	abandoned atomic.Bool // some waits were abandoned
 }
 
 // A waiter waits for an event. The poller calls end once the event is no longer needed.
 type waiter struct {
-	home  rt.Home
-	event driver.CUevent
-	queue any           // events of one queue complete in order, as a rule
-	from  time.Time     // the event was recorded after this, zero if unknown,
-	to    time.Time     // and before this
-	takes time.Duration // estimate, 0 if unknown
-	code  chan driver.CUresult
-	then  func(driver.CUresult) // in place of code; must not block
-	end   func()
-	left  atomic.Bool
+	home      rt.Home
+	event     driver.CUevent
+	queue     any           // events of one queue complete in order, as a rule
+	from      time.Time     // the event was recorded after this, zero if unknown,
+	to        time.Time     // and before this
+	takes     time.Duration // estimate, 0 if unknown
+	code      chan driver.CUresult
+	then      func(driver.CUresult) // in place of code; must not block
+	end       func()
+	abandoned atomic.Bool
 }
 
 // wait waits for w in the poller, until ctx ends.
@@ -46,15 +46,15 @@ func (w *waiter) wait(ctx context.Context, op string) error {
 	case code := <-w.code:
 		return check(op, code)
 	case <-ctx.Done():
-		w.leave()
+		w.abandon()
 		return &Error{Op: op, Err: context.Cause(ctx)}
 	}
 }
 
-// leave abandons the wait.
-func (w *waiter) leave() {
-	w.left.Store(true)
-	if !poller.left.Swap(true) {
+// abandon gives up the wait.
+func (w *waiter) abandon() {
+	w.abandoned.Store(true)
+	if !poller.abandoned.Swap(true) {
 		poller.alarm.Wake()
 	}
 }
@@ -96,7 +96,7 @@ func (p *polling) take(idle bool) (fresh []*waiter, done bool) {
 func (p *polling) run() {
 	var l waitQueues
 	for {
-		seen, left := p.alarm.Seen(), p.left.Swap(false) // in this order, or an abandoned wait could be missed
+		seen, abandoned := p.alarm.Seen(), p.abandoned.Swap(false) // in this order, or an abandoned wait could be missed
 		fresh, done := p.take(len(l.entries) == 0)
 		if done {
 			return
@@ -104,7 +104,7 @@ func (p *polling) run() {
 		for _, w := range fresh {
 			l.add(w)
 		}
-		if left {
+		if abandoned {
 			l.forget()
 		}
 		if len(l.entries) > 0 && rt.Poll(l.entries, &p.alarm, seen) > 0 {
@@ -157,7 +157,7 @@ func (l *waitQueues) forget() {
 		list, first := l.lists[i], l.lists[i][0]
 		var keep []*waiter
 		for _, w := range list {
-			if !w.left.Load() {
+			if !w.abandoned.Load() {
 				keep = append(keep, w)
 				continue
 			}

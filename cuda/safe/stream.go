@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -325,9 +324,6 @@ func (s *Stream) Device() Device {
 	}
 	return s.core.ctx.device
 }
-
-// String describes the stream for messages.
-func (s *Stream) String() string { return fmt.Sprintf("stream %#x", uintptr(s.Raw())) }
 
 // ID returns a number that identifies the stream in this process. It returns
 // [ErrCapturing] if the stream is capturing, and [ErrNotSupported] with a driver before

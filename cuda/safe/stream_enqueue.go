@@ -18,8 +18,6 @@ func (s *streamCore) enqueue(op string, blocks []*block, uncapturable string, ca
 		b.note(s)
 		capture.retains(&b.Handle)
 	}
-	enqueuing.enter()
-	defer enqueuing.leave()
 	return wrap(op, call())
 }
 

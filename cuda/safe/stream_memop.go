@@ -163,8 +163,6 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 			return numbered(err, i, len(ops))
 		}
 	}
-	enqueuing.enter()
-	defer enqueuing.leave()
 	err = c.ctx.withCurrent(func() error { return enqueue(c.raw, ops) })
 	if err == driver.CUDA_ERROR_INVALID_VALUE && slices.ContainsFunc(ops, func(o MemOp) bool { return o.memory.home != nil }) {
 		e := failed(op, driver.CUDA_ERROR_INVALID_VALUE)

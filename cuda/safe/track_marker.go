@@ -112,13 +112,13 @@ type marker struct {
 // mark marks the end of the stream's current work. done means that there is none. It
 // returns rt.CodeCapturing if the stream is capturing, as captured work does not run.
 // Without wait, it returns lifetime.ErrLater if another call is using the stream.
-func (s *streamCore) mark(wait bool) (p marker, done bool, err error) {
+func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 	if !s.mu.TryLock() {
 		switch {
 		case !wait:
-			return p, false, lifetime.ErrLater
+			return m, false, lifetime.ErrLater
 		case rt.InCallback():
-			return p, false, rt.CodeCallback
+			return m, false, rt.CodeCallback
 		}
 		s.mu.Lock()
 	}
@@ -130,7 +130,7 @@ func (s *streamCore) mark(wait bool) (p marker, done bool, err error) {
 }
 
 // markHere is mark for a stream that is not over, with mu held.
-func (s *streamCore) markHere(wait bool) (p marker, done bool, err error) {
+func (s *streamCore) markHere(wait bool) (m marker, done bool, err error) {
 	if s.capture.Load() != nil {
 		return marker{}, false, rt.CodeCapturing
 	}
@@ -182,52 +182,52 @@ func (s *streamCore) withoutEvent(wait bool, why error) error {
 }
 
 // done queries the marker.
-func (p marker) done() driver.CUresult {
-	if p.event != 0 {
-		return p.stream.home().EventQuery(p.event)
+func (m marker) done() driver.CUresult {
+	if m.event != 0 {
+		return m.stream.home().EventQuery(m.event)
 	}
-	if !p.stream.mu.TryLock() {
+	if !m.stream.mu.TryLock() {
 		return driver.CUDA_ERROR_NOT_READY // another call is using the stream
 	}
-	defer p.stream.mu.Unlock()
-	return p.stream.tailDone()
+	defer m.stream.mu.Unlock()
+	return m.stream.tailDone()
 }
 
 // wait waits until the marked work has completed.
-func (p marker) wait() {
-	if p.event != 0 {
-		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(p.stream.callContext, p.event, spin) })
+func (m marker) wait() {
+	if m.event != 0 {
+		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(m.stream.callContext, m.event, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
-			w := &waiter{home: p.stream.home(), event: p.event, queue: p.stream, to: time.Now(), end: func() {}}
+			w := &waiter{home: m.stream.home(), event: m.event, queue: m.stream, to: time.Now(), end: func() {}}
 			w.wait(context.Background(), "")
 		}
 		return
 	}
 	// tailDone may put the tail back in the pool, and another call may take it: only done
 	// can tell.
-	for pause := lifetime.Retry / 64; p.done() == driver.CUDA_ERROR_NOT_READY; pause = min(2*pause, lifetime.Retry) {
+	for pause := lifetime.Retry / 64; m.done() == driver.CUDA_ERROR_NOT_READY; pause = min(2*pause, lifetime.Retry) {
 		time.Sleep(pause)
 	}
 }
 
 // orders makes a stream, of any context, wait for the marker.
-func (p marker) orders(callContext driver.CUcontext, stream driver.CUstream) driver.CUresult {
-	if p.event != 0 {
-		return rt.WaitEvent(callContext, stream, p.event, 0, false)
+func (m marker) orders(callContext driver.CUcontext, stream driver.CUstream) driver.CUresult {
+	if m.event != 0 {
+		return rt.WaitEvent(callContext, stream, m.event, 0, false)
 	}
-	p.stream.mu.Lock()
-	defer p.stream.mu.Unlock()
-	if p.stream.tail == 0 {
+	m.stream.mu.Lock()
+	defer m.stream.mu.Unlock()
+	if m.stream.tail == 0 {
 		return 0
 	}
-	return rt.WaitEvent(callContext, stream, p.stream.tail, 0, false)
+	return rt.WaitEvent(callContext, stream, m.stream.tail, 0, false)
 }
 
 // end releases the marker's event and context.
-func (p marker) end() {
-	if p.event != 0 {
-		p.stream.ctx.shared.events.put(p.event)
-		p.stream.ctx.Release()
+func (m marker) end() {
+	if m.event != 0 {
+		m.stream.ctx.shared.events.put(m.event)
+		m.stream.ctx.Release()
 	}
 }
 
@@ -238,7 +238,7 @@ func (s *streamCore) leaveTail(wait bool) error {
 	if !s.used && !s.owned || s.ctx.shared.reset.Load() {
 		return nil
 	}
-	p, done, err := s.markHere(wait)
+	m, done, err := s.markHere(wait)
 	if done || err != nil {
 		if err == lifetime.ErrLater || err == rt.CodeCapturing {
 			return lifetime.ErrLater
@@ -246,7 +246,7 @@ func (s *streamCore) leaveTail(wait bool) error {
 		return nil // CUDA is lost
 	}
 	s.ctx.Release() // the context waits for its closedStreams before it is destroyed
-	s.tail = p.event
+	s.tail = m.event
 	s.ctx.shared.closed.add(s)
 	return nil
 }

@@ -74,11 +74,11 @@ func (u *streamUses) markers(wait bool) ([]marker, error) {
 	u.mu.Unlock()
 	var markers []marker
 	for _, user := range users {
-		p, done, err := user.mark(wait)
+		m, done, err := user.mark(wait)
 		switch {
 		case err == nil && done:
 		case err == nil:
-			markers = append(markers, p)
+			markers = append(markers, m)
 		case err == rt.CodeCapturing || err == rt.CodeCallback || err == lifetime.ErrLater || IsFatal(err):
 			endAll(markers)
 			return nil, err
@@ -88,8 +88,8 @@ func (u *streamUses) markers(wait bool) ([]marker, error) {
 }
 
 func endAll(markers []marker) {
-	for _, p := range markers {
-		p.end()
+	for _, m := range markers {
+		m.end()
 	}
 }
 
@@ -110,10 +110,10 @@ func (e *pendingWork) over(u *streamUses, wait bool) bool {
 		}
 		e.markers, e.marked = markers, true // none if CUDA is lost: nothing runs
 	}
-	e.markers = slices.DeleteFunc(e.markers, func(p marker) bool {
-		over := p.done() != driver.CUDA_ERROR_NOT_READY
+	e.markers = slices.DeleteFunc(e.markers, func(m marker) bool {
+		over := m.done() != driver.CUDA_ERROR_NOT_READY
 		if over {
-			p.end()
+			m.end()
 		}
 		return over
 	})
@@ -122,8 +122,8 @@ func (e *pendingWork) over(u *streamUses, wait bool) bool {
 
 // wait waits for the work, once over has marked it.
 func (e *pendingWork) wait() {
-	for _, p := range e.markers {
-		p.wait()
+	for _, m := range e.markers {
+		m.wait()
 	}
 }
 

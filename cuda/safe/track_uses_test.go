@@ -103,9 +103,9 @@ func TestUsesErrors(t *testing.T) {
 		is   error
 		says string
 	}{
-		"closed":    {[]safe.Arg{b.Arg(), closed.Arg()}, safe.ErrClosed, "use 1 of nothing"},
-		"nil":       {[]safe.Arg{(*safe.Buffer[int32])(nil).Arg()}, safe.ErrClosed, "use 0 of nothing"},
-		"no memory": {[]safe.Arg{b.Arg(), b.Arg(), safe.Val(uint64(b.Raw()))}, safe.ErrInvalidArgument, "use 2 of nothing"},
+		"closed":    {[]safe.Arg{b.Arg(), closed.Arg()}, safe.ErrClosed, "LaunchConfig.Uses 1 of nothing"},
+		"nil":       {[]safe.Arg{(*safe.Buffer[int32])(nil).Arg()}, safe.ErrClosed, "LaunchConfig.Uses 0 of nothing"},
+		"no memory": {[]safe.Arg{b.Arg(), b.Arg(), safe.Val(uint64(b.Raw()))}, safe.ErrInvalidArgument, "LaunchConfig.Uses 2 of nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := k.Launch(s, using(test.uses...))
@@ -130,7 +130,7 @@ func TestRawOfClosed(t *testing.T) {
 	require.NoError(t, err)
 	part, err := b.Slice(2, 4)
 	require.NoError(t, err)
-	box, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 0)
+	rows, err := b.Pitched(safe.Extent{Width: 4, Height: 4}, 0)
 	require.NoError(t, err)
 	a, err := safe.NewArray[float32](x, safe.Extent{Width: 4}, safe.ArrayOptions{})
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestRawOfClosed(t *testing.T) {
 		"event":   func() uint64 { return uint64(e.Raw()) },
 		"buffer":  func() uint64 { return uint64(b.Raw()) },
 		"slice":   func() uint64 { return uint64(part.Raw()) },
-		"box":     func() uint64 { return uint64(box.Raw()) },
+		"pitched": func() uint64 { return uint64(rows.Raw()) },
 		"array":   func() uint64 { return uint64(a.Raw()) },
 		"texture": func() uint64 { return uint64(texture.Raw()) },
 		"graph":   func() uint64 { return uint64(graph.Raw()) },

@@ -189,7 +189,7 @@ func TestGraphs(t *testing.T) {
 			require.NoError(t, other.Zero(), "no stream of the capture has used it")
 			require.NoError(t, b.FillAsync(s, 1))
 			err = b.CopyToHost(make([]float32, n))
-			assert.EqualError(t, err, "cuda: Buffer.CopyToHost: the stream captures, which this call would destroy: a stream that uses the memory is capturing, so its work cannot be waited for")
+			assert.EqualError(t, err, "cuda: Buffer.CopyToHost: a stream is capturing, and this call would invalidate the capture: a stream that uses the memory is capturing, so its work cannot be waited for")
 			more, err := safe.NewBuffer[float32](x, 1)
 			require.NoError(t, err, "it is not on the stream")
 			return more.Close()

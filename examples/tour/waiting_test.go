@@ -134,13 +134,13 @@ func TestWaiting(t *testing.T) {
 		require.NoError(t, s.AddCallback(func(error) { said <- c.ZeroAsync(s) }))
 		err := <-said
 		assert.ErrorIs(t, err, safe.ErrInCallback)
-		assert.EqualError(t, err, "cuda: Buffer.ZeroAsync: called from a function that CUDA has called")
+		assert.EqualError(t, err, "cuda: Buffer.ZeroAsync: CUDA cannot be called from a host function or a callback")
 		require.NoError(t, s.Synchronize())
 	})
 	t.Run("a capture", func(t *testing.T) {
 		g, err := s.Capture(func() error {
 			err := s.Wait(background)
-			assert.EqualError(t, err, "cuda: Stream.Wait: the stream captures, which this call would destroy")
+			assert.EqualError(t, err, "cuda: Stream.Wait: a stream is capturing, and this call would invalidate the capture")
 			assert.Equal(t, "the stream is capturing: nothing runs", outcome(err))
 			return c.ZeroAsync(s)
 		})

@@ -32,7 +32,7 @@ func (e *emitter) library() library {
 			What:    "the CUDA driver",
 			Names:   []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"},
 			Version: "cuDriverGetVersion",
-			Missing: "install NVIDIA's driver (a container must be started with access to the GPUs), or name the file with Open",
+			Missing: "install NVIDIA's driver (a container must be started with access to the GPUs), or set LD_LIBRARY_PATH to the folder of the file",
 		}
 	}
 	major, _, _ := strings.Cut(e.api.Version, ".")
@@ -48,7 +48,7 @@ func (e *emitter) library() library {
 		Subdirs: []string{"nvidia/cu" + major + "/lib", "nvidia/cuda_runtime/lib", "lib64", "lib"},
 		Version: "cudaRuntimeGetVersion",
 		Major:   n,
-		Missing: "install the CUDA runtime " + major + ", or name its file with Open",
+		Missing: "install the CUDA runtime " + major + ", or set LD_LIBRARY_PATH to the folder of its file",
 	}
 }
 

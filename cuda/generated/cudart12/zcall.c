@@ -4,6 +4,7 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 #include "ztypes.h"
@@ -2398,6 +2399,32 @@ void *cudabind_7b40a3911157_open(const char *file, char **why)
 
 	*why = reason ? strdup(reason) : 0;
 	return lib;
+}
+
+/* The program itself comes first. If it names no dynamic linker, it is linked statically. */
+static int find_linker(struct dl_phdr_info *program, size_t size, void *found)
+{
+	for (int i = 0; i < program->dlpi_phnum; i++)
+		if (program->dlpi_phdr[i].p_type == PT_INTERP)
+			*(int *)found = 1;
+	return 1;
+}
+
+int cudabind_7b40a3911157_linked(void)
+{
+	int found = 0;
+
+	dl_iterate_phdr(find_linker, &found);
+	return found;
+}
+
+int cudabind_7b40a3911157_glibc(void)
+{
+#ifdef __GLIBC__
+	return 1;
+#else
+	return 0;
+#endif
 }
 
 int cudabind_7b40a3911157_is(const char *file, void *lib)

@@ -19,6 +19,8 @@ package cudart12
 int cudabind_7b40a3911157_call(unsigned int n, unsigned char *args);
 void cudabind_7b40a3911157_bind(unsigned int n, void *fn);
 void *cudabind_7b40a3911157_open(const char *file, char **why);
+int cudabind_7b40a3911157_linked(void);
+int cudabind_7b40a3911157_glibc(void);
 int cudabind_7b40a3911157_is(const char *file, void *lib);
 void *cudabind_7b40a3911157_find(void *lib, const char *symbol);
 void cudabind_7b40a3911157_close(void *lib);
@@ -39,6 +41,11 @@ func enter(n uint32, args unsafe.Pointer) bool {
 
 // bind makes function n callable.
 func bind(n uint32, fn unsafe.Pointer) { C.cudabind_7b40a3911157_bind(C.uint(n), fn) }
+
+// linkage tells whether the program has a dynamic linker, and whether its C library is glibc.
+func linkage() (dynamic, glibc bool) {
+	return C.cudabind_7b40a3911157_linked() != 0, C.cudabind_7b40a3911157_glibc() != 0
+}
 
 // dlopen opens a library. Where it cannot, it says why.
 func dlopen(file string) (lib unsafe.Pointer, why string) {

@@ -14,6 +14,8 @@ func enter(uint32, unsafe.Pointer) bool { return false }
 
 func bind(uint32, unsafe.Pointer) {}
 
+func linkage() (dynamic, glibc bool) { return false, false }
+
 func dlopen(string) (lib unsafe.Pointer, why string) { return nil, "" }
 
 func isLibrary(string, unsafe.Pointer) bool { return false }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,6 +198,9 @@ func loadFirst(path string, files []string) error {
 	if !builtWithCgo {
 		return &LibraryError{path, "this program was built without cgo, or for a system on which these bindings load no library: build it with CGO_ENABLED=1 and a C compiler, for Linux on amd64 or arm64"}
 	}
+	if dynamic, _ := linkage(); !dynamic {
+		return &LibraryError{path, "this program is linked statically, so that it can load no library: link it dynamically, with glibc"}
+	}
 	var reasons []string
 	for i, file := range files {
 		reason := load(file)
@@ -215,7 +219,8 @@ func loadFirst(path string, files []string) error {
 func load(file string) (reason string) {
 	handle, why := dlopen(file)
 	if handle == nil {
-		return why + ": install the CUDA runtime 13, or name its file with Open"
+		_, glibc := linkage()
+		return refusal(file, why, glibc) + ": install the CUDA runtime 13, or set LD_LIBRARY_PATH to the folder of its file"
 	}
 	ask := dlsym(handle, "cudaRuntimeGetVersion")
 	if ask == nil {
@@ -230,7 +235,7 @@ func load(file string) (reason string) {
 	switch {
 	case code == stubLibrary:
 		dlclose(handle)
-		return path + " is the CUDA toolkit's stub, which is only there to link against: install the CUDA runtime 13, or name its file with Open, and take the stub's folder out of the loader's path"
+		return path + " is the CUDA toolkit's stub, which is only there to link against: install the CUDA runtime 13, or set LD_LIBRARY_PATH to the folder of its file, and take the stub's folder out of the loader's path"
 	case code != 0:
 		dlclose(handle)
 		return fmt.Sprintf("%s does not tell its version: cudaRuntimeGetVersion returned %d", path, code)
@@ -240,6 +245,64 @@ func load(file string) (reason string) {
 	}
 	lib.handle, lib.file, lib.version = handle, path, version
 	return ""
+}
+
+// refusal says why the system's loader refused file, better than the loader's own why where
+// a look at the file tells.
+func refusal(file, why string, glibc bool) string {
+	if !glibc {
+		why += " (NVIDIA's libraries need glibc, and this program was built with another C library)"
+	}
+	if strings.Contains(file, "/") {
+		return cmp.Or(unfit(file), why)
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
+		if reason := unfit(filepath.Join(dir, file)); reason != "" {
+			why += "; " + reason
+		}
+	}
+	return why
+}
+
+// unfit says what is wrong with a folder, or a library of another architecture; it is "" for
+// all else.
+func unfit(file string) string {
+	info, err := os.Stat(file)
+	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		return ""
+	}
+	if info.IsDir() {
+		return file + ": this is a folder, not a library"
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var header [20]byte
+	if n, _ := f.Read(header[:]); n < len(header) || string(header[:4]) != "\x7fELF" {
+		return ""
+	}
+	if built := architecture(header); built != runtime.GOARCH {
+		return file + ": the library is for " + built + ", and this program for " + runtime.GOARCH
+	}
+	return ""
+}
+
+// architecture names the machine that the header of an ELF file tells, as Go does if the
+// package works there.
+func architecture(header [20]byte) string {
+	const class32, bigEndian = 1, 2
+	machine := int(header[18]) + 256*int(header[19])
+	if header[5] == bigEndian {
+		machine = int(header[19]) + 256*int(header[18])
+	}
+	name := map[int]string{3: "386", 20: "ppc", 21: "ppc64", 40: "arm", 62: "amd64", 183: "arm64", 243: "riscv"}[machine]
+	name = cmp.Or(name, fmt.Sprintf("ELF machine %d", machine))
+	if header[4] == class32 {
+		name += " (32 bits)"
+	}
+	return name
 }
 
 // stubLibrary is what every function of the toolkit's stub returns.

@@ -8,3 +8,6 @@ func Symbols() map[string]string {
 	}
 	return since
 }
+
+// Refusal says why the system's loader refused a file.
+var Refusal = refusal

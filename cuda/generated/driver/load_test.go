@@ -5,7 +5,9 @@ package driver_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -41,11 +43,14 @@ var badFiles = []struct {
 	write func(t *testing.T, file string)
 	want  []string
 }{
-	{"nothing", func(*testing.T, string) {}, []string{"No such file", "install NVIDIA's driver"}},
+	{"nothing", func(*testing.T, string) {}, []string{"No such file", "install NVIDIA's driver", "or set LD_LIBRARY_PATH"}},
 	{"empty file", content(""), []string{"file too short", "install NVIDIA's driver"}},
 	{"text", content("This is not a library.\nIt only has the name of one, and is as long as a header.\n"), []string{"invalid ELF header"}},
 	{"cut off", damaged(func(elf []byte) []byte { return elf[:40] }), []string{"file too short"}},
-	{"another machine", damaged(func(elf []byte) []byte { elf[18] = 243; return elf }), []string{"cannot open shared object file"}},
+	{"another machine", damaged(func(elf []byte) []byte { elf[18], elf[19] = 243, 0; return elf }), []string{"libcuda.so.1: the library is for riscv, and this program for " + runtime.GOARCH + ": install NVIDIA's driver"}},
+	{"unknown machine", damaged(func(elf []byte) []byte { elf[18], elf[19] = 1, 2; return elf }), []string{"the library is for ELF machine 513, and this program"}},
+	{"big-endian machine", damaged(func(elf []byte) []byte { elf[5], elf[18], elf[19] = 2, 0, 21; return elf }), []string{"the library is for ppc64, and this program"}},
+	{"32 bits", damaged(func(elf []byte) []byte { elf[4], elf[18], elf[19] = 1, 3, 0; return elf }), []string{"the library is for 386 (32 bits), and this program"}},
 	{"another library", source(otherSource), []string{"is not the CUDA driver", "no cuDriverGetVersion"}},
 	{"stub", source(stubDriver), []string{"the CUDA toolkit's stub", "install NVIDIA's driver"}},
 	{"no version", source(sickDriver), []string{"does not tell its version", "returned 999"}},
@@ -79,6 +84,7 @@ func requireLibraryError(t *testing.T, err error, library string, says ...string
 	for _, s := range append(says, library) {
 		assert.ErrorContains(t, err, s)
 	}
+	assert.NotContains(t, err.Error(), "with Open", "package safe has another Open")
 }
 
 // TestBadLibraryByPath also shows that a failure is not remembered: one process
@@ -128,6 +134,23 @@ func TestBadLibraryByName(t *testing.T) {
 			}, libraryVariable+"="+dir)
 		})
 	}
+}
+
+// TestFolderAsLibrary has a folder of the library's name where the library should be.
+func TestFolderAsLibrary(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "libcuda.so.1")
+	require.NoError(t, os.Mkdir(file, 0o777))
+	drivertest.InChild(t, func(t *testing.T) {
+		if driver.Open("") == nil {
+			t.Skip("the system's loader goes on and finds a driver")
+		}
+		dir := os.Getenv(libraryVariable)
+		says := "libcuda.so.1: this is a folder, not a library: install NVIDIA's driver"
+		requireLibraryError(t, driver.CuInit(0), "libcuda.so.1", says, dir)
+		requireLibraryError(t, driver.Open(dir), dir, says)
+		requireLibraryError(t, driver.Open(dir+"/libcuda.so.1"), dir+"/libcuda.so.1", "libcuda.so.1/libcuda.so.1: cannot open")
+	}, libraryVariable+"="+dir)
 }
 
 func TestOpen(t *testing.T) {
@@ -286,4 +309,35 @@ func TestConcurrentFirstCalls(t *testing.T) {
 		start.Done()
 		done.Wait()
 	}, libraryVariable+"="+dir)
+}
+
+// TestOtherCLibrary: a program built with musl gets dlerror's text and the reason for it.
+func TestOtherCLibrary(t *testing.T) {
+	const why = "Error relocating libcuda.so.1: __register_atfork: symbol not found"
+	for _, file := range []string{"libcuda.so.1", "/absent/libcuda.so.1"} {
+		assert.Equal(t, why, driver.Refusal(file, why, true))
+		assert.Equal(t, why+" (NVIDIA's libraries need glibc, and this program was built with another C library)", driver.Refusal(file, why, false))
+	}
+}
+
+// TestBuildStatically: dlopen of a static glibc loads a library that crashes, so that the
+// package must not call it, whether or not there is a driver.
+func TestBuildStatically(t *testing.T) {
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no Go: ", err)
+	}
+	dir, env := tinyModule(t)
+	c := filepath.Join(dir, "probe.txt")
+	require.NoError(t, os.WriteFile(c, []byte("int main(void) { return 0; }"), 0o666))
+	if out, err := exec.Command("cc", "-static", "-x", "c", "-o", filepath.Join(dir, "probe"), c).CombinedOutput(); err != nil {
+		t.Skipf("no static C library: %v: %s", err, out)
+	}
+	file := filepath.Join(dir, "libcuda.so.1")
+	compile(t, file, "int cuDriverGetVersion(int *version) { *version = 12040; return 0; } int cuInit(unsigned flags) { return flags; }")
+	cmd := exec.Command(tool, "run", "-ldflags=-linkmode=external -extldflags=-static", ".")
+	cmd.Dir, cmd.Env = dir, append(env, "CGO_ENABLED=1", "LD_LIBRARY_PATH="+dir)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Regexp(t, `(?m)^true true\ncuda: libcuda.so.1: this program is linked statically`, string(out))
 }

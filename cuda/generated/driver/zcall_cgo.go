@@ -19,6 +19,8 @@ package driver
 int cudabind_078975cff619_call(unsigned int n, unsigned char *args);
 void cudabind_078975cff619_bind(unsigned int n, void *fn);
 void *cudabind_078975cff619_open(const char *file, char **why);
+int cudabind_078975cff619_linked(void);
+int cudabind_078975cff619_glibc(void);
 int cudabind_078975cff619_is(const char *file, void *lib);
 void *cudabind_078975cff619_find(void *lib, const char *symbol);
 void cudabind_078975cff619_close(void *lib);
@@ -38,6 +40,11 @@ func enter(n uint32, args unsafe.Pointer) bool {
 
 // bind makes function n callable.
 func bind(n uint32, fn unsafe.Pointer) { C.cudabind_078975cff619_bind(C.uint(n), fn) }
+
+// linkage tells whether the program has a dynamic linker, and whether its C library is glibc.
+func linkage() (dynamic, glibc bool) {
+	return C.cudabind_078975cff619_linked() != 0, C.cudabind_078975cff619_glibc() != 0
+}
 
 // dlopen opens a library. Where it cannot, it says why.
 func dlopen(file string) (lib unsafe.Pointer, why string) {
