@@ -27,7 +27,7 @@ type NodeParams interface {
 	setExec(e driver.CUgraphExec, n Node) error
 }
 
-// kernelNode is the most frequent of the NodeParams: adding or setting it takes one call of C.
+// kernelNode is the most frequent kind: adding or setting it takes one call of C.
 type kernelNode struct {
 	kernel *Kernel
 	cfg    LaunchConfig

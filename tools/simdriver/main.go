@@ -1,10 +1,9 @@
-// Simdriver builds a simulated libcuda.so.1, for testing programs on machines
-// without a GPU:
+// Simdriver builds a simulated libcuda.so.1, to test programs on machines without a GPU:
 //
 //	go run github.com/cudabind/cudabind/tools/simdriver -o sim
 //	LD_LIBRARY_PATH=sim go test ./...
 //
-// It is a test double: see package sim for what it can do and what it cannot.
+// It is a test double: see package sim for its capabilities and limits.
 package main
 
 import (
@@ -25,7 +24,7 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("simdriver", flag.ContinueOnError)
-	dir := flags.String("o", "", "`directory` to put libcuda.so.1 into")
+	dir := flags.String("o", "", "`directory` for libcuda.so.1")
 	version := flags.String("driver", sim.Default, "CUDA `version` of the driver")
 	if err := flags.Parse(args); err != nil {
 		return err

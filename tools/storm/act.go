@@ -6,8 +6,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// An act is work with an effect that the model knows. It can be enqueued on a stream, captured,
-// or made a node of a graph.
+// An act is an operation whose effect the model knows. It can be enqueued on a stream, captured,
+// or added to a graph as a node.
 type act struct {
 	what   string
 	to     *values
@@ -16,7 +16,7 @@ type act struct {
 	v      float32
 }
 
-// act is a random one.
+// act returns a random act.
 func (o *own) act() act {
 	a := act{
 		what: []string{"fill", "zero", "kernel", "add", "saxpy", "copy", "upload", "read", "host"}[o.n(9)],
@@ -36,7 +36,7 @@ func (o *own) act() act {
 	return a
 }
 
-// acts are some.
+// acts returns random acts.
 func (o *own) acts(most int) []act {
 	all := make([]act, 1+o.n(most))
 	for i := range all {
@@ -45,7 +45,7 @@ func (o *own) acts(most int) []act {
 	return all
 }
 
-// deviceActs are some that can be in the body of a condition: no calls of host functions.
+// deviceActs returns random acts that a conditional body may contain: no host functions.
 func (o *own) deviceActs(most int) []act {
 	all := o.acts(most)
 	for i := range all {
@@ -56,7 +56,7 @@ func (o *own) deviceActs(most int) []act {
 	return all
 }
 
-// apply has the model do it.
+// apply applies the act to the model.
 func (a *act) apply(o *own) {
 	to := a.to.want[a.lo:a.hi]
 	switch a.what {
@@ -87,7 +87,7 @@ func (a *act) apply(o *own) {
 	}
 }
 
-// part is values lo to hi of a buffer. What it is cut from need not be kept.
+// part is values lo to hi of a buffer. It retains the memory, so the buffer may be dropped.
 func (a *act) part(v *values) (*safe.Buffer[float32], error) { return v.buffer.Slice(a.lo, a.hi) }
 
 // launch is a kernel with its arguments.
@@ -107,7 +107,7 @@ func (a *act) launch(o *own) (*safe.Kernel, []safe.Arg, error) {
 	return o.dev.add, []safe.Arg{a.a.buffer.Arg(), a.b.buffer.Arg(), a.to.buffer.Arg(), safe.Val(uint32(length))}, nil
 }
 
-// enqueue puts the act on a stream.
+// enqueue enqueues the act on a stream.
 func (a *act) enqueue(o *own, s *safe.Stream) error {
 	switch a.what {
 	case "host":
@@ -153,7 +153,7 @@ func (a *act) enqueue(o *own, s *safe.Stream) error {
 	return to.CopyFromAsync(s, from)
 }
 
-// work is the act as a node.
+// work returns the act as the parameters of a node.
 func (a *act) work(o *own) (safe.NodeParams, error) {
 	switch a.what {
 	case "host":
@@ -192,7 +192,7 @@ func perValue(n int) safe.LaunchConfig {
 
 var one = safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}}
 
-// counted is a host function.
+// counted returns a host function that counts its calls.
 func (o *own) counted() func() {
 	calls := o.calls
 	return func() { calls.Add(1) }

@@ -18,7 +18,7 @@ import (
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 )
 
-// childOptions are what the parent tells its children.
+// childOptions are the options that a parent passes to its children.
 type childOptions struct {
 	log     string // of steps; says that this is a child
 	program string // a file to run, else programs of seeds
@@ -35,7 +35,7 @@ func (c *childOptions) flags(f *flag.FlagSet) {
 	f.StringVar(&c.library, "child-library", "", "for storm itself")
 }
 
-// A result is what a child prints of a program, a line of JSON.
+// A result is the outcome of a program: a child prints it as a line of JSON.
 type result struct {
 	Seed     uint64         `json:"seed"`
 	Steps    int64          `json:"steps"`
@@ -44,7 +44,7 @@ type result struct {
 	Fault    *fault         `json:"fault,omitempty"`
 }
 
-// A child runs programs, until one fails.
+// A child is a process that runs programs until one fails.
 type child struct {
 	*options
 	log *ring
@@ -127,7 +127,7 @@ func (c *child) program(i int) (*program, error) {
 	return generate(p, c.seed+uint64(i)), nil
 }
 
-// play runs a program and looks for what it left.
+// play runs a program and then checks for leaks.
 func (c *child) play(p *program) result {
 	counts, f := play(p, c.log, c.watch)
 	if f == nil && !profileNamed(p.Profile).ends {
@@ -153,7 +153,7 @@ func (c *child) violation() string {
 	return c.sim.Violation()
 }
 
-// leftOver says what is alive though all is closed, and what went wrong in releasing it.
+// leftOver describes objects that are alive after all were closed, and errors of their release.
 func (c *child) leftOver() *fault {
 	if c.sim != nil && !settle(min(c.hang, 5*time.Second), func() bool { return c.sim.Live("") == 0 }) {
 		return &fault{leak, "", "-", c.sim.List()}
@@ -172,8 +172,8 @@ func (c *child) leftOver() *fault {
 	return nil
 }
 
-// watch ends the process when no step ends for too long, after it has printed where
-// everything is.
+// watch ends the process if no step ends for too long, after printing the stacks of all
+// goroutines.
 func (c *child) watch(r *run) (stop func()) {
 	done := make(chan struct{})
 	go func() {

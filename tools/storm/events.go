@@ -56,19 +56,19 @@ func init() {
 	})
 }
 
-// soon is a context that ends before long.
+// soon returns a context that ends shortly.
 func (t *task) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(t.n(3000))*time.Microsecond)
 }
 
-// ended are the errors of a capture of a stream that others use as well: they may have
-// joined other streams and not joined them back.
+// ended are the errors of a capture of a shared stream: other goroutines may have joined
+// streams to it and not joined them back.
 var ended = append([]error{
 	driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED, driver.CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, safe.ErrWrongThread, safe.ErrOverlap,
 	safe.ErrRange, safe.ErrInvalidArgument,
 }, isolated...)
 
-// some puts some work on a stream, which may be captured.
+// some enqueues work on a stream, which may be capturing.
 func (t *task) some(s *safe.Stream) error {
 	for range t.n(4) {
 		var err error
@@ -111,7 +111,7 @@ func (t *task) fork(s *safe.Stream) error {
 	return s.WaitEvent(f)
 }
 
-// keepGraph makes an executable of a graph and puts both where others find them.
+// keepGraph instantiates a graph and shares both with other goroutines.
 func (t *task) keepGraph(g *safe.Graph, err error) error {
 	if err != nil || g == nil {
 		return err
@@ -123,8 +123,8 @@ func (t *task) keepGraph(g *safe.Graph, err error) error {
 	return put(t, &t.graphs, g, nil)
 }
 
-// working is what to do in a capture, and what to do with its error: one that did not begin
-// does not count.
+// working returns a function to run in a capture and one that judges the capture's error: a
+// capture that did not begin does not count.
 func (t *task) working(s *safe.Stream) (work func() error, ended func(error) error) {
 	began := false
 	work = func() error {

@@ -13,7 +13,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// What can go wrong.
+// Classes of faults.
 const (
 	crash     = "crash"     // the process is gone
 	hang      = "hang"      // no step ended for long
@@ -38,14 +38,14 @@ func (f *fault) Error() string {
 	return fmt.Sprintf("%s in %s (%s): %s", f.Class, f.Kind, f.At, f.Text)
 }
 
-// failf is a fault in a step, which task.run completes.
+// failf returns a fault, to which task.run adds the step.
 func failf(class, format string, args ...any) error {
 	return &fault{Class: class, Text: fmt.Sprintf(format, args...)}
 }
 
 var numbers = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
 
-// newFault makes one of an error.
+// newFault makes a fault of an error.
 func newFault(kind, at string, err error) *fault {
 	var f *fault
 	switch {
@@ -58,8 +58,8 @@ func newFault(kind, at string, err error) *fault {
 	return &fault{wrong, kind, at, err.Error()}
 }
 
-// same tells whether another fault is probably the same one: for crashes and the like nothing but
-// the class can be compared, as the step that notices is another each time.
+// same tells whether two faults probably have one cause. Of crashes and hangs it compares only
+// the class, as each time another step notices them.
 func (f *fault) same(other *fault) bool {
 	if f.Class != other.Class {
 		return false
@@ -71,7 +71,7 @@ func (f *fault) same(other *fault) bool {
 	return true
 }
 
-// signature is what faults are counted by.
+// signature groups equal faults for the summary.
 func (f *fault) signature() string {
 	text := numbers.ReplaceAllString(firstLine(f.Text), "#")
 	if f.Class == fatal {
@@ -103,8 +103,8 @@ func explained(err error, also []error) bool {
 	return slices.ContainsFunc(always, is) || slices.ContainsFunc(also, is)
 }
 
-// typed tells whether err is of package safe, or of a context.Context: after a reset or a
-// fault nothing else is asked.
+// typed tells whether err is an error of package safe or of a context.Context: after a reset or
+// a fault of the device, no more is required.
 func typed(err error) bool {
 	var e *safe.Error
 	return err == nil || errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

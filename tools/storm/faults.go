@@ -35,7 +35,7 @@ func init() {
 	}}})
 }
 
-// peers gives access, and never takes it: kernels that need it may be under way.
+// peers enables peer access, and never disables it: running kernels may need it.
 func peers(t *task) error {
 	a, b := t.device().x, t.device().x
 	if a == b {
@@ -44,7 +44,7 @@ func peers(t *task) error {
 	return a.EnablePeerAccess(b)
 }
 
-// across sends own values to another device and back, behind events of both.
+// across copies own values to another device and back, ordered by events.
 func (o *own) across() error {
 	if o.capture != nil || len(o.devices) < 2 {
 		return nil
@@ -82,7 +82,7 @@ func (o *own) across() error {
 	return nil
 }
 
-// raw makes a stream by CUDA's own calls, which f uses with nobody else, and destroys it.
+// raw creates a stream with raw calls, calls f, its only user, and destroys it.
 func (t *task) raw(f func(raw driver.CUstream, s *safe.Stream) error) error {
 	x := t.device().x
 	var raw driver.CUstream
@@ -97,7 +97,7 @@ func (t *task) raw(f func(raw driver.CUstream, s *safe.Stream) error) error {
 	return errors.Join(err, s.Close(), x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 }
 
-// rawStream uses a stream by both layers.
+// rawStream uses a stream through both layers.
 func rawStream(t *task) error {
 	d := t.device()
 	return t.raw(func(raw driver.CUstream, s *safe.Stream) error {
@@ -111,12 +111,12 @@ func rawStream(t *task) error {
 	})
 }
 
-// relaxed calls f on a thread that disturbs no capture, as raw calls have to beside GLOBAL ones.
+// relaxed calls f on a thread in RELAXED mode, so that raw calls invalidate no capture.
 func relaxed(f func() error) error {
 	return safe.WithCaptureMode(safe.CaptureRelaxed, f)
 }
 
-// rawCapture begins and ends a capture by raw calls; ours must leave it alone.
+// rawCapture begins and ends a capture with raw calls. Calls of package safe must not disturb it.
 func rawCapture(t *task) error {
 	x := t.device().x
 	return t.raw(func(raw driver.CUstream, s *safe.Stream) error {
@@ -159,7 +159,7 @@ func rawEvent(t *task) error {
 	return nil
 }
 
-// rawGraph looks at a graph of ours that nobody else has.
+// rawGraph inspects a graph of package safe with raw calls.
 func rawGraph(t *task) error {
 	g, err := t.own.chain(t.own.deviceActs(3))
 	if err != nil {
@@ -196,7 +196,7 @@ func rawMode(t *task) error {
 	return relaxed(func() error { return t.own.do(false, t.own.act()) })
 }
 
-// reset resets the primary context, while nothing else is in flight.
+// reset resets the primary context while no other step runs.
 func reset(t *task) error {
 	d := t.device().x.Device()
 	t.gone.Store(true)

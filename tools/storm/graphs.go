@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// graphy is what may be said of graphs that others change.
+// graphy are the errors allowed for graphs that other goroutines change.
 var graphy = []error{
 	safe.ErrForeignNode, safe.ErrGraphLost, safe.ErrConditional, safe.ErrInvalidArgument, safe.ErrContextMismatch, safe.ErrRange, safe.ErrOverlap,
 	driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, driver.CUDA_ERROR_NOT_SUPPORTED,
@@ -79,7 +79,7 @@ func buildShared(t *task) error {
 	return put(t, &t.graphs, g, nil)
 }
 
-// work is for a node of any kind that faults with no memory.
+// work returns parameters of a random node that cannot fault, whatever memory it uses.
 func (t *task) work() safe.NodeParams {
 	a, b, d := t.buffers.get(t.rng), t.buffers.get(t.rng), t.device()
 	switch t.n(9) {
@@ -103,7 +103,7 @@ func (t *task) work() safe.NodeParams {
 	return safe.KernelNode(d.fill, perValue(size), safe.Val(uint32(a.Len())), safe.Val(float32(1)), a.Arg())
 }
 
-// addNode adds a node behind some of those that are there.
+// addNode adds a node that depends on some of the present nodes.
 func addNode(t *task, g *safe.Graph) error {
 	nodes, err := g.Nodes()
 	if err != nil {
@@ -165,7 +165,7 @@ func askGraph(t *task) error {
 	return err
 }
 
-// node is one of a shared graph.
+// node returns a node of a shared graph.
 func (t *task) node() (safe.Node, error) {
 	nodes, err := t.graphs.get(t.rng).Nodes()
 	if err != nil || len(nodes) == 0 {
@@ -232,7 +232,7 @@ func enableShared(t *task) error {
 	return t.execs.get(t.rng).SetEnabled(n, t.yes(50))
 }
 
-// loopShared makes an executable with a body that a counter repeats.
+// loopShared instantiates a graph with a loop that a counter ends.
 func loopShared(t *task) error {
 	d := t.device()
 	if d.condition == nil {

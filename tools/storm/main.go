@@ -1,18 +1,17 @@
 //go:build cgo && linux && (amd64 || arm64)
 
-// Command storm runs random concurrent programs over the API of package safe, and
-// checks that none crashes, hangs, leaks, computes something wrong or loses a
-// capture:
+// Command storm runs random concurrent programs that use package safe, and checks that none
+// crashes, hangs, leaks, computes a wrong result or loses a capture:
 //
 //	storm [-sim] [-seconds 60] [-seed N] [-profile NAME] [-children N]
 //	storm -list
 //	storm -replay FILE [-times N] [-smaller]
 //
-// A program is what some goroutines do with streams, memory, events and graphs that they
-// share, and with others that each has for itself and whose contents it knows. Programs are
-// made from a seed and run in child processes. One that fails runs again some times,
-// as nobody decides how goroutines take turns, and is made smaller; the smallest that
-// still fails is printed and written to a file, which -replay runs.
+// In a program, several goroutines use streams, memory, events and graphs: shared ones, and
+// own ones whose content each goroutine knows. Programs are generated from a seed and run in
+// child processes. Scheduling is random, so storm repeats a program that has failed. It then
+// shrinks the program as long as it still fails, prints it, and writes it to a file for
+// -replay.
 package main
 
 import (
@@ -24,7 +23,7 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the command's flags.
 type options struct {
 	seconds  int
 	seed     uint64
@@ -52,23 +51,23 @@ func parse(args []string) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("storm", flag.ContinueOnError)
 	f.IntVar(&o.seconds, "seconds", 60, "how long to run programs")
-	f.Uint64Var(&o.seed, "seed", 0, "the first program's, 0 for one of the time")
-	f.StringVar(&o.profile, "profile", "", "what the programs are like, see -list; without it they take turns")
-	f.IntVar(&o.children, "children", 0, "processes at once; 0 is 2, on the simulated driver half as many as there are cores")
-	f.BoolVar(&o.sim, "sim", false, "use the simulated driver instead of the machine's")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the first program; 0 uses the time")
+	f.StringVar(&o.profile, "profile", "", "profile of the programs, see -list (default all in turn)")
+	f.IntVar(&o.children, "children", 0, "processes at once; 0 means 2, or half the cores on the simulated driver")
+	f.BoolVar(&o.sim, "sim", false, "use the simulated driver")
 	f.StringVar(&o.version, "driver", "", "CUDA version of the simulated driver")
 	f.StringVar(&o.replay, "replay", "", "run the program in a file")
-	f.BoolVar(&o.smaller, "smaller", false, "with -replay: make it smaller once it has failed")
-	f.IntVar(&o.times, "times", 20, "how often -replay and what failed run")
-	f.DurationVar(&o.shrink, "shrink", 30*time.Second, "how long to make a failing program smaller, 0 for not at all")
-	f.DurationVar(&o.hang, "hang", 20*time.Second, "no step ends for so long: a hang")
-	f.BoolVar(&o.gc, "gc", false, "collect garbage all the time")
+	f.BoolVar(&o.smaller, "smaller", false, "with -replay: shrink the program once it has failed")
+	f.IntVar(&o.times, "times", 20, "repetitions of -replay and of failed programs")
+	f.DurationVar(&o.shrink, "shrink", 30*time.Second, "time to shrink a failed program; 0 disables it")
+	f.DurationVar(&o.hang, "hang", 20*time.Second, "report a hang if no step ends for this long")
+	f.BoolVar(&o.gc, "gc", false, "collect garbage continuously")
 	f.IntVar(&o.procs, "procs", 0, "GOMAXPROCS of the children")
-	f.StringVar(&o.out, "out", "", "folder for programs that failed, a new one without it")
+	f.StringVar(&o.out, "out", "", "directory for failed programs (default a new one)")
 	f.BoolVar(&o.verbose, "v", false, "print every program")
-	f.StringVar(&o.known, "known", "", "regular expression of faults that do not count")
+	f.StringVar(&o.known, "known", "", "regular expression of faults to ignore")
 	f.BoolVar(&o.list, "list", false, "list the profiles and the kinds of steps")
-	f.StringVar(&o.plant, "plant", "", "for tests: mix steps in that fail: crash, hang, mismatch or leak")
+	f.StringVar(&o.plant, "plant", "", "for tests: add steps that fail: crash, hang, mismatch or leak")
 	o.child.flags(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// placed is what may be said of memory of various kinds, places and sizes.
+// placed are the errors allowed for memory of various kinds, places and sizes.
 var placed = append([]error{safe.ErrRange, safe.ErrOverlap, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_INVALID_DEVICE}, contexts...)
 
 func init() {
@@ -62,8 +62,7 @@ func init() {
 	})
 }
 
-// putOrdered is put for memory that is allocated in the order of a stream: other streams may use it
-// once it is there.
+// putOrdered is put for stream-ordered memory: other streams may use it once it is allocated.
 func (t *task) putOrdered(s *safe.Stream, b *safe.Buffer[float32], err error) error {
 	if err != nil {
 		return err
@@ -84,7 +83,8 @@ func newBuffer(t *task) error {
 	return put(t, &t.buffers, b, err)
 }
 
-// newHost pins memory of CUDA's or of Go's, which may be on a page with other such memory.
+// newHost allocates pinned memory, or registers Go memory, which may share a page with more of
+// that kind.
 func newHost(t *task) error {
 	x := t.device().x
 	if t.yes(60) {

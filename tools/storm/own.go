@@ -11,8 +11,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// An own is what a goroutine has for itself: nothing that others do may disturb it, so that every
-// call has to succeed and the values are known at any time.
+// An own has the objects that only one goroutine uses. No other goroutine may disturb them, so
+// every call has to succeed, and the values are always known.
 type own struct {
 	*task
 	dev     *device
@@ -29,14 +29,14 @@ type own struct {
 	calls, wantCalls *atomic.Int64 // of host functions, which must not know o: it has graphs that have them
 }
 
-// values are memory and what it contains when all is done that was enqueued so far.
+// values are memory and the content it will have once the work enqueued so far has completed.
 type values struct {
 	buffer *safe.Buffer[float32]
 	host   *safe.Pinned[float32]
 	want   []float32
 }
 
-// length is how many values an own buffer has.
+// length is the number of values of an own buffer.
 const length = 96
 
 func newOwn(t *task) (*own, error) {
@@ -80,7 +80,7 @@ func newOwn(t *task) (*own, error) {
 	return o, err
 }
 
-// close checks a last time, and closes.
+// close checks the values a last time and closes the objects.
 func (o *own) close() error {
 	errs := []error{o.endCapture(), o.check(waitPlain)}
 	for _, g := range o.graphs {
@@ -99,8 +99,7 @@ func (o *own) close() error {
 	return o.strict(errors.Join(errs...))
 }
 
-// strict makes a fault of an error: there is nothing that could explain it, unless memory is
-// out or the driver is too old.
+// strict turns every error into a fault, except out of memory and a driver that is too old.
 func (o *own) strict(err error) error {
 	var f *fault
 	switch {
@@ -115,7 +114,7 @@ type unexplained struct{ err error }
 
 func (u *unexplained) Error() string { return u.err.Error() }
 
-// As lets out what tells the error's text, and that CUDA is lost.
+// As hides errors except those that print the text or tell that CUDA is lost.
 func (u *unexplained) As(to any) bool {
 	switch to := to.(type) {
 	case **safe.Error:
@@ -126,8 +125,8 @@ func (u *unexplained) As(to any) bool {
 	return false
 }
 
-// do enqueues acts, on both streams by turns if forked is set. In a capture they become a part
-// of the graph.
+// do enqueues acts, alternating between both streams if forked is set. In a capture they become
+// nodes of the graph.
 func (o *own) do(forked bool, acts ...act) error {
 	for i, a := range acts {
 		s := o.streams[0]
@@ -146,7 +145,7 @@ func (o *own) do(forked bool, acts ...act) error {
 	return nil
 }
 
-// one enqueues an act on s, behind and before all else.
+// one enqueues an act on s, ordered after all earlier work and before all later work.
 func (o *own) one(s *safe.Stream, a act) error {
 	first, second := o.streams[0], o.streams[1]
 	if s == first {
@@ -168,7 +167,7 @@ func (o *own) one(s *safe.Stream, a act) error {
 	return o.strict(err)
 }
 
-// check waits by some way and compares.
+// check waits in a random way and compares the values.
 func (o *own) check(wait func(*own) error) error {
 	if err := o.strict(wait(o)); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// chain is a graph whose nodes do the acts one behind the other.
+// chain is a graph whose nodes run the acts one after another.
 func (o *own) chain(acts []act) (*ownGraph, error) {
 	graph, err := safe.NewGraph(o.dev.x)
 	if err != nil {
@@ -21,7 +21,7 @@ func (o *own) chain(acts []act) (*ownGraph, error) {
 	return g, nil
 }
 
-// addChain adds a chain of nodes to a graph, behind others.
+// addChain adds a chain of nodes to a graph, after given nodes.
 func (o *own) addChain(g *safe.Graph, acts []act, behind ...safe.Node) (nodes []safe.Node, err error) {
 	for _, a := range acts {
 		w, err := a.work(o)
@@ -37,7 +37,7 @@ func (o *own) addChain(g *safe.Graph, acts []act, behind ...safe.Node) (nodes []
 	return nodes, nil
 }
 
-// build makes a graph by hand.
+// build creates a graph node by node.
 func (o *own) build() error {
 	g, err := o.chain(o.acts(6))
 	if err != nil {
@@ -46,7 +46,7 @@ func (o *own) build() error {
 	return o.adopt(g)
 }
 
-// withNodes is an executable whose nodes are known, nil if there is none.
+// withNodes returns an executable whose nodes are known, or nil if there is none.
 func (o *own) withNodes() *ownGraph {
 	for _, g := range o.graphs {
 		if len(g.nodes) > 0 && len(g.nodes) == len(g.acts) {
@@ -56,7 +56,7 @@ func (o *own) withNodes() *ownGraph {
 	return nil
 }
 
-// set has a node of an executable do something else of the same kind.
+// set changes the parameters of a node in an executable.
 func (o *own) set() error {
 	g := o.withNodes()
 	if g == nil {
@@ -91,7 +91,7 @@ func (o *own) set() error {
 	return nil
 }
 
-// enable turns a node on or off.
+// enable enables or disables a node.
 func (o *own) enable() error {
 	g := o.withNodes()
 	if g == nil {
@@ -117,7 +117,7 @@ func (o *own) enable() error {
 	return o.strict(err)
 }
 
-// update makes an executable like a new graph with other numbers.
+// update updates an executable with a new graph that has other values.
 func (o *own) update() error {
 	g := o.withNodes()
 	if g == nil || g.off != nil {
@@ -144,7 +144,7 @@ func (o *own) update() error {
 	return o.strict(err)
 }
 
-// child makes a graph that has another one as its part, and one that is its clone.
+// child creates a graph with a child graph, and a clone of that graph.
 func (o *own) child() error {
 	inner, err := o.chain(o.acts(3))
 	if err != nil {
@@ -169,7 +169,7 @@ func (o *own) child() error {
 	return o.adopt(outer)
 }
 
-// conditional makes a graph with a body that runs once, or as often as a counter says.
+// conditional creates a graph whose body runs once, or as often as a counter says.
 func (o *own) conditional(loop bool) error {
 	if o.dev.condition == nil {
 		return nil
@@ -208,7 +208,7 @@ func (o *own) branch(g *safe.Graph, body []act) (times int, err error) {
 	return times, err
 }
 
-// loop runs the body once more than the counter says.
+// loop adds a body that runs once more than the counter says.
 func (o *own) loop(g *safe.Graph, body []act) (times int, err error) {
 	counter, err := safe.NewBuffer[uint32](o.dev.x, 1)
 	if err != nil {
@@ -236,7 +236,7 @@ func (o *own) loop(g *safe.Graph, body []act) (times int, err error) {
 	return times + 1, err
 }
 
-// graphMemory makes a graph that computes in memory which it allocates itself.
+// graphMemory creates a graph that computes in memory that it allocates.
 func (o *own) graphMemory() error {
 	g, err := safe.NewGraph(o.dev.x)
 	if err != nil {

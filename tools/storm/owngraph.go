@@ -12,10 +12,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// modes are those in which a capture can be begun.
+// modes are the capture modes.
 var modes = []safe.CaptureMode{safe.CaptureGlobal, safe.CaptureThreadLocal, safe.CaptureRelaxed}
 
-// An ownCapture is under way on a goroutine's own stream.
+// An ownCapture is a capture of a goroutine's own stream.
 type ownCapture struct {
 	c    *safe.Capture
 	acts []act
@@ -34,7 +34,7 @@ type ownGraph struct {
 
 func (g *ownGraph) close() error { return errors.Join(g.graph.Close(), g.exec.Close()) }
 
-// effect has the model do what a launch does.
+// effect applies a launch to the model.
 func (g *ownGraph) effect(o *own) {
 	for i := range g.acts {
 		if g.off == nil || !g.off[i] {
@@ -68,7 +68,7 @@ func init() {
 	})
 }
 
-// beginCapture begins a capture that goes on over other steps.
+// beginCapture begins a capture that lasts over several steps.
 func (o *own) beginCapture() error {
 	if o.capture != nil {
 		return nil
@@ -81,7 +81,7 @@ func (o *own) beginCapture() error {
 	return nil
 }
 
-// endCapture ends it, and makes an executable of the graph.
+// endCapture ends the capture and instantiates the graph.
 func (o *own) endCapture() error {
 	c := o.capture
 	if c == nil {
@@ -95,7 +95,7 @@ func (o *own) endCapture() error {
 	return o.adopt(&ownGraph{graph: g, acts: c.acts})
 }
 
-// adopt makes an executable of a graph, and closes or drops one if there are too many.
+// adopt instantiates a graph, and closes or drops an executable if there are too many.
 func (o *own) adopt(g *ownGraph) (err error) {
 	if g.exec == nil {
 		g.exec, err = g.graph.Instantiate()
@@ -116,7 +116,7 @@ func (o *own) adopt(g *ownGraph) (err error) {
 	return nil
 }
 
-// forget closes or drops an executable, which may be under way.
+// forget closes or drops an executable, which may be running.
 func (o *own) forget() error {
 	if len(o.graphs) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (o *own) forget() error {
 	return o.strict(g.close())
 }
 
-// inside runs f with a capture, which may be nested in steps.
+// inside runs f in a capture, which may nest steps.
 func (o *own) inside(f func(c *ownCapture) (*safe.Graph, error)) (*safe.Graph, []act, error) {
 	c := &ownCapture{}
 	o.capture = c
@@ -152,7 +152,7 @@ func (o *own) captures() error {
 	return o.adopt(&ownGraph{graph: g, acts: acts})
 }
 
-// captured is what is done in a capture.
+// captured runs the steps inside a capture.
 func (o *own) captured() error {
 	if o.yes(30) {
 		runtime.Gosched()
@@ -166,7 +166,7 @@ func (o *own) captured() error {
 	return nil
 }
 
-// refused are calls that a capture would not survive, if they were not refused.
+// refused makes calls that would invalidate a capture, which package safe must refuse.
 func (o *own) refused() error {
 	s := o.streams[0]
 	_, err := s.Query()
@@ -194,7 +194,7 @@ func (o *own) captureExecutable() error {
 	return o.adopt(&ownGraph{exec: e, acts: acts})
 }
 
-// captureTo adds to a graph that was made by hand, and puts captured work behind it.
+// captureTo builds a graph and captures more work into it, after its nodes.
 func (o *own) captureTo() error {
 	if o.capture != nil {
 		return nil
@@ -216,7 +216,7 @@ func (o *own) captureTo() error {
 
 var errDropped = errors.New("dropped")
 
-// dropCapture ends a capture by an error, a panic or the end of the goroutine.
+// dropCapture ends a capture by an error, a panic or Goexit.
 func (o *own) dropCapture() error {
 	if o.capture != nil {
 		return nil

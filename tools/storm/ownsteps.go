@@ -28,7 +28,7 @@ func init() {
 	add("ownwait", rows)
 }
 
-// checked is check, or, while a capture is under way, that waiting is refused.
+// checked is check; during a capture it checks that waiting is refused.
 func (o *own) checked(wait func(*own) error) error {
 	if o.capture != nil {
 		return o.refused()
@@ -36,7 +36,7 @@ func (o *own) checked(wait func(*own) error) error {
 	return o.check(wait)
 }
 
-// waits are the ways to wait for what is on a stream.
+// waits are the ways to wait for the work of a stream.
 var waits = map[string]func(o *own) error{
 	"wait":     func(o *own) error { return o.streams[0].Wait(context.Background()) },
 	"blocking": func(o *own) error { return o.streams[0].SynchronizeBlocking() },
@@ -91,7 +91,7 @@ var waits = map[string]func(o *own) error{
 	"crowd":     (*own).crowd,
 }
 
-// scope copies to and from memory of Go's.
+// scope copies to and from Go memory.
 func (o *own) scope() error {
 	in, out := make([]float32, length), make([]float32, length)
 	for i := range in {
@@ -111,7 +111,7 @@ func (o *own) scope() error {
 	return o.compare("a slice", out, in)
 }
 
-// cancelled waits with contexts that end, and then really.
+// cancelled waits with contexts that end early, and then to the end.
 func (o *own) cancelled() error {
 	for range 1 + o.n(20) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(o.n(300))*time.Microsecond)
@@ -127,7 +127,7 @@ func (o *own) cancelled() error {
 	return o.streams[0].Wait(context.Background())
 }
 
-// crowd has many wait at once.
+// crowd waits on many goroutines at once.
 func (o *own) crowd() error {
 	n := 2 + o.n(60)
 	errs := make(chan error, n)
@@ -148,7 +148,7 @@ func (o *own) crowd() error {
 	return errors.Join(all...)
 }
 
-// stuck has the stream wait for the clock, or compute for some time.
+// stuck makes the stream wait for the clock, or run a long kernel.
 func (o *own) stuck() error {
 	if o.capture != nil {
 		return nil
@@ -159,8 +159,8 @@ func (o *own) stuck() error {
 	return o.strict(o.dev.spin.Launch(o.streams[0], one, safe.Val(uint64(o.n(500_000)))))
 }
 
-// replace puts memory of another kind in the place of a buffer, and gives that up, though it may be
-// in use. Graphs have it still.
+// replace replaces a buffer with memory of another kind, and closes or drops the buffer, though
+// it may be in use. Graphs retain it.
 func (o *own) replace() error {
 	if o.capture != nil {
 		return nil
@@ -188,7 +188,7 @@ func (o *own) replace() error {
 	return o.strict(v.buffer.Close())
 }
 
-// memory is a new buffer of some kind.
+// memory returns a new buffer of a random kind.
 func (o *own) memory() (*safe.Buffer[float32], error) {
 	switch o.n(5) {
 	case 0:
@@ -206,7 +206,7 @@ func (o *own) memory() (*safe.Buffer[float32], error) {
 	return safe.NewBuffer[float32](o.dev.x, length)
 }
 
-// mapped is virtual memory, which the buffer alone keeps.
+// mapped returns a buffer of virtual memory, which only that buffer retains.
 func (o *own) mapped() (*safe.Buffer[float32], error) {
 	granule, _, err := o.dev.x.Granularity(safe.PhysicalMemoryOptions{})
 	if err != nil {
@@ -231,7 +231,7 @@ func (o *own) mapped() (*safe.Buffer[float32], error) {
 	return safe.NewMappedBuffer[float32](r, 0, length)
 }
 
-// newStream replaces a stream behind what is on it.
+// newStream replaces a stream by one that waits for its work.
 func (o *own) newStream() error {
 	if o.capture != nil {
 		return nil

@@ -21,10 +21,10 @@ import (
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 )
 
-// chunk is how many programs a child runs, so that none gets old.
+// chunk is the number of programs that a child runs before a new one replaces it.
 const chunk = 40
 
-// A parent starts children and counts what they did.
+// A parent starts children and collects their results.
 type parent struct {
 	*options
 	dir     string // of logs
@@ -43,7 +43,7 @@ type parent struct {
 	faults   map[string]int // by signature
 }
 
-// storm runs programs for a time and returns how many failed.
+// storm runs programs for the given time and returns the number of failures.
 func storm(o *options, w io.Writer) (int, error) {
 	p := &parent{options: o, w: w, next: o.seed, ended: map[string]int{}, faults: map[string]int{}}
 	clean, err := p.prepare()
@@ -75,7 +75,7 @@ func storm(o *options, w io.Writer) (int, error) {
 	return n, nil
 }
 
-// prepare builds the driver and makes folders.
+// prepare builds the simulated driver and creates directories.
 func (p *parent) prepare() (clean func(), err error) {
 	if p.exe, err = os.Executable(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (p *parent) prepare() (clean func(), err error) {
 	return func() { os.RemoveAll(p.dir) }, nil
 }
 
-// take is the next seeds and what to make of them.
+// take returns the next seeds and their profile.
 func (p *parent) take() (seed uint64, profile string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *parent) work(worker int) error {
 	return nil
 }
 
-// An attempt is a child to run, and what came of it.
+// An attempt is a run of a child and its outcome.
 type attempt struct {
 	seed    uint64
 	count   int
@@ -164,7 +164,7 @@ type attempt struct {
 	err     error // it could not be run
 }
 
-// run runs a child to its end.
+// run runs a child until it exits.
 func (p *parent) run(worker int, a attempt) attempt {
 	log := filepath.Join(p.dir, fmt.Sprintf("steps-%d", worker))
 	args := []string{
@@ -219,7 +219,7 @@ func firstLine(s string) string {
 	return s
 }
 
-// count adds up what a child did.
+// count adds a child's results to the totals.
 func (p *parent) count(a attempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +236,7 @@ func (p *parent) count(a attempt) {
 	}
 }
 
-// failed reports a fault, and looks into it unless one like it was seen before.
+// failed reports a fault, and investigates it unless a similar one was seen before.
 func (p *parent) failed(worker int, profile string, seed uint64, a attempt) {
 	f := a.fault
 	p.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"sort"
 )
 
-// A profile says what programs are like.
+// A profile determines the kinds of programs that are generated.
 type profile struct {
 	name, doc  string
 	topics     map[string]int // how often steps of a topic are chosen, beside others
@@ -78,7 +78,7 @@ func profileNamed(name string) *profile {
 	return nil
 }
 
-// kinds are the kinds of steps that the profile has, with their weights.
+// kinds returns the profile's kinds of steps with their weights.
 func (p *profile) kinds() (all []weighted, total int) {
 	for _, k := range sortedKinds() {
 		if w := k.weight * p.topics[k.topic]; w > 0 {
@@ -89,7 +89,7 @@ func (p *profile) kinds() (all []weighted, total int) {
 	return all, total
 }
 
-// with is the profile with steps of one more topic.
+// with returns the profile with the steps of another topic.
 func (p *profile) with(topic string) *profile {
 	q := *p
 	q.topics = map[string]int{topic: 1}
@@ -110,7 +110,7 @@ type kind struct {
 
 var kinds = map[string]*kind{}
 
-// add makes kinds of steps of one topic known.
+// add registers kinds of steps of a topic.
 func add(topic string, rows []kind) {
 	for _, k := range rows {
 		k.topic = topic

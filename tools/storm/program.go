@@ -10,22 +10,22 @@ import (
 	"os"
 )
 
-// A program is what some goroutines do. Everything about it follows from what is here,
-// but for how the goroutines take turns.
+// A program is the steps of several goroutines. It determines everything except the scheduling
+// of the goroutines.
 type program struct {
 	Profile    string   `json:"profile"`
 	Seed       uint64   `json:"seed"`
 	Goroutines [][]step `json:"goroutines"`
 }
 
-// A step is one thing that a goroutine does. It makes its choices from a seed of its own, so that
-// it is the same in a program that lacks other steps.
+// A step is one action of a goroutine. It has a seed of its own, so it stays the same if other
+// steps are removed from the program.
 type step struct {
 	Kind string `json:"kind"`
 	Seed uint64 `json:"seed"`
 }
 
-// generate makes the program of a seed.
+// generate returns the program of a seed.
 func generate(p *profile, seed uint64) *program {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	made := &program{Profile: p.name, Seed: seed}
@@ -57,7 +57,7 @@ func pick(all []weighted, at int) *kind {
 	panic("out of range")
 }
 
-// steps is how many there are.
+// steps returns the number of steps.
 func (p *program) steps() (n int) {
 	for _, g := range p.Goroutines {
 		n += len(g)
@@ -65,7 +65,7 @@ func (p *program) steps() (n int) {
 	return n
 }
 
-// print writes the program for people.
+// print writes the program in readable form.
 func (p *program) print(w io.Writer) {
 	fmt.Fprintf(w, "profile %s, seed %d:\n", p.Profile, p.Seed)
 	for i, g := range p.Goroutines {

@@ -12,9 +12,8 @@ import (
 	"syscall"
 )
 
-// The log of a child is a file that is mapped into its memory, so that what was
-// written is there whatever becomes of the process. Every goroutine of a program has a
-// lane in it, of the last lines that it wrote.
+// The log of a child is a file that is mapped into its memory, so that it survives a crash of
+// the process. Each goroutine of a program has a lane in it for the latest lines it wrote.
 const (
 	lanes     = 64
 	laneLines = 16
@@ -40,14 +39,14 @@ func openRing(file string) (*ring, error) {
 	return &ring{data: data}, err
 }
 
-// lane is what one goroutine writes to.
+// lane is the part of the log that one goroutine writes.
 type lane struct {
 	ring *ring
 	data []byte
 	next int
 }
 
-// lane returns one of the lanes, empty.
+// lane returns a lane, cleared.
 func (r *ring) lane(i int) *lane {
 	size := laneLines * lineSize
 	l := &lane{ring: r, data: r.data[i%lanes*size : (i%lanes+1)*size]}
@@ -64,7 +63,7 @@ func (l *lane) write(format string, args ...any) {
 	l.next = (l.next + 1) % laneLines
 }
 
-// readRing returns the lines in a file of this kind, the oldest first.
+// readRing returns the lines of a log file, the oldest first.
 func readRing(file string) []string {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -81,7 +80,7 @@ func readRing(file string) []string {
 	return lines
 }
 
-// underWay are the steps in lines that have begun and not ended.
+// underWay returns the steps in lines that have begun but not ended.
 func underWay(lines []string) []string {
 	last := map[string]string{}
 	for _, line := range lines {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A cause is a program that failed, and what is known about it.
+// A cause is a program that failed, with the results of the investigation.
 type cause struct {
 	program *program
 	first   attempt // that failed
@@ -21,7 +21,7 @@ type cause struct {
 	last    attempt // of the smallest
 }
 
-// look runs a program that has failed again and again, and makes it smaller.
+// look repeats a program that has failed, and shrinks it.
 func (p *parent) look(worker int, made *program, a attempt) *cause {
 	c := &cause{program: made, first: a, smaller: made, last: a}
 	s := &shrinker{parent: p, worker: worker, want: a.fault, repeat: 1, end: time.Now().Add(p.shrink)}
@@ -50,7 +50,7 @@ func (p *parent) look(worker int, made *program, a attempt) *cause {
 	return c
 }
 
-// report prints all this.
+// report prints the cause.
 func (c *cause) report(p *parent) {
 	w := p.w
 	fmt.Fprintf(w, "\nFAULT %v\n", c.first.fault)
@@ -70,7 +70,7 @@ func (c *cause) report(p *parent) {
 	fmt.Fprintf(w, "run it by: storm -replay %s\n\n", c.file)
 }
 
-// short is the beginning of a text.
+// short returns the beginning of a text.
 func short(s string, lines int) string {
 	all := strings.SplitAfter(s, "\n")
 	if len(all) > lines {
@@ -79,7 +79,7 @@ func short(s string, lines int) string {
 	return strings.Join(all, "")
 }
 
-// replayed runs the program in a file some times.
+// replayed runs the program of a file several times.
 func (p *parent) replayed() (int, error) {
 	made, err := readProgram(p.replay)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *parent) replayed() (int, error) {
 	return failed, nil
 }
 
-// A shrinker makes a program smaller, as long as it fails in the same way.
+// A shrinker makes a program smaller while it still fails in the same way.
 type shrinker struct {
 	*parent
 	worker int
@@ -118,7 +118,7 @@ type shrinker struct {
 	last   attempt // that failed
 }
 
-// fails tells whether a program does.
+// fails tells whether a program fails in the same way.
 func (s *shrinker) fails(made *program) bool {
 	file := filepath.Join(s.dir, fmt.Sprintf("program-%d.json", s.worker))
 	if made.save(file) != nil {
@@ -141,7 +141,7 @@ func (s *shrinker) fails(made *program) bool {
 	return false
 }
 
-// shrink leaves out goroutines, then kinds of steps, then steps.
+// shrink removes goroutines, then kinds of steps, then single steps.
 func (s *shrinker) shrink(made *program) *program {
 	for before := -1; before != made.steps() && time.Now().Before(s.end); {
 		before = made.steps()
@@ -164,7 +164,7 @@ func (s *shrinker) shrink(made *program) *program {
 	return s.bare(made)
 }
 
-// steps leaves out parts of a goroutine's steps, halves at first and single ones in the end.
+// steps removes parts of a goroutine's steps: first halves, in the end single steps.
 func (s *shrinker) steps(made *program, i int) *program {
 	for size := len(made.Goroutines[i]) / 2; size > 0; size /= 2 {
 		for from := len(made.Goroutines[i]) - size; from >= 0; from -= size {
@@ -175,7 +175,7 @@ func (s *shrinker) steps(made *program, i int) *program {
 	return made
 }
 
-// bare leaves out goroutines that do nothing, if nothing hangs on their number.
+// bare removes goroutines without steps, if the program fails without them.
 func (s *shrinker) bare(made *program) *program {
 	small := *made
 	small.Goroutines = nil
@@ -190,7 +190,7 @@ func (s *shrinker) bare(made *program) *program {
 	return made
 }
 
-// try returns the smaller program, if it fails.
+// try returns the smaller program if it fails, else the original.
 func (s *shrinker) try(made, smaller *program) *program {
 	if smaller.steps() < made.steps() && s.fails(smaller) {
 		return smaller
@@ -198,7 +198,7 @@ func (s *shrinker) try(made, smaller *program) *program {
 	return made
 }
 
-// without is a program without some steps.
+// without returns the program without some steps.
 func without(made *program, gone func(goroutine, at int, s step) bool) *program {
 	small := *made
 	small.Goroutines = make([][]step, len(made.Goroutines))

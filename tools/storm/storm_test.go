@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain is also what the parent starts as a child.
+// TestMain is also the main function of children that a parent starts.
 func TestMain(m *testing.M) {
 	if slices.Contains(os.Args, "-child-log") {
 		main()
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runStorm runs it on the simulated driver.
+// runStorm runs the command on the simulated driver.
 func runStorm(t *testing.T, args ...string) (faults int, said string) {
 	t.Helper()
 	o, err := parse(append([]string{"-sim", "-children", "1"}, args...))
@@ -50,11 +50,11 @@ func runStorm(t *testing.T, args ...string) (faults int, said string) {
 	return faults, out.String()
 }
 
-// passing are the profiles that run with every test: all but raw, whose captures meet calls
-// that nothing can keep apart.
+// passing are the profiles that TestStorm runs: all except raw, whose captures race with raw calls
+// that package safe cannot see.
 var passing = []string{"own", "default", "captures", "graphs", "memory", "lifetimes", "waits", "reset", "fault", "devices"}
 
-// TestStorm runs random programs for a moment.
+// TestStorm runs random programs for a short time.
 func TestStorm(t *testing.T) {
 	seconds := "2"
 	if testing.Short() {
@@ -69,7 +69,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestPlanted finds steps that fail in every way, makes the programs smaller, and runs them again.
+// TestPlanted plants steps that fail, one class of fault at a time, and tests that storm finds,
+// shrinks and replays them.
 func TestPlanted(t *testing.T) {
 	for _, test := range []struct {
 		plant string
@@ -105,7 +106,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestGenerate: a seed is a program.
+// TestGenerate tests that a seed determines the program.
 func TestGenerate(t *testing.T) {
 	for _, p := range profiles {
 		a, b := generate(p, 7), generate(p, 7)
@@ -122,7 +123,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestRing: what was written last is there, also without an orderly end.
+// TestRing tests that the log has the latest lines, even if it was not closed.
 func TestRing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	r, err := openRing(file)
@@ -158,7 +159,7 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// TestWithout: a step does the same in a smaller program.
+// TestWithout tests that a step stays the same in a smaller program.
 func TestWithout(t *testing.T) {
 	made := generate(profileNamed("memory"), 3)
 	small := without(made, func(_, at int, _ step) bool { return at%2 == 0 })

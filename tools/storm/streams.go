@@ -11,7 +11,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// contexts are explained where objects of several devices are used together.
+// contexts are the errors allowed if objects of several devices are used together.
 var contexts = []error{safe.ErrContextMismatch, safe.ErrInvalidArgument}
 
 func init() {
@@ -64,7 +64,7 @@ func newStream(t *task) error {
 	return put(t, &t.streams, s, err)
 }
 
-// releaseStream gives a stream up and takes it over again.
+// releaseStream releases a stream to a raw handle and takes it over again.
 func releaseStream(t *task) error {
 	d := t.device()
 	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
@@ -119,7 +119,7 @@ func memOps(t *task) error {
 	return t.stream().BatchMemOps([]safe.MemOp{safe.NewWriteOp(w.At(t.n(size)), uint32(1)), safe.NewWriteOp(w.At(t.n(size)), uint32(2))})
 }
 
-// askStream calls what only asks.
+// askStream makes queries of a stream.
 func askStream(t *task) error {
 	s := t.stream()
 	var err error
@@ -170,8 +170,8 @@ func attributes(t *task) error {
 	return s.SetMemSyncDomainMap(m)
 }
 
-// insideHostFunc calls from a host function what could wait, which has to be refused. Then
-// nothing is waited for.
+// insideHostFunc makes calls that could wait inside a host function: they must be refused without
+// waiting.
 func insideHostFunc(t *task) error {
 	s, other, b := t.stream(), t.stream(), t.buffers.get(t.rng)
 	told := make(chan error, 4)
@@ -208,7 +208,7 @@ func insideHostFunc(t *task) error {
 	return errors.Join(errs...)
 }
 
-// fullQueue puts more on a stream that is stuck than CUDA takes.
+// fullQueue enqueues more on a stuck stream than its queue holds.
 func fullQueue(t *task) error {
 	d := t.device()
 	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
@@ -229,7 +229,7 @@ func fullQueue(t *task) error {
 	return nil
 }
 
-// manyWaits has thousands wait for what a stream that is stuck does later.
+// manyWaits makes thousands of goroutines wait for a stuck stream.
 func manyWaits(t *task) error {
 	s := t.stream()
 	err := t.clock.wait(s, 2+t.n(t.profile.ticks))

@@ -25,18 +25,18 @@ type task struct {
 	after []func() error // what it has to do in the end, the last first
 }
 
-// n is a number below limit, and 0 where there is none.
+// n returns a random number below limit, or 0 if limit is 0.
 func (t *task) n(limit int) int { return t.rng.IntN(max(limit, 1)) }
 
-// yes is true in so many percent of the cases.
+// yes returns true with the given probability in percent.
 func (t *task) yes(percent int) bool { return t.rng.IntN(100) < percent }
 
-// device is one that the program uses.
+// device returns a random device of the program.
 func (t *task) device() *device { return t.devices[t.n(len(t.devices))] }
 
 func (t *task) stream() *safe.Stream { return t.streams.get(t.rng) }
 
-// deviceOf is what s needs kernels of.
+// deviceOf returns the device of s, whose kernels s can run.
 func (t *task) deviceOf(s *safe.Stream) *device {
 	for _, d := range t.devices {
 		if d.x.Device() == s.Device() {
@@ -46,7 +46,7 @@ func (t *task) deviceOf(s *safe.Stream) *device {
 	return t.devices[0]
 }
 
-// put puts what was made into a slot, and closes or drops what was there.
+// put stores a new object in a slot, and closes or drops the previous one.
 func put[T any](t *task, s *slots[T], v *T, err error) error {
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func put[T any](t *task, s *slots[T], v *T, err error) error {
 	return nil
 }
 
-// captured notes how a capture has ended, and that it is lost where nothing explains that.
+// captured records how a capture has ended: a capture that failed without an explanation is lost.
 func (c *counts) captured(err error) error {
 	c.captures.Add(1)
 	if err == nil {
@@ -102,10 +102,10 @@ func (t *task) run(i int, s step) (f *fault) {
 	return t.judge(err, k, at)
 }
 
-// known are faults that do not count, nil for none.
+// known matches faults to ignore; nil matches none.
 var known *regexp.Regexp
 
-// judge makes a fault of what nothing explains.
+// judge turns an unexplained error into a fault.
 func (t *task) judge(err error, k *kind, at string) *fault {
 	switch {
 	case err != nil && known != nil && known.MatchString(err.Error()):
@@ -121,7 +121,7 @@ func (t *task) judge(err error, k *kind, at string) *fault {
 	return newFault(k.name, at, err)
 }
 
-// A run is one program under way.
+// A run is the execution of a program.
 type run struct {
 	world    *world
 	progress atomic.Int64
@@ -134,7 +134,7 @@ func (r *run) failed(f *fault) {
 	}
 }
 
-// goroutine runs the steps of one goroutine, until one fails anywhere.
+// goroutine runs the steps of one goroutine until any step of the program fails.
 func (r *run) goroutine(t *task, steps []step) {
 	if t.profile.own {
 		own, err := newOwn(t)
@@ -160,7 +160,7 @@ func (r *run) goroutine(t *task, steps []step) {
 	r.progress.Add(1)
 }
 
-// end closes what the goroutine has.
+// end closes the goroutine's own objects.
 func (t *task) end() error {
 	var errs []error
 	for i := len(t.after) - 1; i >= 0; i-- {

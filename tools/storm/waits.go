@@ -95,7 +95,7 @@ func newGreen(t *task) error {
 	return put(t, &t.greens, g, err)
 }
 
-// closeAll closes one object of each kind, whoever uses it.
+// closeAll closes one shared object of each kind, even if it is in use.
 func closeAll(t *task) error {
 	var errs []error
 	for _, c := range []closer{
@@ -110,7 +110,7 @@ func closeAll(t *task) error {
 	return errors.Join(errs...)
 }
 
-// otherContext opens the device once more, or closes that before what was made by it.
+// otherContext opens the device again, or closes that context before the objects made in it.
 func otherContext(t *task) error {
 	if x := t.contexts.get(t.rng); x != nil && t.yes(70) {
 		s, err := safe.NewStream(x, safe.StreamOptions{})
@@ -126,7 +126,7 @@ func otherContext(t *task) error {
 	return put(t, &t.contexts, x, err)
 }
 
-// dropSome forgets objects without closing them.
+// dropSome drops objects without closing them.
 func dropSome(t *task) error {
 	t.streams.swap(t.rng, nil)
 	t.events.swap(t.rng, nil)
@@ -138,7 +138,7 @@ func dropSome(t *task) error {
 	return nil
 }
 
-// closeModule closes a module under its kernel that runs, or is in a graph.
+// closeModule closes a module while its kernel runs or is in a graph.
 func closeModule(t *task) error {
 	m, err := safe.Load(t.device().x, kernelsPTX, safe.LoadOptions{})
 	if err != nil {

@@ -21,11 +21,11 @@ var kernelsPTX []byte
 //go:embed condition.ptx
 var conditionPTX []byte
 
-// size is how many values the buffers have that goroutines share.
+// size is the number of values of shared buffers.
 const size = 256
 
-// A world is what the goroutines of a program share. Any of them may use, close and replace
-// anything in it at any moment.
+// A world has the objects that the goroutines of a program share. Any goroutine may use, close or
+// replace any of them at any time.
 type world struct {
 	profile *profile
 	devices []*device
@@ -56,7 +56,7 @@ type world struct {
 	gone  atomic.Bool // CUDA is lost, or was reset: errors need only be typed
 }
 
-// counts are for the last line.
+// counts are totals for the summary.
 type counts struct {
 	steps, captures atomic.Int64
 	mu              sync.Mutex
@@ -126,7 +126,7 @@ func (d *device) close() error {
 	return errors.Join(append(errs, d.x.Close())...)
 }
 
-// close ends and closes everything. A goroutine that has ended its captures has to have done so.
+// close ends all waits and closes all objects. Goroutines have ended their captures before.
 func (w *world) close() error {
 	errs := []error{}
 	w.captures.each(func(c *safe.Capture) {
@@ -146,13 +146,13 @@ func (w *world) close() error {
 	return errors.Join(append(errs, w.clock.close())...)
 }
 
-// slots hold objects of a kind that goroutines share. An empty one is nil, with which
-// every call has to be ErrClosed.
+// slots hold shared objects of a kind. An empty slot is nil, for which every call must return
+// ErrClosed.
 type slots[T any] struct{ of [6]atomic.Pointer[T] }
 
 func (s *slots[T]) get(rng *rand.Rand) *T { return s.of[rng.IntN(len(s.of))].Load() }
 
-// swap puts v somewhere and returns what was there.
+// swap stores v in a random slot and returns the previous object.
 func (s *slots[T]) swap(rng *rand.Rand, v *T) *T { return s.of[rng.IntN(len(s.of))].Swap(v) }
 
 // each empties the slots.
@@ -172,8 +172,8 @@ func (s *slots[T]) close() error {
 	return errors.Join(errs...)
 }
 
-// A clock is a number in memory of the host that goes up every few milliseconds, for streams to
-// wait for: every such wait ends, whatever else happens.
+// A clock is a number in pinned memory that increases every few milliseconds. Streams wait for
+// it, so every such wait ends, whatever else happens.
 type clock struct {
 	value *safe.Pinned[uint64]
 	now   *uint64
@@ -183,7 +183,7 @@ type clock struct {
 
 const tick = 2 * time.Millisecond
 
-// ownPage is a pinned page of Go's memory, which a reset leaves there.
+// ownPage is a pinned page of Go memory, which a reset does not unmap.
 func ownPage(x *safe.Context) (*safe.Pinned[uint64], error) {
 	const page, each = 4096, 4096 / 8
 	all := make([]uint64, 2*each)
@@ -213,12 +213,12 @@ func newClock(x *safe.Context) (*clock, error) {
 	return c, nil
 }
 
-// wait has the stream wait until so many ticks from now.
+// wait makes the stream wait for the given number of ticks.
 func (c *clock) wait(s *safe.Stream, ticks int) error {
 	return safe.WaitValue(s, c.value.At(0), atomic.LoadUint64(c.now)+uint64(ticks), 0)
 }
 
-// close lets everything go on for ever.
+// close ends all present and future waits for the clock.
 func (c *clock) close() error {
 	close(c.stop)
 	<-c.ended
@@ -226,7 +226,7 @@ func (c *clock) close() error {
 	return c.value.Close()
 }
 
-// settle gives the collector and the reaper time until done says so.
+// settle runs the collector and the reaper until done returns true, or time is up.
 func settle(most time.Duration, done func() bool) bool {
 	for end := time.Now().Add(most); time.Now().Before(end); {
 		if done() {

@@ -1,10 +1,12 @@
-// Package sim builds a simulated libcuda.so.1, for tests on machines without a
-// GPU, and tells it how to behave.
+// Package sim builds and controls a simulated libcuda.so.1, for tests on machines without a
+// GPU. [Build] compiles the library; a test process loads it as it would load the real
+// driver, and [Attach] returns a [Control] to inject failures, delays and faults, and to
+// count live objects.
 //
-// It is a test double. It has one or more devices, contexts, streams with an
-// order, events, memory with guards around it, captures and graphs, a few kernels
-// that it knows by name, and the error codes that a real driver was seen to
-// return. That a program works with it says nothing about CUDA.
+// The library is a test double. It simulates devices, contexts, streams and their order,
+// events, memory with guards against overruns, captures, graphs, and a few kernels that it
+// knows by name. It returns the error codes that a real driver was observed to return. A
+// program that passes its tests on it has not been tested on CUDA: run them on a GPU too.
 package sim
 
 import (
@@ -21,27 +23,27 @@ import (
 	"github.com/cudabind/cudabind/internal/command"
 )
 
-// Default is the CUDA version that the simulated driver has unless told otherwise,
-// Newest the highest that it can have.
+// Default is the CUDA version that the simulated driver has by default, and Newest is the
+// newest that it can have.
 const (
 	Default = "13.0"
 	Newest  = "13.5"
 )
 
-// oldest is the lowest version that package safe works with.
+// oldest is the oldest version that package safe supports.
 const oldest = "11.8"
 
-// file is the name that programs look for.
+// file is the name by which programs load the driver.
 const file = "libcuda.so.1"
 
-// Build puts the library into a directory, which is made where it is missing, and
-// returns the file. It has the functions that a driver of the given CUDA version,
-// between 11.8 and [Newest], has, as far as they are simulated.
+// Build builds the library in a directory, which it creates if necessary, and returns the
+// path of the file. The library exports the simulated functions that a driver of the given
+// CUDA version has, such as "13.0"; versions range from 11.8 to [Newest].
 //
-// CC names the C compiler and its arguments, cc without it. What was built once is
-// kept in the folder that $CUDABIND_SIMDRIVER names, else in cudabind/simdriver in
-// the user's cache folder, and built again when the sources, the flags or the
-// compiler change.
+// Build runs the C compiler that the environment variable CC names, with its arguments, or
+// cc. It caches libraries in the directory that CUDABIND_SIMDRIVER names, or in
+// cudabind/simdriver in the user's cache directory, and recompiles if the sources, the flags
+// or the compiler change.
 func Build(dir, version string) (string, error) {
 	l, err := newLibrary(version)
 	if err != nil {
@@ -60,10 +62,10 @@ func Build(dir, version string) (string, error) {
 		return "", err
 	}
 	target := filepath.Join(dir, file)
-	return target, os.Rename(made, target) // whole or not at all, also for a program that has it open
+	return target, os.Rename(made, target) // atomic, and safe for programs that have the old file open
 }
 
-// A library is what the compiler gets.
+// A library is the input of the compiler.
 type library struct {
 	source, protos string // folders
 	files          []string
@@ -90,7 +92,7 @@ func newLibrary(version string) (*library, error) {
 	return l, err
 }
 
-// make takes the library that is kept, or else compiles and keeps it.
+// make copies the cached library, or else compiles and caches it.
 func (l *library) make(work, made string) error {
 	kept := l.kept()
 	if kept != "" && take(kept, made) == nil {
@@ -119,16 +121,16 @@ func (l *library) compile(work, made string) error {
 	return nil
 }
 
-// parse makes 13000 of 13.0.
+// parse converts "13.0" to 13000.
 func parse(version string) (int, error) {
 	number := encode(version)
 	if number < encode(oldest) || number > encode(Newest) {
-		return 0, fmt.Errorf("no driver of CUDA %q is simulated, but those of %s to %s", version, oldest, Newest)
+		return 0, fmt.Errorf("cannot simulate a driver of CUDA %q: versions range from %s to %s", version, oldest, Newest)
 	}
 	return number, nil
 }
 
-// encode is 0 for what is no version.
+// encode is parse without the check; it returns 0 if version is not a version.
 func encode(version string) int {
 	major, minor, _ := strings.Cut(version, ".")
 	a, err := strconv.Atoi(major)
@@ -139,14 +141,14 @@ func encode(version string) int {
 	return 1000*a + 10*b
 }
 
-// sources finds the C files beside this one, and the raw package's prototypes,
-// which they are checked against.
+// sources finds the C files next to this one, and the prototypes in the raw package that the
+// compiler checks them against.
 func sources() (source, protos string, err error) {
 	_, self, _, _ := runtime.Caller(0)
 	source = filepath.Join(filepath.Dir(self), "c")
 	protos = filepath.Join(source, "../../../../cuda/generated/driver")
 	if _, err := os.Stat(filepath.Join(source, "sim.h")); err != nil {
-		return "", "", fmt.Errorf("the simulated driver is built from its sources, and they are not where this program was compiled (built with -trimpath, or elsewhere): %w", err)
+		return "", "", fmt.Errorf("the simulated driver is compiled from its C sources, which this program does not find; run it on the machine that compiled it, built without -trimpath: %w", err)
 	}
 	return source, protos, nil
 }
@@ -154,7 +156,8 @@ func sources() (source, protos string, err error) {
 var listed = regexp.MustCompile(`F\((cu\w+)\)`)
 var told = regexp.MustCompile(`\b(sim[A-Z]\w*)\(`)
 
-// exports is the linker's list of what a driver of the version has.
+// exports returns the linker's version script: the functions that a driver of the version
+// exports, and the controls.
 func exports(source string, number int) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("{ global:\n")
@@ -165,7 +168,7 @@ func exports(source string, number int) ([]byte, error) {
 	for _, m := range listed.FindAllSubmatch(functions, -1) {
 		since := model.Since("driver", string(m[1]))
 		if since == "" {
-			return nil, fmt.Errorf("functions.h: no CUDA version has %s", m[1])
+			return nil, fmt.Errorf("functions.h: %s is in no CUDA version", m[1])
 		}
 		if encode(strings.TrimPrefix(since, "<=")) <= number {
 			fmt.Fprintf(&b, "%s;\n", m[1])

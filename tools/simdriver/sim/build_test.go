@@ -18,10 +18,10 @@ func TestBuildFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for _, c := range []struct{ name, dir, version, cc, says string }{
-		{"too old", "", "11.7", "", `no driver of CUDA "11.7" is simulated, but those of 11.8 to ` + sim.Newest},
-		{"too new", "", "99.0", "", `no driver of CUDA "99.0" is simulated`},
-		{"no version", "", "new", "", `no driver of CUDA "new" is simulated`},
-		{"half a version", "", "13", "", `no driver of CUDA "13" is simulated`},
+		{"too old", "", "11.7", "", `cannot simulate a driver of CUDA "11.7": versions range from 11.8 to ` + sim.Newest},
+		{"too new", "", "99.0", "", `cannot simulate a driver of CUDA "99.0"`},
+		{"no version", "", "new", "", `cannot simulate a driver of CUDA "new"`},
+		{"half a version", "", "13", "", `cannot simulate a driver of CUDA "13"`},
 		{"no compiler", "", sim.Newest, "no-such-compiler", "building the simulated driver with no-such-compiler"},
 		{"a compiler that fails", "", sim.Newest, "false", "building the simulated driver with false: exit status 1"},
 		{"no folder", file, sim.Newest, "", "not a directory"},
@@ -102,7 +102,7 @@ func TestAttach(t *testing.T) {
 	_, err := sim.Attach("/no/such/library")
 	assert.ErrorContains(t, err, "/no/such/library is not loaded")
 	_, err = sim.Attach("libc.so.6")
-	assert.ErrorContains(t, err, "is no simulated driver: no simFail")
+	assert.ErrorContains(t, err, "is not a simulated driver: it has no simFail")
 	control, err = sim.Attach(library)
 	assert.NoError(t, err)
 }

@@ -11,33 +11,33 @@ import (
 	"github.com/cudabind/cudabind/internal/command"
 )
 
-// EnvDir is the variable that names the folder of built libraries.
+// EnvDir is the environment variable that names the cache directory of [Build].
 const EnvDir = "CUDABIND_SIMDRIVER"
 
-// unused is how long a library is kept that no program takes.
+// unused is the time after which an unused library is removed from the cache.
 const unused = 30 * 24 * time.Hour
 
-// kept returns the file that keeps the library, "" where there can be none.
+// kept returns the path of the library in the cache, or "" if there is no cache.
 func (l *library) kept() string {
 	dir := os.Getenv(EnvDir)
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return "" // as in a container without a home: build each time
+			return "" // for example, in a container without a home directory
 		}
 		dir = filepath.Join(cache, "cudabind", "simdriver")
 	}
 	key, err := l.key()
 	if err != nil {
-		return "" // compiling tells why
+		return "" // compiling will return the reason
 	}
 	return filepath.Join(dir, key+".so")
 }
 
-// key is a hash of all that the library is made of.
+// key hashes everything that the library is compiled from.
 func (l *library) key() (string, error) {
 	h := sha256.New()
-	cc := command.CC("-v") // its version and its target
+	cc := command.CC("-v") // prints version and target
 	version, err := cc.CombinedOutput()
 	if err != nil {
 		return "", err
@@ -59,7 +59,7 @@ func (l *library) key() (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil)), nil
 }
 
-// take copies a library that is kept.
+// take copies a library from the cache.
 func take(kept, made string) error {
 	info, err := os.Stat(kept)
 	if err != nil {
@@ -71,8 +71,8 @@ func take(kept, made string) error {
 	return copyFile(kept, made, 0o777)
 }
 
-// keep keeps a library for other programs, which may do the same now: they find
-// it whole or not at all. Where it cannot be kept, the next build takes longer.
+// keep adds a library to the cache, atomically: other processes may do the same. A failure
+// only makes the next build slower.
 func keep(made, kept string) {
 	dir := filepath.Dir(kept)
 	if os.MkdirAll(dir, 0o777) != nil {
@@ -89,7 +89,7 @@ func keep(made, kept string) {
 	}
 }
 
-// trim removes what no program has taken for long.
+// trim removes libraries that were not used for long.
 func trim(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

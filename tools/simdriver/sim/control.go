@@ -29,7 +29,7 @@ static struct control {
 	void (*fault_delay)(long);
 } sim;
 
-// bind returns the name of what is missing, or 0.
+// bind returns the name of the library or symbol that is missing, or 0.
 static const char *bind(const char *file)
 {
 	void *lib = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
@@ -89,21 +89,25 @@ import (
 	"unsafe"
 )
 
-// Control tells a simulated driver that this process has loaded how to behave.
-// There is one driver in a process, so all Controls are the same.
+// Control controls the simulated driver of this process. A process has one driver, so all
+// Controls are alike.
 type Control struct{}
 
-// Attach finds the simulated driver that was loaded from a file.
+// Attach returns the Control of the simulated driver that this process has loaded from a
+// file of [Build]. It returns an error if no driver was loaded from that file yet.
 func Attach(file string) (Control, error) {
 	name := C.CString(file)
 	defer C.free(unsafe.Pointer(name))
 	if missing := C.bind(name); missing != nil {
-		return Control{}, fmt.Errorf("%s is not loaded, or is no simulated driver: no %s", file, C.GoString(missing))
+		if name := C.GoString(missing); name != file {
+			return Control{}, fmt.Errorf("%s is not a simulated driver: it has no %s", file, name)
+		}
+		return Control{}, fmt.Errorf("%s is not loaded: call CUDA first", file)
 	}
 	return Control{}, nil
 }
 
-// named calls f with the C name of a function, NULL for "".
+// named calls f with the C string of a function's name, or NULL for "".
 func named(function string, f func(*C.char)) {
 	if function == "" {
 		f(nil)
@@ -114,48 +118,47 @@ func named(function string, f func(*C.char)) {
 	f(name)
 }
 
-// Fail makes the nth call from now, 1 being the next, of an exported function
-// such as "cuStreamDestroy_v2" do nothing and return code. With "" it is the nth
-// call of any function but those that only prepare others, such as
-// cuCtxSetCurrent. An nth of 0 takes that back.
+// Fail makes the nth call from now of an exported function, such as "cuStreamDestroy_v2",
+// do nothing and return code; 1 is the next call. The function "" counts the calls of all
+// functions except auxiliary ones such as cuCtxSetCurrent. An nth of 0 cancels it.
 func (Control) Fail(function string, nth int, code uint32) {
 	named(function, func(name *C.char) { C.fail(name, C.long(nth), C.uint(code)) })
 }
 
-// Failed is the function that was made to fail last since Reset, and "" if none was.
+// Failed returns the function that [Control.Fail] made fail last, or "" if none has failed
+// since [Control.Reset].
 func (Control) Failed() string { return C.GoString(C.failed()) }
 
-// Calls is how often a function was called, with "" how many calls counted for
-// Fail.
+// Calls returns the number of calls of a function; for "", the number of calls that
+// [Control.Fail] counts.
 func (Control) Calls(function string) (n int) {
 	named(function, func(name *C.char) { n = int(C.calls(name)) })
 	return n
 }
 
-// Delay makes every call of a function take so much longer.
+// Delay makes every call of a function take longer by d.
 func (Control) Delay(function string, d time.Duration) {
 	named(function, func(name *C.char) { C.delay(name, C.long(d.Microseconds())) })
 }
 
-// Hold keeps streams from beginning new work, until it is called with false.
+// Hold(true) keeps streams from starting new work until Hold(false).
 func (Control) Hold(on bool) { C.hold(flag(on)) }
 
-// Strict makes every call need the context of what it is for to be current, as
-// with older drivers.
+// Strict(true) makes calls fail unless the context of their object is current, as with older
+// drivers.
 func (Control) Strict(on bool) { C.strict(flag(on)) }
 
-// OddNodes makes every node of a graph be of a type, such as one of a newer driver
-// that the program does not know. A type of 0 takes that back.
+// OddNodes makes the driver report the given type for every graph node, such as a type of a
+// newer driver that the program does not know. 0 cancels it.
 func (Control) OddNodes(kind uint32) { C.odd(C.uint(kind)) }
 
-// Widen makes some of the calls that must not overlap with others wait for d before
-// they do anything, and the rest yield, so that overlaps happen on a machine of few
-// cores too. A d of 0 takes that back. The environment variable SIMDRIVER_WIDEN
-// does the same, in microseconds.
+// Widen makes data races more likely on machines with few cores: of the calls that must not
+// overlap with others, some first wait for d and the rest yield. 0 cancels it. The
+// environment variable SIMDRIVER_WIDEN does the same, in microseconds.
 func (Control) Widen(d time.Duration) { C.widen(C.long(d.Microseconds())) }
 
-// Flying is how many of the calls that must not overlap with others have begun, and
-// neither returned nor begun to wait for work.
+// Flying returns the number of calls in flight that must not overlap with others, without
+// those that wait for work.
 func (Control) Flying() int { return int(C.flying()) }
 
 func flag(on bool) C.int {
@@ -165,43 +168,44 @@ func flag(on bool) C.int {
 	return 0
 }
 
-// Fault kills all contexts of the process, as a bad store of a kernel does. As
-// with a real one, calls fail only a little later, and one that has nothing to
-// wait for may succeed before.
+// Fault makes all contexts of the process fail with code, as an illegal access of a kernel
+// does. As on a GPU, calls begin to fail only after a delay: see [Control.FaultDelay].
 func (Control) Fault(code uint32) { C.fault(C.uint(code)) }
 
-// FaultDelay is how long it takes from a fault, of [Control.Fault] or of a kernel,
-// until calls fail: 20 ms unless this changes it, and 100 to 200 ms on real GPUs.
-// With 0 they do at once.
+// FaultDelay sets the time between a fault, of [Control.Fault] or a kernel, and the first
+// call that fails. The default is 20 ms; real GPUs take 100 to 200 ms. With 0, calls fail
+// at once.
 func (Control) FaultDelay(d time.Duration) { C.fault_delay(C.long(d.Microseconds())) }
 
-// Reset takes back failures, delays, a hold, odd nodes, a fault and its delay, and
-// forgets violations.
+// Reset cancels failures, delays, Hold, OddNodes, a fault and FaultDelay, and clears
+// violations.
 func (Control) Reset() { C.reset() }
 
-// Live is how many objects of a kind are alive: primary (retains), context,
-// stream, event, memory, async, host, registered, module, graph, exec,
-// userobject, green, physical, reserved, linker, pool, ipc, or "" for all.
+// Live returns the number of live objects of a kind: "primary" (retained primary contexts),
+// "context", "stream", "event", "memory", "async" (stream-ordered memory), "host",
+// "registered", "module", "graph", "exec", "userobject", "green", "physical", "reserved",
+// "linker", "pool", "ipc", "array", "texture" or "surface"; or "" for all.
 func (Control) Live(kind string) (n int) {
 	named(kind, func(name *C.char) { n = int(C.live(name)) })
 	return n
 }
 
-// List says what is alive, a line a kind.
+// List returns the number of live objects by kind, one line each.
 func (Control) List() string {
 	var text [1024]byte
 	C.list((*C.char)(unsafe.Pointer(&text[0])), C.ulong(len(text)))
 	return C.GoString((*C.char)(unsafe.Pointer(&text[0])))
 }
 
-// Lost is how many objects have gone with their context since the last call.
+// Lost returns the number of objects destroyed along with their context since the last call
+// of Lost.
 func (Control) Lost() int { return int(C.lost()) }
 
-// Purge destroys whatever is alive, as after a failure of what should have.
+// Purge destroys all live objects, for tests that made their destruction fail.
 func (Control) Purge() { C.purge() }
 
-// Violation is the first wrong use that was seen since Reset, such as one of
-// memory that was freed, and "" if there was none.
+// Violation describes the first misuse of CUDA since [Control.Reset], such as a use of freed
+// memory. It returns "" if there was none.
 func (Control) Violation() string {
 	if C.violations() == 0 {
 		return ""
