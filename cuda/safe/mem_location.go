@@ -58,6 +58,11 @@ func (l Location) raw() driver.CUmemLocation {
 	return r
 }
 
+// locationFrom undoes raw.
+func locationFrom(r driver.CUmemLocation) Location {
+	return Location{Type: r.Type, ID: int(*r.Id())}
+}
+
 // device returns the location as drivers older than CUDA 12.2 take it. Such a driver
 // knows only devices and the host.
 func (l Location) device() (d driver.CUdevice, ok bool) {

@@ -24,7 +24,7 @@ type physicalCore struct {
 	raw        driver.CUmemGenericAllocationHandle
 	size       uint64
 	granule    uint64
-	location   driver.CUmemLocation
+	location   Location
 	exportable bool
 }
 
@@ -33,7 +33,7 @@ type physicalCore struct {
 type PhysicalMemoryOptions struct {
 	// Location is where the memory resides: on a device or, from CUDA 12.2 on, on a NUMA
 	// node of the host. The zero value is the context's device.
-	Location driver.CUmemLocation
+	Location Location
 	// Shareable lets other processes import the memory: see [PhysicalMemory.Export].
 	Shareable bool
 	// Compressible asks for compressible memory, which CUDA grants if the device can do
@@ -45,8 +45,8 @@ type PhysicalMemoryOptions struct {
 
 // properties returns the options as CUDA takes them.
 func (o PhysicalMemoryOptions) properties(c *contextCore) driver.CUmemAllocationProp {
-	p := driver.CUmemAllocationProp{Type: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: o.Location}
-	if p.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID {
+	p := driver.CUmemAllocationProp{Type: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: o.Location.raw()}
+	if o.Location == (Location{}) {
 		p.Location = c.device.location()
 	}
 	if o.Shareable {
@@ -133,7 +133,7 @@ func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*Physi
 
 // measure sets the location, the granularity and the rounded size.
 func (p *physicalCore) measure(op string, size uint64, properties *driver.CUmemAllocationProp) (err error) {
-	p.location = properties.Location
+	p.location = locationFrom(properties.Location)
 	p.size, p.granule, err = measure(op, size, properties)
 	return err
 }
@@ -259,9 +259,9 @@ func (p *PhysicalMemory) Size() uint64 {
 
 // Location returns where the memory resides, also for imported memory.
 // Source: cuMemGetAllocationPropertiesFromHandle.
-func (p *PhysicalMemory) Location() driver.CUmemLocation {
+func (p *PhysicalMemory) Location() Location {
 	if p == nil || p.core == nil {
-		return driver.CUmemLocation{}
+		return Location{}
 	}
 	return p.core.location
 }

@@ -55,7 +55,7 @@ type PoolOptions struct {
 	// may also be the host (driver.CU_MEM_LOCATION_TYPE_HOST, from CUDA 13.0 on) or a
 	// NUMA node of the host (driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, from CUDA 12.2 on).
 	// For managed memory it is the preferred location, and the zero value is none.
-	Location driver.CUmemLocation
+	Location Location
 	// Managed makes the memory managed, as that of [NewManagedBuffer]. It needs a driver
 	// of CUDA 13.0.
 	Managed bool
@@ -84,7 +84,7 @@ func NewPool(x *Context, o PoolOptions) (*Pool, error) {
 
 // props returns the options as CUDA takes them.
 func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err error) {
-	p = driver.CUmemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, HandleTypes: o.HandleTypes, Location: o.Location, MaxSize: o.MaxSize}
+	p = driver.CUmemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, HandleTypes: o.HandleTypes, Location: o.Location.raw(), MaxSize: o.MaxSize}
 	needed := driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 	switch {
 	case o.Managed:
@@ -98,8 +98,8 @@ func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err e
 		err = needsDriver(op, 12020, "a pool on a NUMA node")
 	case o.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE:
 		err = refuse(op, ErrInvalidArgument, "a pool cannot have a location of type %v", o.Location.Type)
-	case *p.Location.Id() != int32(d.raw):
-		err = refuse(op, ErrInvalidArgument, "the location is device %d, but the context is of %v", *p.Location.Id(), d)
+	case p.Location != d.location():
+		err = refuse(op, ErrInvalidArgument, "the location is %v, but the context is of %v", o.Location, d)
 	}
 	if err == nil && o.MaxSize > 0 {
 		err = needsDriver(op, 12020, "PoolOptions.MaxSize")

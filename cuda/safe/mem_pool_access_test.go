@@ -17,8 +17,7 @@ import (
 func TestPoolRefuses(t *testing.T) {
 	x := open(t, 0)
 	p, s := pool(t, x, safe.PoolOptions{}), stream(t, x)
-	elsewhere := driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}
-	*elsewhere.Id() = 1
+	elsewhere := safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1}
 	make := func(o safe.PoolOptions) error { _, err := safe.NewPool(x, o); return err }
 	for _, c := range []struct {
 		name string
@@ -28,7 +27,7 @@ func TestPoolRefuses(t *testing.T) {
 	}{
 		{"another device", func() error { return make(safe.PoolOptions{Location: elsewhere}) }, safe.ErrInvalidArgument, "device 1"},
 		{"a thread's node", func() error {
-			return make(safe.PoolOptions{Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}})
+			return make(safe.PoolOptions{Location: safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}})
 		}, safe.ErrInvalidArgument, "HOST_NUMA_CURRENT"},
 		{"a Windows handle", func() error { return make(safe.PoolOptions{HandleTypes: driver.CU_MEM_HANDLE_TYPE_WIN32}) }, safe.ErrNotSupported, "handle types 0x2"},
 		{"no size", func() error { _, err := safe.NewBufferFrom[int](p, s, 0); return err }, safe.ErrRange, "0 values"},
@@ -114,8 +113,6 @@ func TestPoolAccess(t *testing.T) {
 	assert.ErrorContains(t, err, "the pool belongs to a context of device 0, the stream to one of device 1")
 }
 
-var hostLocation = driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
-
 // TestPoolsForTheHost: host and device use the same memory.
 func TestPoolsForTheHost(t *testing.T) {
 	for _, c := range []struct {
@@ -123,7 +120,7 @@ func TestPoolsForTheHost(t *testing.T) {
 		o    safe.PoolOptions
 		kind safe.PointerKind
 	}{
-		{"host", safe.PoolOptions{Location: hostLocation}, safe.HostMemory},
+		{"host", safe.PoolOptions{Location: safe.HostLocation}, safe.HostMemory},
 		{"managed", safe.PoolOptions{Managed: true}, safe.ManagedMemory},
 	} {
 		t.Run(c.name, func(t *testing.T) {

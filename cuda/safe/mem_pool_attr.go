@@ -162,7 +162,7 @@ func (p *Pool) ResetPeaks() error {
 type PoolProperties struct {
 	MaxSize     uint64 // in bytes, 0 for no limit
 	HandleTypes driver.CUmemAllocationHandleType
-	Location    driver.CUmemLocation // zero for managed memory without a preferred location
+	Location    Location // zero for managed memory without a preferred location
 	Managed     bool
 	Decompress  bool // hardware can decompress into it
 	// LocalityDomain is the part of the device that the memory resides in. It is -1 for
@@ -205,7 +205,7 @@ func (p *poolCore) describe(o *PoolProperties) error {
 	}
 	o.Managed = driver.CUmemAllocationType(kind) == driver.CU_MEM_ALLOCATION_TYPE_MANAGED
 	o.HandleTypes = driver.CUmemAllocationHandleType(types)
-	o.Location = Location{Type: driver.CUmemLocationType(location), ID: int(int32(id))}.raw()
+	o.Location = Location{Type: driver.CUmemLocationType(location), ID: int(int32(id))}
 	o.Decompress = decompress != 0
 	if rt.Version < 13040 {
 		return nil

@@ -39,7 +39,7 @@ func init() {
 			return err
 		}},
 		{"NewPool", func(w *world) error {
-			c, err := safe.NewPool(w.x, safe.PoolOptions{Location: hostLocation}) // NewPool gives the device access
+			c, err := safe.NewPool(w.x, safe.PoolOptions{Location: safe.HostLocation}) // NewPool gives the device access
 			_, err = also(w, c, err)
 			return err
 		}},
@@ -189,8 +189,7 @@ func TestPoolAttributes(t *testing.T) {
 		return
 	}
 	require.NoError(t, err)
-	assert.Equal(t, driver.CU_MEM_LOCATION_TYPE_DEVICE, o.Location.Type)
-	assert.Zero(t, *o.Location.Id())
+	assert.Equal(t, safe.DeviceLocation(x.Device()), o.Location)
 	assert.Equal(t, fileDescriptor, o.HandleTypes)
 	assert.False(t, o.Managed)
 	assert.Equal(t, -1, o.LocalityDomain)

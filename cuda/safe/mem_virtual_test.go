@@ -342,7 +342,7 @@ func TestVirtualDevices(t *testing.T) {
 func TestVirtualHost(t *testing.T) {
 	x := open(t, 0)
 	granule := virtual(t, x)
-	o := safe.PhysicalMemoryOptions{Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA}}
+	o := safe.PhysicalMemoryOptions{Location: safe.NUMALocation(0)}
 	p, err := safe.NewPhysicalMemory(x, granule, o)
 	if err != nil {
 		t.Skip("no memory of the host: ", err)

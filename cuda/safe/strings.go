@@ -180,8 +180,7 @@ func (p *PhysicalMemory) String() string {
 	if p == nil || p.core == nil {
 		return neverOpened("PhysicalMemory")
 	}
-	at := p.core.location
-	return fmt.Sprintf("PhysicalMemory: %d bytes on %v%s", p.core.size, Location{Type: at.Type, ID: int(*at.Id())}, closedText(p.core.Closed()))
+	return fmt.Sprintf("PhysicalMemory: %d bytes on %v%s", p.core.size, p.core.location, closedText(p.core.Closed()))
 }
 
 // String describes the module for messages.

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -217,7 +216,7 @@ func TestStringsOfStreams(t *testing.T) {
 	closing(t, graph)
 	assert.Equal(t, "Capture of "+s.String()+" (closed)", c.String())
 
-	unified := safe.PoolOptions{Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}}
+	unified := safe.PoolOptions{Location: safe.HostLocation}
 	if onHost, err := safe.NewPool(x, unified); err == nil {
 		closing(t, onHost)
 		b := bufferFrom[int16](t, onHost, s, 2)

@@ -119,11 +119,9 @@ func striped(x *safe.Context, n int, homes []safe.Device) (*safe.Buffer[float32]
 	return vector, addresses, nil
 }
 
-// mapFrom maps memory of a device, which stays when its Physical is closed.
+// mapFrom maps memory of a device, which stays mapped when its PhysicalMemory is closed.
 func mapFrom(home safe.Device, x *safe.Context, addresses *safe.AddressRange, offset uint64) (size uint64, err error) {
-	location := driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}
-	*location.Id() = int32(home.Raw())
-	memory, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{Location: location})
+	memory, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{Location: safe.DeviceLocation(home)})
 	if err != nil {
 		return 0, err
 	}
