@@ -10,10 +10,10 @@ import (
 // for launches without dynamic shared memory.
 type BlockSizeOptions struct {
 	SharedBytes uint64 // dynamic shared memory per block, in bytes
-	// SharedFor, if not nil, returns the bytes of dynamic shared memory of a block with the
-	// given number of threads. It replaces SharedBytes.
+	// SharedFor, if not nil, replaces SharedBytes: it returns the bytes of dynamic shared
+	// memory for a block size.
 	SharedFor func(threads int) uint64
-	// Limit is the maximum number of threads per block; 0 is the kernel's own maximum.
+	// Limit is the largest block size to consider; 0 is the kernel's own maximum.
 	Limit int
 }
 

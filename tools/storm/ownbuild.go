@@ -56,7 +56,7 @@ func (o *own) withNodes() *ownGraph {
 	return nil
 }
 
-// set changes the parameters of a node in an executable.
+// set sets a node in an executable to other work of the same type.
 func (o *own) set() error {
 	g := o.withNodes()
 	if g == nil {
