@@ -32,7 +32,7 @@ type physicalCore struct {
 // of the context's device that cannot be shared with other processes.
 type PhysicalMemoryOptions struct {
 	// Location is where the memory resides: on a device or, from CUDA 12.2 on, on a NUMA
-	// node of the host. The zero value is the context's device.
+	// node of the host, see [NUMALocation]. The zero value is the context's device.
 	Location Location
 	// Shareable lets other processes import the memory: see [PhysicalMemory.Export].
 	Shareable bool
@@ -175,8 +175,8 @@ func (p *PhysicalMemory) Export() (*os.File, error) {
 }
 
 // ImportPhysicalMemory imports memory from the file that [PhysicalMemory.Export] made, in
-// another process or in this one. The file does not tell how large the memory is: size is
-// the [PhysicalMemory.Size] that it has there. You may close the file afterwards.
+// another process or in this one. The file does not tell how large the memory is: size must
+// be its [PhysicalMemory.Size]. You may close the file afterwards.
 // Source: cuMemImportFromShareableHandle, cuMemGetAllocationPropertiesFromHandle.
 func ImportPhysicalMemory(x *Context, f *os.File, size uint64) (*PhysicalMemory, error) {
 	const op = "ImportPhysicalMemory"

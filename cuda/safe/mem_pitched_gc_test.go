@@ -97,8 +97,7 @@ func TestPitchedCapture(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestPitchedLegacy: the legacy stream refuses work as long as a blocking stream is
-// capturing.
+// TestPitchedLegacy: the legacy stream refuses work while a blocking stream captures.
 func TestPitchedLegacy(t *testing.T) {
 	x := open(t, 0)
 	legacy, err := safe.LegacyStream(x)

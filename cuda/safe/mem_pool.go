@@ -52,8 +52,7 @@ type PoolOptions struct {
 	// shared.
 	HandleTypes driver.CUmemAllocationHandleType
 	// Location is where the memory resides: the zero value is the context's device. It
-	// may also be the host (driver.CU_MEM_LOCATION_TYPE_HOST, from CUDA 13.0 on) or a
-	// NUMA node of the host (driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, from CUDA 12.2 on).
+	// may also be [HostLocation], from CUDA 13.0 on, or a [NUMALocation], from CUDA 12.2 on.
 	// For managed memory it is the preferred location, and the zero value is none.
 	Location Location
 	// Managed makes the memory managed, as that of [NewManagedBuffer]. It needs a driver

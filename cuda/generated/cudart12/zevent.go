@@ -468,13 +468,13 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent],
 // [CudaEventRecord]; in the driver API [cuEventRecord].
 //
-// Safe counterpart: [safe.Stream.Record].
+// Safe counterpart: [safe.Stream.RecordExternal].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html.
 //
 // [cuEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEventRecord
-// [safe.Stream.Record]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Record
+// [safe.Stream.RecordExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.RecordExternal
 func CudaEventRecordWithFlags(event CudaEvent_t, stream CudaStream_t, flags uint32) error {
 	args := &struct {
 		event  CudaEvent_t

@@ -135,12 +135,12 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 //
 // See also [CudaLaunchKernel], [CudaGraphAddKernelNode], [CudaGraphKernelNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.KernelParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.KernelParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.KernelParams
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -534,12 +534,12 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaMemcpy3D], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.CopyParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.CopyParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.CopyParams
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -781,12 +781,12 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 //
 // See also [CudaMemset2D], [CudaGraphAddMemsetNode], [CudaGraphMemsetNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.FillParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.FillParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FillParams
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -1165,12 +1165,12 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // See also [CudaGraphAddEventRecordNode], [CudaGraphEventRecordNodeSetEvent],
 // [CudaGraphEventWaitNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.Event].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1288,12 +1288,12 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // See also [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeSetEvent],
 // [CudaGraphEventRecordNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.Event].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1660,12 +1660,12 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.AllocParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.AllocParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.AllocParams
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -1750,12 +1750,12 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 //
 // See also [CudaGraphAddMemFreeNode].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.FreeParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.FreeParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FreeParams
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
 	args := &struct {
 		node     CudaGraphNode_t
@@ -2557,12 +2557,12 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 // See also [CudaGraphInstantiateWithFlags], [CudaGraphCreate], [CudaGraphUpload],
 // [CudaGraphLaunch], [CudaGraphExecDestroy].
 //
-// Safe counterpart: [safe.Graph.Instantiate], [safe.Stream.CaptureExecutable].
+// Safe counterpart: [safe.Graph.InstantiateWith], [safe.Stream.CaptureExecutable].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 // [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
 func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
@@ -2638,12 +2638,12 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 // See also [CudaGraphInstantiate], [CudaGraphCreate], [CudaGraphUpload], [CudaGraphLaunch],
 // [CudaGraphExecDestroy].
 //
-// Safe counterpart: [safe.Graph.Instantiate], [safe.Stream.CaptureExecutable].
+// Safe counterpart: [safe.Graph.InstantiateWith], [safe.Stream.CaptureExecutable].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 // [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
 func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
@@ -4235,12 +4235,12 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 // See also [CudaGraphCreate], [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphExecDestroy].
 //
-// Safe counterpart: [safe.Graph.Instantiate].
+// Safe counterpart: [safe.Graph.InstantiateWith].
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, instantiateParams *CudaGraphInstantiateParams) error {
 	args := &struct {
 		pGraphExec        *CudaGraphExec_t

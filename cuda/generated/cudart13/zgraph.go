@@ -139,7 +139,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // See also [CudaGraphNodeGetParams], [CudaLaunchKernel], [CudaGraphAddKernelNode],
 // [CudaGraphKernelNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.KernelParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -147,7 +147,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.KernelParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.KernelParams
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -548,7 +548,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // See also [CudaGraphNodeGetParams], [CudaMemcpy3D], [CudaGraphAddMemcpyNode],
 // [CudaGraphMemcpyNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.CopyParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -556,7 +556,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.CopyParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.CopyParams
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -805,7 +805,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // See also [CudaGraphNodeGetParams], [CudaMemset2D], [CudaGraphAddMemsetNode],
 // [CudaGraphMemsetNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.FillParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -813,7 +813,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.FillParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FillParams
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -1217,7 +1217,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // See also [CudaGraphAddEventRecordNode], [CudaGraphEventRecordNodeSetEvent],
 // [CudaGraphEventWaitNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.Event].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -1225,7 +1225,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1349,7 +1349,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // See also [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeSetEvent],
 // [CudaGraphEventRecordNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.Event].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -1357,7 +1357,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1749,7 +1749,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaGraphNodeGetParams], [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.AllocParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -1757,7 +1757,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.AllocParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.AllocParams
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -1845,7 +1845,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 //
 // See also [CudaGraphNodeGetParams], [CudaGraphAddMemFreeNode].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.FreeParams].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -1853,7 +1853,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.FreeParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FreeParams
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
 	args := &struct {
 		node     CudaGraphNode_t
@@ -2724,12 +2724,12 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 // See also [CudaGraphInstantiateWithFlags], [CudaGraphCreate], [CudaGraphUpload],
 // [CudaGraphLaunch], [CudaGraphExecDestroy].
 //
-// Safe counterpart: [safe.Graph.Instantiate], [safe.Stream.CaptureExecutable].
+// Safe counterpart: [safe.Graph.InstantiateWith], [safe.Stream.CaptureExecutable].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 // [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
 func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
@@ -2805,12 +2805,12 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 // See also [CudaGraphInstantiate], [CudaGraphCreate], [CudaGraphUpload], [CudaGraphLaunch],
 // [CudaGraphExecDestroy].
 //
-// Safe counterpart: [safe.Graph.Instantiate], [safe.Stream.CaptureExecutable].
+// Safe counterpart: [safe.Graph.InstantiateWith], [safe.Stream.CaptureExecutable].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 // [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
 func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
 	args := &struct {
@@ -4501,12 +4501,12 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 // See also [CudaGraphCreate], [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphExecDestroy].
 //
-// Safe counterpart: [safe.Graph.Instantiate].
+// Safe counterpart: [safe.Graph.InstantiateWith].
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, instantiateParams *CudaGraphInstantiateParams) error {
 	args := &struct {
 		pGraphExec        *CudaGraphExec_t

@@ -1070,13 +1070,14 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
 // [cuStreamWaitEvent].
 //
-// Safe counterpart: [safe.Stream.WaitEvent].
+// Safe counterpart: [safe.Stream.WaitEvent], [safe.Stream.WaitEventExternal].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [cuStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamWaitEvent
 // [safe.Stream.WaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitEvent
+// [safe.Stream.WaitEventExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitEventExternal
 func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) error {
 	args := &struct {
 		stream CudaStream_t

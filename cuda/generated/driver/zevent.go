@@ -466,13 +466,13 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 // See also [CuEventCreate], [CuEventQuery], [CuEventSynchronize], [CuStreamWaitEvent],
 // [CuEventDestroy], [CuEventElapsedTime], [CuEventRecord]; in the runtime API [cudaEventRecord].
 //
-// Safe counterpart: [safe.Stream.Record].
+// Safe counterpart: [safe.Stream.RecordExternal].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
 //
 // [cudaEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventRecord
-// [safe.Stream.Record]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Record
+// [safe.Stream.RecordExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.RecordExternal
 func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags uint32) error {
 	args := &struct {
 		hEvent  CUevent

@@ -157,7 +157,7 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // See also [CuGraphNodeGetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.KernelParams].
 //
 // The name means [CuGraphKernelNodeGetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -165,7 +165,7 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.KernelParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.KernelParams
 func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphKernelNodeGetParams_v2(hNode, nodeParams)
 }
@@ -335,7 +335,7 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // See also [CuGraphNodeGetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.CopyParams].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -343,7 +343,7 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.CopyParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.CopyParams
 func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -476,7 +476,7 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // See also [CuGraphNodeGetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeSetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.FillParams].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -484,7 +484,7 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.FillParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FillParams
 func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -903,7 +903,7 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 // See also [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeSetEvent],
 // [CuGraphEventWaitNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.Event].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -911,7 +911,7 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
 func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
@@ -1040,7 +1040,7 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // See also [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeSetEvent],
 // [CuGraphEventRecordNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.Event].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -1048,7 +1048,7 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
 func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
@@ -1646,7 +1646,7 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemAllocNode], [CuGraphMemFreeNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.AllocParams].
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -1654,7 +1654,7 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.AllocParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.AllocParams
 func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1743,7 +1743,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemFreeNode], [CuGraphMemAllocNodeGetParams].
 //
-// Safe counterpart: [safe.Node.Params].
+// Safe counterpart: [safe.Node.FreeParams].
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -1751,7 +1751,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
+// [safe.Node.FreeParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FreeParams
 func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error {
 	args := &struct {
 		hNode    CUgraphNode
@@ -2746,12 +2746,12 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 // See also [CuGraphInstantiate], [CuGraphCreate], [CuGraphUpload], [CuGraphLaunch],
 // [CuGraphExecDestroy].
 //
-// Safe counterpart: [safe.Graph.Instantiate], [safe.Stream.CaptureExecutable].
+// Safe counterpart: [safe.Graph.InstantiateWith], [safe.Stream.CaptureExecutable].
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 // [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
 func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) error {
 	args := &struct {
@@ -4522,12 +4522,12 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 //
 // See also [CuGraphCreate], [CuGraphInstantiate], [CuGraphExecDestroy].
 //
-// Safe counterpart: [safe.Graph.Instantiate].
+// Safe counterpart: [safe.Graph.InstantiateWith].
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
-// [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
+// [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS) error {
 	args := &struct {
 		phGraphExec       *CUgraphExec

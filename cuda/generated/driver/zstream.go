@@ -1149,13 +1149,14 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 // See also [CuStreamCreate], [CuEventRecord], [CuStreamQuery], [CuStreamSynchronize],
 // [CuStreamAddCallback], [CuStreamDestroy]; in the runtime API [cudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Stream.WaitEvent].
+// Safe counterpart: [safe.Stream.WaitEvent], [safe.Stream.WaitEventExternal].
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [cudaStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamWaitEvent
 // [safe.Stream.WaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitEvent
+// [safe.Stream.WaitEventExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitEventExternal
 func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 	args := &struct {
 		hStream CUstream
