@@ -87,12 +87,13 @@ func TestSafeSentence(t *testing.T) {
 		name, key string
 		want      []string
 	}{
-		{"one", "cuStreamWaitEvent", []string{
-			"Safe counterpart: [safe.Stream.WaitEvent].", "",
-			"[safe.Stream.WaitEvent]: " + safeURL + "#Stream.WaitEvent"}},
-		{"of the runtime", "cudaStreamQuery", []string{
+		{"one", "cudaStreamQuery", []string{
 			"Safe counterpart: [safe.Stream.Query].", "",
 			"[safe.Stream.Query]: " + safeURL + "#Stream.Query"}},
+		{"two", "cudaStreamWaitEvent", []string{
+			"Safe counterpart: [safe.Stream.WaitEvent], [safe.Stream.WaitEventExternal].", "",
+			"[safe.Stream.WaitEvent]: " + safeURL + "#Stream.WaitEvent",
+			"[safe.Stream.WaitEventExternal]: " + safeURL + "#Stream.WaitEventExternal"}},
 		{"three", "cudaMemcpy", []string{
 			"Safe counterpart: [safe.Buffer.CopyFromHost], [safe.Buffer.CopyToHost], [safe.Buffer.CopyFrom].", "",
 			"[safe.Buffer.CopyFrom]: " + safeURL + "#Buffer.CopyFrom",
