@@ -59,6 +59,14 @@ func (c *capturing) retains(h *lifetime.Handle) bool {
 	return c == nil || c.graph.kept.captured.retain(h, h.TryRetain)
 }
 
+// retainsGreen retains the green context of s, on which captured work of s will run. The
+// graph is locked, and the caller has acquired s.
+func (c *capturing) retainsGreen(s *streamCore) {
+	if g := s.green; g != nil {
+		c.graph.kept.captured.retain(&g.Handle, g.TryRetain)
+	}
+}
+
 // A Capture is a capture in progress: work enqueued on its stream, and on streams that
 // wait for that work by events, becomes a graph. See [Stream.BeginCapture].
 type Capture struct {

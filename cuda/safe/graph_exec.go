@@ -128,7 +128,7 @@ func (e *execCore) instantiate(op string, g *graphCore, flags driver.CUgraphInst
 	detail := p.Result_out.String()
 	if p.HErrNode_out != 0 {
 		if n, err := g.node(p.HErrNode_out); err == nil {
-			detail += " at " + n.String()
+			detail += fmt.Sprint(" at ", n)
 		}
 	}
 	return refuse(op, code, "%s", detail)

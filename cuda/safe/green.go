@@ -356,11 +356,3 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	end()
 	return nil, true, wrap(op, err)
 }
-
-// retainsGreen retains the green context of s, on which captured work of s will run. The
-// graph is locked, and the caller has acquired s.
-func (c *capturing) retainsGreen(s *streamCore) {
-	if g := s.green; g != nil {
-		c.graph.kept.captured.retain(&g.Handle, g.TryRetain)
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -171,6 +172,20 @@ func (b *block) freeMemory() error {
 		stranded.keep(*b.pinner)
 	}
 	return err
+}
+
+// stranded holds pins that are never released: Go crashes a program that drops one.
+var stranded pins
+
+type pins struct {
+	sync.Mutex
+	of []runtime.Pinner
+}
+
+func (p *pins) keep(pin runtime.Pinner) {
+	p.Lock()
+	defer p.Unlock()
+	p.of = append(p.of, pin)
 }
 
 // freeHere frees a block in the order of the stream, unless the stream is closed, is

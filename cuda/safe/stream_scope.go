@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -57,20 +56,6 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 		}
 	}()
 	return f(scope)
-}
-
-// stranded holds pins that are never released: Go crashes a program that drops one.
-var stranded pins
-
-type pins struct {
-	sync.Mutex
-	of []runtime.Pinner
-}
-
-func (p *pins) keep(pin runtime.Pinner) {
-	p.Lock()
-	defer p.Unlock()
-	p.of = append(p.of, pin)
 }
 
 // waitForScope waits for the work of a scope, without a deadline. The caller has acquired
