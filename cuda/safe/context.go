@@ -49,6 +49,7 @@ type contextState struct {
 	device driver.CUdevice
 	own    bool        // the primary context, of Open
 	reset  atomic.Bool // by ResetPrimary: old handles must not reach the driver
+	asking queries     // that are in flight
 
 	whole, legacy gate   // for Context.Synchronize, and for calls on the legacy stream
 	legacyQueue   *queue // shared by all Streams of the legacy stream

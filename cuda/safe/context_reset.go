@@ -1,6 +1,8 @@
 package safe
 
 import (
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -39,7 +41,11 @@ func (d Device) ResetPrimary() error {
 			return refuse(op, ErrCapturing, "a stream of %v is capturing", d)
 		}
 	}
-	d.noteReset()
+	poller.pause()
+	defer poller.resume()
+	for _, s := range d.noteReset() {
+		s.asking.wait()
+	}
 	var err error
 	for !executables.alone(lastWindow, func() { err = driver.CuDevicePrimaryCtxReset(d.raw) }) {
 		time.Sleep(windowShare * lastWindow)
@@ -48,14 +54,61 @@ func (d Device) ResetPrimary() error {
 }
 
 // noteReset makes calls on objects in the primary context return ErrReset.
-func (d Device) noteReset() {
+func (d Device) noteReset() (noted []*contextState) {
 	states.Lock()
 	defer states.Unlock()
 	for _, s := range states.of {
 		if s.own && s.device == d.raw {
 			s.reset.Store(true)
+			noted = append(noted, s)
 		}
 	}
+	return noted
+}
+
+// queries counts queries of events in flight that hold no lock. It is striped, so that
+// goroutines that query different events seldom share a cache line.
+type queries [8]struct {
+	n atomic.Int32
+	_ [60]byte
+}
+
+func (q *queries) of(e driver.CUevent) *atomic.Int32 {
+	return &q[(e>>4^e>>8)%driver.CUevent(len(q))].n
+}
+
+// wait waits for the queries in flight.
+func (q *queries) wait() {
+	for i := range q {
+		for q[i].n.Load() > 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// eventQuery queries an event for up to spin nanoseconds, unless the context was reset.
+// A reset waits for it.
+func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent, spin int64) driver.CUresult {
+	n := c.shared.asking.of(e)
+	n.Add(1)
+	code := rt.CodeReset
+	if !c.shared.reset.Load() {
+		code = rt.EventQuery(callContext, e, spin)
+	}
+	n.Add(-1)
+	return code
+}
+
+// homeQuery is eventQuery that also detects resets by other code.
+func (c *contextCore) homeQuery(home rt.Home, e driver.CUevent) driver.CUresult {
+	n := c.shared.asking.of(e)
+	n.Add(1)
+	code := rt.CodeReset
+	if !c.shared.reset.Load() {
+		code = home.EventQuery(e)
+	}
+	n.Add(-1)
+	return code
 }
 
 // queues returns the queues of all streams in the device's primary context.

@@ -213,7 +213,7 @@ func (e *Event) Raw() driver.CUevent {
 func (e *Event) Query() (done bool, err error) {
 	const op = "Event.Query"
 	if v := e.quick(); v != nil {
-		code := rt.EventQuery(v.callContext, v.raw, 0)
+		code := v.ctx.eventQuery(v.callContext, v.raw, 0)
 		v.gate.leave()
 		return answer(op, code)
 	}
@@ -227,14 +227,11 @@ func (e *Event) Query() (done bool, err error) {
 
 // query asks for up to spin nanoseconds.
 func (e *eventCore) query(spin int64) driver.CUresult {
-	if e.ctx.shared.reset.Load() {
-		return rt.CodeReset
-	}
 	if !e.enter() {
 		return rt.CodeCapturing
 	}
 	defer e.gate.leave()
-	return rt.EventQuery(e.callContext, e.raw, spin)
+	return e.ctx.eventQuery(e.callContext, e.raw, spin)
 }
 
 // Since returns the time on the device from start to e. The resolution is about 0.5 µs.
@@ -288,7 +285,7 @@ func whyNotSince(op string, err error, begin, end *eventCore) error {
 	}{{"start", begin}, {"end", end}} {
 		switch {
 		case code == driver.CUDA_ERROR_NOT_READY:
-			if rt.EventQuery(v.callContext, v.raw, 0) == code {
+			if v.ctx.eventQuery(v.callContext, v.raw, 0) == code {
 				causes = append(causes, "the "+v.name+" event has not completed")
 			}
 		case v.untimed:

@@ -22,6 +22,9 @@ type polling struct {
 	fresh     []*waiter
 	running   bool
 	abandoned atomic.Bool // some waits were abandoned
+
+	asking sync.Mutex   // held while events are queried
+	pauses atomic.Int32 // wanted
 }
 
 // A waiter waits for an event. The poller calls end once the event is no longer needed.
@@ -107,10 +110,32 @@ func (p *polling) run() {
 		if abandoned {
 			l.forget()
 		}
-		if len(l.entries) > 0 && rt.Poll(l.entries, &p.alarm, seen) > 0 {
+		if len(l.entries) > 0 && p.poll(&l, seen) > 0 {
 			l.deliver()
 		}
 	}
+}
+
+// poll polls until some events have completed, or the alarm rings after seen.
+func (p *polling) poll(l *waitQueues, seen uint32) int {
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	if p.pauses.Load() > 0 {
+		return 0
+	}
+	return rt.Poll(l.entries, &p.alarm, seen)
+}
+
+// pause keeps the poller from querying events until resume.
+func (p *polling) pause() {
+	p.pauses.Add(1)
+	p.alarm.Wake()
+	p.asking.Lock()
+}
+
+func (p *polling) resume() {
+	p.pauses.Add(-1)
+	p.asking.Unlock()
 }
 
 // waitQueues groups waiters by queue, such as a stream. Only the first event of each
@@ -184,7 +209,9 @@ func (l *waitQueues) deliver() {
 			continue
 		}
 		list := l.lists[i]
+		poller.asking.Lock()
 		codes := append([]driver.CUresult{code}, completed(list[1:])...)
+		poller.asking.Unlock()
 		if n := len(codes); n == len(list) {
 			l.remove(i)
 		} else {

@@ -39,7 +39,7 @@ func witness() {
 func (c *contextCore) ask() {
 	e, err := c.shared.events.get(c)
 	if err == nil {
-		err = check("", c.home().EventQuery(e))
+		err = check("", c.homeQuery(c.home(), e))
 		c.shared.events.put(e)
 	}
 	if err := wrap("", err); errors.Is(err, ErrReset) {

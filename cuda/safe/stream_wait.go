@@ -46,7 +46,7 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 	to := time.Now()
 	code := driver.CUDA_ERROR_NOT_READY
 	if !slow {
-		code = spins(func(spin int64) driver.CUresult { return rt.EventQuery(s.callContext, e, spin) })
+		code = spins(func(spin int64) driver.CUresult { return s.ctx.eventQuery(s.callContext, e, spin) })
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		end()

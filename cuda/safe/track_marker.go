@@ -184,7 +184,7 @@ func (s *streamCore) withoutEvent(wait bool, why error) error {
 // done queries the marker.
 func (m marker) done() driver.CUresult {
 	if m.event != 0 {
-		return m.stream.home().EventQuery(m.event)
+		return m.stream.ctx.homeQuery(m.stream.home(), m.event)
 	}
 	if !m.stream.mu.TryLock() {
 		return driver.CUDA_ERROR_NOT_READY // another call is using the stream
@@ -196,7 +196,7 @@ func (m marker) done() driver.CUresult {
 // wait waits until the marked work has completed.
 func (m marker) wait() {
 	if m.event != 0 {
-		code := spins(func(spin int64) driver.CUresult { return rt.EventQuery(m.stream.callContext, m.event, spin) })
+		code := spins(func(spin int64) driver.CUresult { return m.stream.ctx.eventQuery(m.stream.callContext, m.event, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
 			w := &waiter{home: m.stream.home(), event: m.event, queue: m.stream, to: time.Now(), end: func() {}}
 			w.wait(context.Background(), "")
@@ -257,7 +257,7 @@ func (s *streamCore) tailDone() driver.CUresult {
 	if s.tail == 0 {
 		return 0
 	}
-	code := s.home().EventQuery(s.tail)
+	code := s.ctx.homeQuery(s.home(), s.tail)
 	if code != driver.CUDA_ERROR_NOT_READY {
 		s.ctx.shared.events.put(s.tail)
 		s.tail = 0

@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 		{"nothing", nil, "", "usage: simdriver -o DIR"},
 		{"no folder", []string{"-driver", "12.4"}, "", "usage: simdriver -o DIR"},
 		{"an argument", []string{"-o", "DIR", "more"}, "", "usage: simdriver -o DIR"},
-		{"an unknown version", []string{"-o", "DIR", "-driver", "1.0"}, "", `no driver of CUDA "1.0" is simulated`},
+		{"an unknown version", []string{"-o", "DIR", "-driver", "1.0"}, "", `cannot simulate a driver of CUDA "1.0"`},
 		{"an unknown flag", []string{"-x"}, "", "-x"},
 		{"help", []string{"-h"}, "", flag.ErrHelp.Error()},
 	} {
