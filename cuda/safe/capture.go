@@ -103,7 +103,7 @@ func (s *Stream) CaptureContext(ctx context.Context, o CaptureOptions, f func() 
 // CaptureTo is [Stream.Capture] into an existing graph: the first captured work depends
 // on o.Dependencies. If the capture fails, CUDA destroys the graph, and its methods then
 // return [ErrGraphLost]. If f itself returns an error, the work captured before stays in
-// the graph. It needs a driver of CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
+// the graph. It needs a driver for CUDA 12.3. Source: cuStreamBeginCaptureToGraph.
 func (s *Stream) CaptureTo(g *Graph, o CaptureToOptions, f func() error) error {
 	_, err := s.captureFunc(context.Background(), "Stream.CaptureTo", o.Mode, o.target(g), f)
 	return err

@@ -96,7 +96,7 @@ func (s *streamCore) askCapture(info *CaptureInfo, g *graphCore) error {
 // UpdateCaptureDependencies changes what the next captured work depends on. It adds nodes
 // of the graph under construction to the dependencies, or replaces them by nodes if flags
 // has driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES. data is the data of the edges from
-// nodes, nil for plain edges; other data needs a driver of CUDA 12.3. It returns
+// nodes, nil for plain edges; other data needs a driver for CUDA 12.3. It returns
 // [ErrForeignNode] for a node of another graph. Source:
 // cuStreamUpdateCaptureDependencies_v2, before CUDA 12.3
 // cuStreamUpdateCaptureDependencies.

@@ -31,7 +31,7 @@ var (
 	ErrConditional = errors.New("the graph has conditional nodes")
 	// ErrReset: the device's primary context was reset, which destroyed everything created
 	// in it. After [Device.ResetPrimary], every object created before returns ErrReset. With
-	// a driver of CUDA 12.0 or newer, calls that create objects or wait also notice resets
+	// a driver for CUDA 12.0 or newer, calls that create objects or wait also notice resets
 	// by other means. Other calls pass the stale handle to CUDA, which may crash.
 	ErrReset = errors.New("the primary context was reset")
 	// ErrContextMismatch: the objects belong to different contexts.

@@ -109,7 +109,7 @@ func (n Node) fits(op string, w NodeParams) error {
 }
 
 // AddEdges adds dependencies: each edge's To waits for its From. Edges with Data require a
-// driver of CUDA 12.3. It returns [ErrForeignNode] if a node belongs to another graph or
+// driver for CUDA 12.3. It returns [ErrForeignNode] if a node belongs to another graph or
 // was destroyed, and driver.CUDA_ERROR_INVALID_VALUE if an edge exists already: the edges
 // before that one have then been added. Source: cuGraphAddDependencies.
 func (g *Graph) AddEdges(edges ...Edge) error {

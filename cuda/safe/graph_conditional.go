@@ -67,7 +67,7 @@ func (g *Graph) AddIf(c Condition, deps ...Node) (n Node, body *Graph, err error
 }
 
 // AddIfElse is [Graph.AddIf] with a second body, which runs if the condition is 0. It
-// requires a driver of CUDA 12.8. Source: cuGraphAddNode.
+// requires a driver for CUDA 12.8. Source: cuGraphAddNode.
 func (g *Graph) AddIfElse(c Condition, deps ...Node) (n Node, then, otherwise *Graph, err error) {
 	n, bodies, err := g.addConditional("Graph.AddIfElse", driver.CU_GRAPH_COND_TYPE_IF, c, 2, deps)
 	if err != nil {
@@ -89,7 +89,7 @@ func (g *Graph) AddWhile(c Condition, deps ...Node) (n Node, body *Graph, err er
 
 // AddSwitch is [Graph.AddIf] with any number of bodies: the body whose index equals the
 // condition runs, or none if there is no such body. It returns [ErrRange] if bodies is below
-// 1 or does not fit into 32 bits. It requires a driver of CUDA 12.8. Source: cuGraphAddNode.
+// 1 or does not fit into 32 bits. It requires a driver for CUDA 12.8. Source: cuGraphAddNode.
 func (g *Graph) AddSwitch(c Condition, bodies int, deps ...Node) (Node, []*Graph, error) {
 	return g.addConditional("Graph.AddSwitch", driver.CU_GRAPH_COND_TYPE_SWITCH, c, bodies, deps)
 }

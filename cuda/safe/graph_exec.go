@@ -46,7 +46,7 @@ type InstantiateOptions struct {
 	// AutoFreeOnLaunch makes each launch first free the memory that the previous one
 	// allocated and did not free: see [AddAlloc]. CUDA refuses such a launch otherwise.
 	AutoFreeOnLaunch bool
-	// DeviceLaunch lets kernels launch the executable, too. It requires a driver of CUDA
+	// DeviceLaunch lets kernels launch the executable, too. It requires a driver for CUDA
 	// 12.0 and a graph of kernel, copy, fill and child nodes only.
 	DeviceLaunch bool
 	// UseNodePriority runs each kernel node with the priority set in its attributes,

@@ -163,5 +163,5 @@ func (n Node) params(p *driver.CUgraphNodeParams) error {
 	case driver.CU_GRAPH_NODE_TYPE_EMPTY:
 		return nil
 	}
-	return refuse("Node.Params", ErrNotSupported, "reading nodes of type %v requires a driver of CUDA 13.2", n.kind)
+	return refuse("Node.Params", ErrNotSupported, "reading nodes of type %v requires a driver for CUDA 13.2", n.kind)
 }

@@ -44,7 +44,7 @@ type poolCore struct {
 // memory of the context's device, not shared with other processes.
 type PoolOptions struct {
 	// MaxSize is the maximum size of the pool in bytes, which CUDA rounds up. 0 means
-	// that the system sets the limit. It needs a driver of CUDA 12.2, and must be 0 with
+	// that the system sets the limit. It needs a driver for CUDA 12.2, and must be 0 with
 	// Managed.
 	MaxSize uint64
 	// HandleTypes are the ways to share the pool with other processes: for [Pool.Export],
@@ -119,7 +119,7 @@ func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err e
 // needsDriver refuses a feature that the driver is too old for.
 func needsDriver(op string, version int, what string) error {
 	if v := rt.Version; v < version {
-		return refuse(op, ErrNotSupported, "%s needs a driver of CUDA %d.%d, but this one supports %d.%d", what, version/1000, version%1000/10, v/1000, v%1000/10)
+		return refuse(op, ErrNotSupported, "%s needs a driver for CUDA %d.%d, but this one supports %d.%d", what, version/1000, version%1000/10, v/1000, v%1000/10)
 	}
 	return nil
 }

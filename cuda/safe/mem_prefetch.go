@@ -64,7 +64,7 @@ func (b *block) movable(op string) error {
 // value.
 //
 // It returns [ErrInvalidArgument] if the memory is not managed, or if a location is
-// needed and missing. A NUMA node as the location needs a driver of CUDA 12.2.
+// needed and missing. A NUMA node as the location needs a driver for CUDA 12.2.
 // Source: cuMemAdvise.
 func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
 	const op = "Buffer.Advise"

@@ -90,7 +90,7 @@ func TestPrefetchNUMA(t *testing.T) {
 	require.NoError(t, b.PrefetchAsync(s, node))
 	require.NoError(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, node))
 	require.NoError(t, s.Synchronize())
-	assert.Equal(t, node, attributes(t, b).LastPrefetch) // a driver of CUDA 13.0 does not report a node as the preferred location
+	assert.Equal(t, node, attributes(t, b).LastPrefetch) // a driver for CUDA 13.0 does not report a node as the preferred location
 }
 
 func TestAdvise(t *testing.T) {

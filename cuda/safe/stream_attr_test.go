@@ -20,7 +20,7 @@ import (
 func newer(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, safe.ErrNotSupported) {
-		assert.ErrorContains(t, err, "needs a driver of CUDA 12.0")
+		assert.ErrorContains(t, err, "needs a driver for CUDA 12.0")
 		t.Skip(err)
 	}
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func graphConditionalNodes(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return err
 	}
 	if version < 12080 {
-		fmt.Fprintln(w, "graphConditionalNodes: needs a driver of CUDA 12.8")
+		fmt.Fprintln(w, "graphConditionalNodes: needs a driver for CUDA 12.8")
 		return nil
 	}
 	c, err := safe.Load(x, conditions, safe.LoadOptions{})

@@ -112,7 +112,7 @@ func TestLost(t *testing.T) {
 	control.Reset() // a real driver cannot recover
 }
 
-// TestOlder runs tests again, in a process with a driver of CUDA 11.8.
+// TestOlder runs tests again, in a process with a driver for CUDA 11.8.
 func TestOlder(t *testing.T) {
 	needsSimulated(t)
 	self, err := os.Executable()

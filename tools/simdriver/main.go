@@ -36,6 +36,6 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: a simulated driver of CUDA %s\n", file, *version)
+	_, err = fmt.Fprintf(out, "%s: a simulated driver for CUDA %s\n", file, *version)
 	return err
 }

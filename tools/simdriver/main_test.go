@@ -18,12 +18,12 @@ func TestRun(t *testing.T) {
 		says  string
 		fails string
 	}{
-		{"newest", []string{"-o", "DIR"}, "DIR/libcuda.so.1: a simulated driver of CUDA 13.0\n", ""},
-		{"older", []string{"-driver", "12.4", "-o", "DIR"}, "DIR/libcuda.so.1: a simulated driver of CUDA 12.4\n", ""},
+		{"newest", []string{"-o", "DIR"}, "DIR/libcuda.so.1: a simulated driver for CUDA 13.0\n", ""},
+		{"older", []string{"-driver", "12.4", "-o", "DIR"}, "DIR/libcuda.so.1: a simulated driver for CUDA 12.4\n", ""},
 		{"nothing", nil, "", "usage: simdriver -o DIR"},
 		{"no folder", []string{"-driver", "12.4"}, "", "usage: simdriver -o DIR"},
 		{"an argument", []string{"-o", "DIR", "more"}, "", "usage: simdriver -o DIR"},
-		{"an unknown version", []string{"-o", "DIR", "-driver", "1.0"}, "", `cannot simulate a driver of CUDA "1.0"`},
+		{"an unknown version", []string{"-o", "DIR", "-driver", "1.0"}, "", `cannot simulate a driver for CUDA "1.0"`},
 		{"an unknown flag", []string{"-x"}, "", "-x"},
 		{"help", []string{"-h"}, "", flag.ErrHelp.Error()},
 	} {

@@ -2603,8 +2603,8 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 // [CudaMemcpySrcAccessOrderAny] and [CudaMemcpySrcAccessOrderDuringApiCall] let the sources be read
 // before their turn.
 //
-// Capture: a driver of CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5 on
-// there is a node type for it.
+// Capture: a driver for CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5
+// on there is a node type for it.
 //
 // From Go: the arrays are read during the call and may be Go memory. Do not rely on the source
 // order "during the call" for Go memory: measured, sources of 128 KiB and more that were not pinned
@@ -2661,7 +2661,7 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 //
 // Ordering: one piece of work in the stream. Nothing is known of single entries, only of the batch.
 //
-// Capture: refused by a driver of CUDA 13.0 without harm to the capture; make single copies with
+// Capture: refused by a driver for CUDA 13.0 without harm to the capture; make single copies with
 // [CudaMemcpy3DAsync] instead.
 //
 // From Go: opList is read during the call. Its operands are unions: a Go pointer stored in one is

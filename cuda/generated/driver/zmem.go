@@ -5773,8 +5773,8 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 // [CU_MEMCPY_SRC_ACCESS_ORDER_ANY] and [CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL] let the sources
 // be read before their turn.
 //
-// Capture: a driver of CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5 on
-// there is a node type for it.
+// Capture: a driver for CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5
+// on there is a node type for it.
 //
 // From Go: the arrays are read during the call and may be Go memory. Do not rely on the source
 // order "during the call" for Go memory: measured, sources of 128 KiB and more that were not pinned
@@ -5843,7 +5843,7 @@ func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 //
 // Ordering: one piece of work in the stream. Nothing is known of single entries, only of the batch.
 //
-// Capture: refused by a driver of CUDA 13.0 without harm to the capture; make single copies with
+// Capture: refused by a driver for CUDA 13.0 without harm to the capture; make single copies with
 // [CuMemcpy3DAsync] instead.
 //
 // From Go: opList is read during the call. Its operands are unions: a Go pointer stored in one is

@@ -178,7 +178,7 @@ func Init() error {
 	}
 	if missing := bind(file); missing != "" {
 		if err := driver.Find(missing); err != nil {
-			return fmt.Errorf("a driver of CUDA 11.8 or newer is needed: %w", err)
+			return fmt.Errorf("a driver for CUDA 11.8 or newer is needed: %w", err)
 		}
 		return fmt.Errorf("%s of %s (CUDA %s) cannot be used: %w", missing, file, version, errors.ErrUnsupported)
 	}

@@ -125,7 +125,7 @@ func (l *library) compile(work, made string) error {
 func parse(version string) (int, error) {
 	number := encode(version)
 	if number < encode(oldest) || number > encode(Newest) {
-		return 0, fmt.Errorf("cannot simulate a driver of CUDA %q: versions range from %s to %s", version, oldest, Newest)
+		return 0, fmt.Errorf("cannot simulate a driver for CUDA %q: versions range from %s to %s", version, oldest, Newest)
 	}
 	return number, nil
 }

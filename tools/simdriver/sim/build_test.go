@@ -18,10 +18,10 @@ func TestBuildFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for _, c := range []struct{ name, dir, version, cc, says string }{
-		{"too old", "", "11.7", "", `cannot simulate a driver of CUDA "11.7": versions range from 11.8 to ` + sim.Newest},
-		{"too new", "", "99.0", "", `cannot simulate a driver of CUDA "99.0"`},
-		{"no version", "", "new", "", `cannot simulate a driver of CUDA "new"`},
-		{"half a version", "", "13", "", `cannot simulate a driver of CUDA "13"`},
+		{"too old", "", "11.7", "", `cannot simulate a driver for CUDA "11.7": versions range from 11.8 to ` + sim.Newest},
+		{"too new", "", "99.0", "", `cannot simulate a driver for CUDA "99.0"`},
+		{"no version", "", "new", "", `cannot simulate a driver for CUDA "new"`},
+		{"half a version", "", "13", "", `cannot simulate a driver for CUDA "13"`},
 		{"no compiler", "", sim.Newest, "no-such-compiler", "building the simulated driver with no-such-compiler"},
 		{"a compiler that fails", "", sim.Newest, "false", "building the simulated driver with false: exit status 1"},
 		{"no folder", file, sim.Newest, "", "not a directory"},
