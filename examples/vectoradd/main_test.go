@@ -46,3 +46,27 @@ func TestVectorAdd(t *testing.T) {
 		})
 	}
 }
+
+// TestMusl: a program of another C library than glibc, or a static one, says why it finds
+// no GPU. CI installs musl-gcc.
+func TestMusl(t *testing.T) {
+	if _, err := exec.LookPath("musl-gcc"); err != nil {
+		t.Skip("no musl-gcc: ", err)
+	}
+	for _, c := range []struct{ name, ldflags, says string }{
+		{"dynamic", "", "this program was built with another C library"},
+		{"static", "-linkmode external -extldflags -static", "this program is statically linked and cannot load libraries"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "vectoradd")
+			build := exec.Command("go", "build", "-ldflags="+c.ldflags, "-o", program, ".")
+			build.Env = append(os.Environ(), "CC=musl-gcc")
+			out, err := build.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			cmd := exec.Command(program)
+			out, _ = cmd.CombinedOutput()
+			assert.Equal(t, 2, cmd.ProcessState.ExitCode(), "%s", out)
+			assert.Contains(t, string(out), c.says)
+		})
+	}
+}

@@ -1,13 +1,17 @@
 //go:build cgo && linux && (amd64 || arm64)
 
 #define _GNU_SOURCE
-#include <linux/futex.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "rt_internal.h"
+
+enum { /* linux/futex.h has them, but musl-gcc does not find it */
+	FUTEX_WAIT_PRIVATE = 128,
+	FUTEX_WAKE_PRIVATE = 129,
+};
 
 enum {
 	SOONEST = 10 * 1000,     /* ns, the shortest interval between queries of an event */
