@@ -174,7 +174,7 @@ func TestMemory(t *testing.T) {
 		assert.ErrorIs(t, err, safe.ErrOverlap)
 		assert.True(t, strings.HasPrefix(err.Error(), "cuda: Buffer.CopyFrom: source and destination overlap: 4000 bytes from "), err)
 		_, err = safe.NewBuffer[byte](x, 1<<50)
-		assert.Regexp(t, `^cuda: NewBuffer: CUDA_ERROR_OUT_OF_MEMORY: the allocation failed, there is not enough memory: 1125899906842624 bytes requested, \d+ of \d+ bytes free on device 0$`, err.Error())
+		assert.Regexp(t, `^cuda: NewBuffer: CUDA_ERROR_OUT_OF_MEMORY: not enough memory or other resources: 1125899906842624 bytes requested, \d+ of \d+ bytes free on device 0$`, err.Error())
 		closed, err := safe.NewBuffer[float32](x, 1)
 		require.NoError(t, err)
 		require.NoError(t, closed.Close())

@@ -169,7 +169,7 @@ func TestWaitingDead(t *testing.T) {
 	done := s.Completion()
 	control.Fault(uint32(driver.CUDA_ERROR_ILLEGAL_ADDRESS))
 	<-done.Done()
-	assert.EqualError(t, done.Err(), "cuda: Stream.Completion: CUDA_ERROR_ILLEGAL_ADDRESS: a kernel accessed memory that is not mapped (caused by earlier work)")
+	assert.EqualError(t, done.Err(), "cuda: Stream.Completion: CUDA_ERROR_ILLEGAL_ADDRESS: a kernel accessed an invalid memory address (caused by earlier work)")
 	assert.Equal(t, "CUDA is lost: end the process", outcome(done.Err()))
 	control.Reset()
 }

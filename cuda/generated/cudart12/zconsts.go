@@ -206,11 +206,12 @@ const (
 	// CudaSurfaceTypeCubemapLayered is a stack of writable cube maps in the numbering of surface
 	// shapes.
 	CudaSurfaceTypeCubemapLayered = 252
-	// CudaTextureType1D is a 1D texture, where device code and old bindings ask for a shape.
+	// CudaTextureType1D is the number of the texture shape 1D, for device code and old texture
+	// references.
 	CudaTextureType1D = 1
-	// CudaTextureType2D is a 2D texture in that numbering, two dimensions wide.
+	// CudaTextureType2D is a 2D texture in the numbering of texture shapes.
 	CudaTextureType2D = 2
-	// CudaTextureType3D is a 3D texture in that numbering, a volume.
+	// CudaTextureType3D is a 3D texture in the numbering of texture shapes, a volume.
 	CudaTextureType3D = 3
 	// CudaTextureTypeCubemap is a cube map in the numbering of texture shapes: six square faces.
 	CudaTextureTypeCubemap = 12

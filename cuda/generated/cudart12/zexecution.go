@@ -321,13 +321,13 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 	return status(args.ret)
 }
 
-// CudaSetDoubleForDevice converts a float64 in place to what a device without double precision
-// understands.
+// CudaSetDoubleForDevice converts a float64 in place to the format of a device without double
+// precision.
 //
 //	cudaError_t cudaSetDoubleForDevice(double *d)
 //
-// All devices since compute capability 1.3 compute in double precision, where it changes nothing.
-// There is no replacement; leave the call out.
+// It changes nothing for devices with double precision, which all devices since compute capability
+// 1.3 have. There is no replacement; leave the call out.
 //
 // Parameters:
 //   - d: the number, read and written
@@ -352,7 +352,7 @@ func CudaSetDoubleForDevice(d *float64) error {
 //
 //	cudaError_t cudaSetDoubleForHost(double *d)
 //
-// Without effect on every device that present drivers know. Leave it out.
+// It has no effect for any device that current drivers support. Leave it out.
 //
 // Parameters:
 //   - d: the number, changed in place

@@ -172,19 +172,19 @@ type CudaGraphExec_t uintptr
 // kernels as an argument. Host functions do not take it.
 type CudaGraphDeviceNode_t uintptr
 
-// CudaAsyncCallbackHandle_t is the receipt for a registered notification callback, to be given back
-// with [CudaDeviceUnregisterAsyncNotification] and good for nothing else.
+// CudaAsyncCallbackHandle_t is the handle of a registered notification callback; its only use is
+// [CudaDeviceUnregisterAsyncNotification].
 type CudaAsyncCallbackHandle_t uintptr
 
-// CudaAsyncCallback is a function that CUDA calls about events of a device, such as a memory budget
-// that is exceeded.
+// CudaAsyncCallback is a function that CUDA calls on an event of a device, such as an exceeded
+// memory budget.
 //
 // It receives the info, the userData of the registration and the handle of the registration itself.
-// Headers promise neither a thread nor an order for the calls. It should be done within some 10 ms,
-// and must neither register nor unregister notifications: [CudaErrorNotPermitted].
+// Headers promise neither a thread nor an order for the calls. It should return within some 10 ms.
+// Registering or unregistering a notification from within it returns [CudaErrorNotPermitted].
 //
-// From Go: has to be C: let it copy what it is told into memory of its own and have a goroutine
-// look there.
+// From Go: it has to be a C function. Let it copy the info into C memory, and let a goroutine read
+// it there.
 //
 //	void (*cudaAsyncCallback)(cudaAsyncNotificationInfo_t *, void *, cudaAsyncCallbackHandle_t)
 //
@@ -192,18 +192,18 @@ type CudaAsyncCallbackHandle_t uintptr
 // must not be a Go function exported to C, and must not call one.
 type CudaAsyncCallback uintptr
 
-// CudaSurfaceObject_t is an array that kernels may read and write by coordinates, as one 64-bit
-// number that they take as an argument.
+// CudaSurfaceObject_t is a surface object: an array that kernels read and write by coordinates. It
+// is a 64-bit number, which they take as an argument.
 //
 // Unlike a texture it neither filters nor converts, and x counts in bytes. The array must have been
-// made for it. 0 is none.
+// created with [CudaArraySurfaceLoadStore]. 0 is no surface.
 type CudaSurfaceObject_t uint64
 
-// CudaTextureObject_t is a texture: memory together with a way of reading it, as one 64-bit number
-// that is passed to kernels as an argument.
+// CudaTextureObject_t is a texture object: memory and a way of reading it. It is a 64-bit number,
+// which kernels take as an argument.
 //
 // It does not own the memory. Destroy it when the kernels that use it are done, before the array is
-// freed. 0 is none. It is valid in the context that made it.
+// freed. 0 is no texture. It is valid in the context in which it was created.
 type CudaTextureObject_t uint64
 
 // CudaStreamCallback_t is a function that [CudaStreamAddCallback] has called once a stream has done

@@ -173,8 +173,8 @@ const (
 	CudaNvSciSyncAttrSignal = 1
 	// CudaNvSciSyncAttrWait is the wish to be told the NvSci attributes of a device as one that waits.
 	CudaNvSciSyncAttrWait = 2
-	// CudaDevSmResourceGroupLocalityDomainIdAny is the number for a group whose multiprocessors may lie
-	// in several locality domains, but not outside of all.
+	// CudaDevSmResourceGroupLocalityDomainIdAny is the localityDomainId for a group that takes
+	// multiprocessors from all locality domains together, but none that lie in no domain.
 	CudaDevSmResourceGroupLocalityDomainIdAny = 4294967295
 	// CudaGraphKernelNodePortDefault is the port of a kernel node that is reached when the kernel has
 	// ended; for ordinary edges.
@@ -207,11 +207,12 @@ const (
 	// CudaSurfaceTypeCubemapLayered is a stack of writable cube maps in the numbering of surface
 	// shapes.
 	CudaSurfaceTypeCubemapLayered = 252
-	// CudaTextureType1D is a 1D texture, where device code and old bindings ask for a shape.
+	// CudaTextureType1D is the number of the texture shape 1D, for device code and old texture
+	// references.
 	CudaTextureType1D = 1
-	// CudaTextureType2D is a 2D texture in that numbering, two dimensions wide.
+	// CudaTextureType2D is a 2D texture in the numbering of texture shapes.
 	CudaTextureType2D = 2
-	// CudaTextureType3D is a 3D texture in that numbering, a volume.
+	// CudaTextureType3D is a 3D texture in the numbering of texture shapes, a volume.
 	CudaTextureType3D = 3
 	// CudaTextureTypeCubemap is a cube map in the numbering of texture shapes: six square faces.
 	CudaTextureTypeCubemap = 12

@@ -36,10 +36,13 @@ func (v CudaRoundMode) String() string {
 
 // CudaError_t is a status code; it is the error that the functions of this package return.
 //
-// Functions give nil for success, so comparing with [CudaSuccess] is never needed, and [errors.Is]
-// finds a code inside of wrapped errors. Not every code is a failure: "not ready" is the answer of
-// a query. A code may also report the failure of earlier, unrelated work that was still running.
-// Codes newer than this package print as numbers.
+// Functions return nil for success, so comparing with [CudaSuccess] is never needed, and
+// [errors.Is] finds a code inside a wrapped error. Not every code is a failure: "not ready" is the
+// answer of a query. A code may also report the failure of earlier, unrelated work that was still
+// running. Codes newer than this package print as numbers.
+//
+// After most faults of a kernel, such as [CudaErrorIllegalAddress] or [CudaErrorLaunchFailure],
+// every later call returns the same code: only a new process can use CUDA again.
 //
 // From Go: returning a variable of this type as an error gives an error that is not nil, even for
 // success; return the function's own result instead.
@@ -50,25 +53,25 @@ const (
 	CudaSuccess CudaError_t = 0
 	// An argument is out of range or nil.
 	CudaErrorInvalidValue CudaError_t = 1
-	// The allocation failed, there is not enough memory.
+	// Not enough memory or other resources.
 	CudaErrorMemoryAllocation CudaError_t = 2
 	// CUDA could not be initialized.
 	CudaErrorInitializationError CudaError_t = 3
 	// The runtime is shutting down with the process.
 	CudaErrorCudartUnloading CudaError_t = 4
-	// Profiling is switched off for this process.
+	// Profiling is disabled, perhaps because an external profiler is running.
 	CudaErrorProfilerDisabled CudaError_t = 5
-	// Profiler start and stop need no initialization any more.
+	// The profiler is not initialized, no longer returned since CUDA 5.0.
 	CudaErrorProfilerNotInitialized CudaError_t = 6
-	// The profiler is running already.
+	// The profiler is already running, no longer returned since CUDA 5.0.
 	CudaErrorProfilerAlreadyStarted CudaError_t = 7
-	// The profiler is not running.
+	// The profiler is not running, no longer returned since CUDA 5.0.
 	CudaErrorProfilerAlreadyStopped CudaError_t = 8
 	// Block, grid or shared memory exceeds what the device allows.
 	CudaErrorInvalidConfiguration CudaError_t = 9
-	// The driver answered with something newer than this runtime knows.
+	// The newer driver returned graph node parameters this runtime cannot translate.
 	CudaErrorVersionTranslation CudaError_t = 10
-	// The pitch exceeds the device's limit or is misaligned.
+	// The pitch is out of range.
 	CudaErrorInvalidPitchValue CudaError_t = 12
 	// No such variable or constant symbol on the device.
 	CudaErrorInvalidSymbol CudaError_t = 13
@@ -76,13 +79,13 @@ const (
 	CudaErrorInvalidHostPointer CudaError_t = 16
 	// This is not a valid device pointer.
 	CudaErrorInvalidDevicePointer CudaError_t = 17
-	// No such texture reference, or one that cannot be used.
+	// This is not a valid texture.
 	CudaErrorInvalidTexture CudaError_t = 18
-	// Nothing usable is bound to the texture.
+	// The texture has no valid binding.
 	CudaErrorInvalidTextureBinding CudaError_t = 19
-	// The channel format is not one that textures have.
+	// The channel descriptor has an unknown format or invalid dimension.
 	CudaErrorInvalidChannelDescriptor CudaError_t = 20
-	// The direction of the copy is no known kind.
+	// The copy direction is not a known cudaMemcpyKind.
 	CudaErrorInvalidMemcpyDirection CudaError_t = 21
 	// The address of a device constant was taken.
 	CudaErrorAddressOfConstant CudaError_t = 22
@@ -98,7 +101,7 @@ const (
 	CudaErrorInvalidNormSetting CudaError_t = 27
 	// Device code and emulated code were mixed.
 	CudaErrorMixedDeviceExecution CudaError_t = 28
-	// This call exists but does nothing yet.
+	// The call is not implemented yet.
 	CudaErrorNotYetImplemented CudaError_t = 31
 	// An emulated device pointer lies beyond 32 bits.
 	CudaErrorMemoryValueTooLarge CudaError_t = 32
@@ -108,7 +111,7 @@ const (
 	CudaErrorInsufficientDriver CudaError_t = 35
 	// The installed driver is too old for this call.
 	CudaErrorCallRequiresNewerDriver CudaError_t = 36
-	// No such surface reference, or one that cannot be used.
+	// This is not a valid surface.
 	CudaErrorInvalidSurface CudaError_t = 37
 	// Two variables of the loaded modules have the same name.
 	CudaErrorDuplicateVariableName CudaError_t = 43
@@ -116,15 +119,15 @@ const (
 	CudaErrorDuplicateTextureName CudaError_t = 44
 	// Two surfaces of the loaded modules have the same name.
 	CudaErrorDuplicateSurfaceName CudaError_t = 45
-	// All devices are busy, exclusively used or prohibited.
+	// Every device is busy, or its compute mode forbids the use.
 	CudaErrorDevicesUnavailable CudaError_t = 46
-	// The current context was made by the driver API incompatibly.
+	// The current driver API context does not suit the runtime.
 	CudaErrorIncompatibleDriverContext CudaError_t = 49
-	// A kernel was launched without a configuration for its launch.
+	// The kernel launch was not configured first.
 	CudaErrorMissingConfiguration CudaError_t = 52
 	// An earlier kernel failed, only device emulation reported this.
 	CudaErrorPriorLaunchFailure CudaError_t = 53
-	// Kernels launched kernels too many levels deep.
+	// The nested kernel launch exceeds the maximum depth.
 	CudaErrorLaunchMaxDepthExceeded CudaError_t = 65
 	// A child kernel uses a texture reference of file scope.
 	CudaErrorLaunchFileScopedTex CudaError_t = 66
@@ -132,23 +135,23 @@ const (
 	CudaErrorLaunchFileScopedSurf CudaError_t = 67
 	// A child kernel synchronizes deeper than the configured limit.
 	CudaErrorSyncDepthExceeded CudaError_t = 68
-	// Too many kernels launched by kernels are outstanding.
+	// Too many device-side launches are pending.
 	CudaErrorLaunchPendingCountExceeded CudaError_t = 69
-	// This is no kernel, or none for this device.
+	// No such kernel, or not compiled for this device.
 	CudaErrorInvalidDeviceFunction CudaError_t = 98
 	// No CUDA device is present or visible.
 	CudaErrorNoDevice CudaError_t = 100
-	// There is no device of this number.
+	// No such device, or the device does not allow this.
 	CudaErrorInvalidDevice CudaError_t = 101
-	// This device lacks a license for the operation.
+	// The device has no valid vGPU (GRID) license.
 	CudaErrorDeviceNotLicensed CudaError_t = 102
 	// A self-test of runtime or driver failed.
 	CudaErrorSoftwareValidityNotEstablished CudaError_t = 103
-	// The runtime could not start, for reasons of its own.
+	// The runtime failed internally while starting.
 	CudaErrorStartupFailure CudaError_t = 127
-	// The module image is malformed or no device code.
+	// The module image is malformed or is not device code.
 	CudaErrorInvalidKernelImage CudaError_t = 200
-	// No usable context for the current device.
+	// No context is current, or the context is not valid.
 	CudaErrorDeviceUninitialized CudaError_t = 201
 	// Mapping the buffer or resource failed.
 	CudaErrorMapBufferObjectFailed CudaError_t = 205
@@ -156,11 +159,11 @@ const (
 	CudaErrorUnmapBufferObjectFailed CudaError_t = 206
 	// The array is mapped and cannot be destroyed.
 	CudaErrorArrayIsMapped CudaError_t = 207
-	// The resource is mapped already.
+	// The resource is already mapped.
 	CudaErrorAlreadyMapped CudaError_t = 208
-	// No code in the image fits this device.
+	// The image has no code for the architecture of this device.
 	CudaErrorNoKernelImageForDevice CudaError_t = 209
-	// The resource has been acquired already.
+	// The resource is already acquired.
 	CudaErrorAlreadyAcquired CudaError_t = 210
 	// The resource is not mapped.
 	CudaErrorNotMapped CudaError_t = 211
@@ -170,9 +173,9 @@ const (
 	CudaErrorNotMappedAsPointer CudaError_t = 213
 	// Device memory had an error that ECC could not correct.
 	CudaErrorECCUncorrectable CudaError_t = 214
-	// This device has no such limit.
+	// The device does not support this limit.
 	CudaErrorUnsupportedLimit CudaError_t = 215
-	// The context is bound to another thread already.
+	// Another thread is using this exclusive-thread device.
 	CudaErrorDeviceAlreadyInUse CudaError_t = 216
 	// These two devices cannot reach each other's memory.
 	CudaErrorPeerAccessUnsupported CudaError_t = 217
@@ -184,23 +187,23 @@ const (
 	CudaErrorNvlinkUncorrectable CudaError_t = 220
 	// The PTX compiler library of the driver was not found.
 	CudaErrorJitCompilerNotFound CudaError_t = 221
-	// The PTX is newer than this driver's compiler.
+	// The PTX comes from a newer toolchain than the driver supports.
 	CudaErrorUnsupportedPtxVersion CudaError_t = 222
-	// Compiling PTX at run time is switched off.
+	// Compiling PTX at run time is disabled.
 	CudaErrorJitCompilationDisabled CudaError_t = 223
-	// The device cannot restrict a context to some processors.
+	// The device does not support this execution affinity.
 	CudaErrorUnsupportedExecAffinity CudaError_t = 224
-	// The PTX calls cudaDeviceSynchronize, which is gone.
+	// The PTX calls cudaDeviceSynchronize, no longer supported in kernels.
 	CudaErrorUnsupportedDevSideSync CudaError_t = 225
 	// A device fault was contained, the process must restart.
 	CudaErrorContained CudaError_t = 226
 	// This loader is too old for the fat binary.
 	CudaErrorInsufficientLoaderVersion CudaError_t = 227
-	// The device source is invalid.
+	// The device code is invalid or did not compile or link.
 	CudaErrorInvalidSource CudaError_t = 300
 	// No such file.
 	CudaErrorFileNotFound CudaError_t = 301
-	// A shared library lacks a symbol that is needed.
+	// A shared library lacks a required symbol.
 	CudaErrorSharedObjectSymbolNotFound CudaError_t = 302
 	// A shared library could not be initialized.
 	CudaErrorSharedObjectInitFailed CudaError_t = 303
@@ -208,35 +211,35 @@ const (
 	CudaErrorOperatingSystem CudaError_t = 304
 	// No such object, or its handle is no longer valid.
 	CudaErrorInvalidResourceHandle CudaError_t = 400
-	// Something involved is in the wrong state for this.
+	// A resource is in the wrong state for this call.
 	CudaErrorIllegalState CudaError_t = 401
-	// The answer would lose data, ask the newer variant.
+	// The query would lose data, request all outputs or a newer version.
 	CudaErrorLossyQuery CudaError_t = 402
-	// There is nothing of this name.
+	// No symbol or object of this name was found.
 	CudaErrorSymbolNotFound CudaError_t = 500
-	// Work is still running.
+	// Enqueued work has not completed yet.
 	CudaErrorNotReady CudaError_t = 600
-	// A kernel accessed memory that is not mapped.
+	// A kernel accessed an invalid memory address.
 	CudaErrorIllegalAddress CudaError_t = 700
-	// The launch needs more registers or threads than exist.
+	// The launch has too many registers, threads or argument bytes.
 	CudaErrorLaunchOutOfResources CudaError_t = 701
 	// A kernel ran longer than the system's watchdog allows.
 	CudaErrorLaunchTimeout CudaError_t = 702
-	// A launch disagrees with the texturing mode in use.
+	// The launch uses an incompatible texturing mode.
 	CudaErrorLaunchIncompatibleTexturing CudaError_t = 703
-	// This context can access that peer already.
+	// Access to this peer is already enabled.
 	CudaErrorPeerAccessAlreadyEnabled CudaError_t = 704
-	// Access to this peer was not enabled.
+	// Access to this peer is not enabled.
 	CudaErrorPeerAccessNotEnabled CudaError_t = 705
-	// CUDA is in use already, too late for this setting.
+	// CUDA is already in use, too late for this setting.
 	CudaErrorSetOnActiveProcess CudaError_t = 708
-	// The current context has been destroyed.
+	// The current context was destroyed, or its primary context is uninitialized.
 	CudaErrorContextIsDestroyed CudaError_t = 709
 	// An assert in a kernel failed.
 	CudaErrorAssert CudaError_t = 710
-	// Too many devices have peer access enabled.
+	// A device has no hardware resources for another peer.
 	CudaErrorTooManyPeers CudaError_t = 711
-	// This host memory is registered already.
+	// This host memory is already registered.
 	CudaErrorHostMemoryAlreadyRegistered CudaError_t = 712
 	// This host memory is not registered.
 	CudaErrorHostMemoryNotRegistered CudaError_t = 713
@@ -244,15 +247,15 @@ const (
 	CudaErrorHardwareStackError CudaError_t = 714
 	// A kernel reached an instruction that the device cannot execute.
 	CudaErrorIllegalInstruction CudaError_t = 715
-	// A kernel accessed an address that is not aligned.
+	// A kernel accessed a misaligned address.
 	CudaErrorMisalignedAddress CudaError_t = 716
-	// A kernel accessed an address outside the space it named.
+	// A kernel instruction got an address of the wrong address space.
 	CudaErrorInvalidAddressSpace CudaError_t = 717
-	// The program counter of a kernel went astray.
+	// A kernel's program counter became invalid.
 	CudaErrorInvalidPc CudaError_t = 718
-	// A kernel failed for a reason not known more closely.
+	// A kernel failed, often because of an invalid memory access.
 	CudaErrorLaunchFailure CudaError_t = 719
-	// A cooperative launch does not fit on the device at once.
+	// The cooperative grid has more blocks than the device runs at once.
 	CudaErrorCooperativeLaunchTooLarge CudaError_t = 720
 	// A kernel ended without freeing its tensor memory.
 	CudaErrorTensorMemoryLeak CudaError_t = 721
@@ -260,31 +263,31 @@ const (
 	CudaErrorNotPermitted CudaError_t = 800
 	// This device, driver or system cannot do this.
 	CudaErrorNotSupported CudaError_t = 801
-	// The system is not ready, a service may be missing.
+	// The system is not ready, a driver daemon may be down.
 	CudaErrorSystemNotReady CudaError_t = 802
-	// The driver's kernel and user parts do not match.
+	// The versions of kernel driver and CUDA driver do not match.
 	CudaErrorSystemDriverMismatch CudaError_t = 803
 	// The forward compatibility package does not support this device.
 	CudaErrorCompatNotSupportedOnDevice CudaError_t = 804
-	// The client could not connect to the MPS server.
+	// The client could not connect to the MPS daemon or server.
 	CudaErrorMpsConnectionFailed CudaError_t = 805
-	// The exchange with the MPS server failed.
+	// A remote procedure call to the MPS server failed.
 	CudaErrorMpsRpcFailure CudaError_t = 806
-	// The MPS server takes no new clients now.
+	// The MPS server does not accept new clients now.
 	CudaErrorMpsServerNotReady CudaError_t = 807
-	// The MPS server has all the clients it can have.
+	// The MPS server has no resources for another client.
 	CudaErrorMpsMaxClientsReached CudaError_t = 808
-	// The MPS server has all the device connections it can have.
+	// The MPS server has no resources for another device connection.
 	CudaErrorMpsMaxConnectionsReached CudaError_t = 809
-	// The MPS server ended this client.
+	// The MPS server terminated this client, the process must restart.
 	CudaErrorMpsClientTerminated CudaError_t = 810
-	// This module launches kernels from kernels, unsupported here.
+	// The module uses dynamic parallelism, not supported in this configuration.
 	CudaErrorCdpNotSupported CudaError_t = 811
-	// Parts with different versions of device-side launch do not mix.
+	// The module mixes incompatible versions of dynamic parallelism.
 	CudaErrorCdpVersionMismatch CudaError_t = 812
-	// Not allowed while a stream captures.
+	// Not permitted while the stream captures.
 	CudaErrorStreamCaptureUnsupported CudaError_t = 900
-	// An earlier error has spoilt this capture.
+	// An earlier error invalidated this capture.
 	CudaErrorStreamCaptureInvalidated CudaError_t = 901
 	// This would join two separate captures.
 	CudaErrorStreamCaptureMerge CudaError_t = 902
@@ -292,21 +295,21 @@ const (
 	CudaErrorStreamCaptureUnmatched CudaError_t = 903
 	// A forked stream was not joined before the capture ended.
 	CudaErrorStreamCaptureUnjoined CudaError_t = 904
-	// A dependency would cross out of the capture.
+	// A dependency would cross the boundary of the capture.
 	CudaErrorStreamCaptureIsolation CudaError_t = 905
-	// Implicit synchronization with the legacy stream during a capture.
+	// The legacy stream would depend implicitly on a capturing stream.
 	CudaErrorStreamCaptureImplicit CudaError_t = 906
-	// The event belongs to a capture and has no state.
+	// The event was last recorded into a capture, not executed.
 	CudaErrorCapturedEvent CudaError_t = 907
-	// Another thread began this capture.
+	// Another thread began this capture, and not in relaxed mode.
 	CudaErrorStreamCaptureWrongThread CudaError_t = 908
-	// The wait ended before what it waited for.
+	// The wait timed out.
 	CudaErrorTimeout CudaError_t = 909
 	// This change cannot be applied to the executable graph.
 	CudaErrorGraphExecUpdateFailure CudaError_t = 910
-	// A device outside CUDA failed, the process must restart.
+	// An external device failed, the process may have to restart.
 	CudaErrorExternalDevice CudaError_t = 911
-	// The cluster is too large or does not fit.
+	// The cluster configuration of the launch is not valid.
 	CudaErrorInvalidClusterSize CudaError_t = 912
 	// The function is not loaded yet on this device.
 	CudaErrorFunctionNotLoaded CudaError_t = 913
@@ -314,13 +317,13 @@ const (
 	CudaErrorInvalidResourceType CudaError_t = 914
 	// A resource is too small or does not apply here.
 	CudaErrorInvalidResourceConfiguration CudaError_t = 915
-	// The stream is detached, its green context is gone.
+	// The stream is detached, its green context may be destroyed.
 	CudaErrorStreamDetached CudaError_t = 917
 	// Recapturing into the graph failed.
 	CudaErrorGraphRecaptureFailure CudaError_t = 918
 	// The GPU fabric is still starting, try again later.
 	CudaErrorFabricNotReady CudaError_t = 919
-	// The driver gives no reason for this failure.
+	// An unknown internal error.
 	CudaErrorUnknown CudaError_t = 999
 	// Start of a range of codes no longer in use.
 	CudaErrorApiFailureBase CudaError_t = 10000
@@ -1142,12 +1145,12 @@ func (v CudaHostTaskSyncMode) String() string {
 	return "CudaHostTaskSyncMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphicsRegisterFlags is what CUDA will do with a graphics resource, said when it is
-// registered.
+// CudaGraphicsRegisterFlags is a set of flags, given at registration, for how CUDA will use a
+// graphics resource.
 type CudaGraphicsRegisterFlags uint32
 
 const (
-	// Anything.
+	// Read and write.
 	CudaGraphicsRegisterFlagsNone CudaGraphicsRegisterFlags = 0
 	// Read only.
 	CudaGraphicsRegisterFlagsReadOnly CudaGraphicsRegisterFlags = 1
@@ -1176,18 +1179,17 @@ func (v CudaGraphicsRegisterFlags) String() string {
 	return "CudaGraphicsRegisterFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphicsMapFlags is what CUDA will do with a graphics resource from the next mapping on.
+// CudaGraphicsMapFlags is a hint on how CUDA will use a graphics resource from the next mapping on.
 //
-// It is a hint that saves copies between the two APIs. Writing against a read-only hint is
-// undefined.
+// The hint saves copies between the two APIs. Writing against a read-only hint is undefined.
 type CudaGraphicsMapFlags uint32
 
 const (
 	// Read and write.
 	CudaGraphicsMapFlagsNone CudaGraphicsMapFlags = 0
-	// No writes, so nothing need be carried back.
+	// Only reads, so nothing has to be copied back.
 	CudaGraphicsMapFlagsReadOnly CudaGraphicsMapFlags = 1
-	// No reads before writes, so nothing need be carried over.
+	// Only writes, which replace everything; mapping loses the old contents.
 	CudaGraphicsMapFlagsWriteDiscard CudaGraphicsMapFlags = 2
 )
 
@@ -1242,13 +1244,13 @@ func (v CudaGraphicsCubeFace) String() string {
 	return "CudaGraphicsCubeFace(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaResourceType is what kind of memory a texture, a surface or a graphics resource consists of.
+// CudaResourceType is the kind of memory of a texture or surface object.
 type CudaResourceType uint32
 
 const (
 	// An array, laid out for the texture unit.
 	CudaResourceTypeArray CudaResourceType = 0
-	// An array with ever smaller copies.
+	// An array with mipmap levels, each with half the extents of the one before.
 	CudaResourceTypeMipmappedArray CudaResourceType = 1
 	// Plain memory, read by index without filtering.
 	CudaResourceTypeLinear CudaResourceType = 2
@@ -1271,9 +1273,10 @@ func (v CudaResourceType) String() string {
 	return "CudaResourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaResourceViewFormat is the type that a resource view gives to the elements of an array.
+// CudaResourceViewFormat is the element format of a resource view.
 //
-// The block formats hold 4 by 4 pixels in 8 bytes (BC1, BC4) or 16 bytes (the others).
+// A block of a block-compressed format holds 4 by 4 pixels in 8 bytes (BC1, BC4) or 16 bytes (the
+// others).
 type CudaResourceViewFormat uint32
 
 const (
@@ -1617,9 +1620,9 @@ type CudaComputeMode uint32
 const (
 	// Any number of processes.
 	CudaComputeModeDefault CudaComputeMode = 0
-	// One context by one thread; a rule that drivers no longer have.
+	// One context, used by one thread; current drivers do not have this mode.
 	CudaComputeModeExclusive CudaComputeMode = 1
-	// Nobody: creating a context fails with [CudaErrorDevicesUnavailable].
+	// No process: creating a context fails with [CudaErrorDevicesUnavailable].
 	CudaComputeModeProhibited CudaComputeMode = 2
 	// One process at a time, with as many threads as it likes; a second process is refused.
 	CudaComputeModeExclusiveProcess CudaComputeMode = 3
@@ -1787,8 +1790,8 @@ func (v CudaMemRangeAttribute) String() string {
 	return "CudaMemRangeAttribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFlushGPUDirectRDMAWritesOptions is a set of ways to make writes that other hardware sent to
-// device memory visible to the device.
+// CudaFlushGPUDirectRDMAWritesOptions is a set of ways to flush GPUDirect RDMA writes: writes of
+// other hardware to device memory become visible to the device.
 type CudaFlushGPUDirectRDMAWritesOptions uint32
 
 const (
@@ -1812,14 +1815,14 @@ func (v CudaFlushGPUDirectRDMAWritesOptions) String() string {
 	return "CudaFlushGPUDirectRDMAWritesOptions(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGPUDirectRDMAWritesOrdering is who sees writes of other hardware to this device in a
-// consistent order without a flush.
+// CudaGPUDirectRDMAWritesOrdering is the range of devices that see GPUDirect RDMA writes to this
+// device in a consistent order without a flush.
 //
-// The numbers rise with the circle of those who do, so compare with >=.
+// A larger number means a larger range, so compare with >=.
 type CudaGPUDirectRDMAWritesOrdering uint32
 
 const (
-	// Nobody: flush before the data is used.
+	// None: flush before the data is used.
 	CudaGPUDirectRDMAWritesOrderingNone CudaGPUDirectRDMAWritesOrdering = 0
 	// The device whose memory it is.
 	CudaGPUDirectRDMAWritesOrderingOwner CudaGPUDirectRDMAWritesOrdering = 100
@@ -1840,10 +1843,11 @@ func (v CudaGPUDirectRDMAWritesOrdering) String() string {
 	return "CudaGPUDirectRDMAWritesOrdering(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFlushGPUDirectRDMAWritesScope is to whom a flush of remote writes makes them visible.
+// CudaFlushGPUDirectRDMAWritesScope is the range of devices to which a flush of GPUDirect RDMA
+// writes makes them visible.
 //
-// The values can be compared with those of [CudaGPUDirectRDMAWritesOrdering]: a scope that is not
-// larger needs no flush.
+// The values can be compared with those of [CudaGPUDirectRDMAWritesOrdering]: if the scope is not
+// larger than the ordering, no flush is needed.
 type CudaFlushGPUDirectRDMAWritesScope uint32
 
 const (
@@ -1864,12 +1868,12 @@ func (v CudaFlushGPUDirectRDMAWritesScope) String() string {
 	return "CudaFlushGPUDirectRDMAWritesScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFlushGPUDirectRDMAWritesTarget is whose memory a flush of remote writes is about; there is
-// one choice so far.
+// CudaFlushGPUDirectRDMAWritesTarget is the device memory for which GPUDirect RDMA writes are
+// flushed; there is one choice so far.
 type CudaFlushGPUDirectRDMAWritesTarget uint32
 
 const (
-	// That of the calling thread's current device.
+	// The memory of the calling thread's current device.
 	CudaFlushGPUDirectRDMAWritesTargetCurrentDevice CudaFlushGPUDirectRDMAWritesTarget = 0
 )
 
@@ -2873,13 +2877,13 @@ func (v CudaMemcpy3DOperandType) String() string {
 	return "CudaMemcpy3DOperandType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDeviceP2PAttr is a question about the way from one device to another, which need not have the
-// same answer in both directions.
+// CudaDeviceP2PAttr is a property of the link from one device to another; the two directions can
+// differ.
 type CudaDeviceP2PAttr uint32
 
 const (
-	// Quality of the link; 0 is the best there is in this machine, larger is worse, and numbers of
-	// different machines do not compare.
+	// Quality of the link; 0 is the best link in this machine and larger numbers are worse; numbers of
+	// different machines cannot be compared.
 	CudaDevP2PAttrPerformanceRank CudaDeviceP2PAttr = 1
 	// 1 if kernels on the first device can use memory of the second.
 	CudaDevP2PAttrAccessSupported CudaDeviceP2PAttr = 2
@@ -2909,8 +2913,8 @@ func (v CudaDeviceP2PAttr) String() string {
 	return "CudaDeviceP2PAttr(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaAtomicOperation is an atomic operation that is asked about with
-// [CudaDeviceGetHostAtomicCapabilities] or [CudaDeviceGetP2PAtomicCapabilities].
+// CudaAtomicOperation is an atomic operation for which [CudaDeviceGetHostAtomicCapabilities] and
+// [CudaDeviceGetP2PAtomicCapabilities] tell the support across a link.
 type CudaAtomicOperation uint32
 
 const (
@@ -2920,9 +2924,9 @@ const (
 	CudaAtomicOperationIntegerMin CudaAtomicOperation = 1
 	// Keeps the larger integer.
 	CudaAtomicOperationIntegerMax CudaAtomicOperation = 2
-	// Counts up, back to 0 beyond a bound (atomicInc).
+	// Counts up to a bound, then starts again at 0 (atomicInc).
 	CudaAtomicOperationIntegerIncrement CudaAtomicOperation = 3
-	// Counts down, back to a bound below 0 (atomicDec).
+	// Counts down to 0, then starts again at a bound (atomicDec).
 	CudaAtomicOperationIntegerDecrement CudaAtomicOperation = 4
 	// Bitwise and.
 	CudaAtomicOperationAnd CudaAtomicOperation = 5
@@ -2930,7 +2934,7 @@ const (
 	CudaAtomicOperationOr CudaAtomicOperation = 6
 	// Bitwise exclusive or.
 	CudaAtomicOperationXOR CudaAtomicOperation = 7
-	// Stores a value and gives back the old one.
+	// Stores a value and returns the old one.
 	CudaAtomicOperationExchange CudaAtomicOperation = 8
 	// Stores a value if the old one is the expected one.
 	CudaAtomicOperationCAS CudaAtomicOperation = 9
@@ -2975,8 +2979,8 @@ func (v CudaAtomicOperation) String() string {
 	return "CudaAtomicOperation(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaAtomicOperationCapability is one bit of the answer to how a link supports an atomic
-// operation: on which types, and in which form.
+// CudaAtomicOperationCapability is a bit that says on which types, or in which form, a link
+// supports an atomic operation.
 type CudaAtomicOperationCapability uint32
 
 const (
@@ -2984,7 +2988,7 @@ const (
 	CudaAtomicCapabilitySigned CudaAtomicOperationCapability = 1
 	// On unsigned integers.
 	CudaAtomicCapabilityUnsigned CudaAtomicOperationCapability = 2
-	// In the form that gives nothing back (red in PTX).
+	// As a reduction, which does not return the old value (red in PTX).
 	CudaAtomicCapabilityReduction CudaAtomicOperationCapability = 4
 	// On words of 4 bytes.
 	CudaAtomicCapabilityScalar32 CudaAtomicOperationCapability = 8
@@ -3121,11 +3125,12 @@ type CudaDevSmResourceGroup_flags uint32
 const (
 	// All must be coscheduled in the sizes asked for.
 	CudaDevSmResourceGroupDefault CudaDevSmResourceGroup_flags = 0
-	// The count matters most: fill up with multiprocessors that break the other wishes.
+	// The count matters most: fill up with multiprocessors that do not meet the other constraints.
 	CudaDevSmResourceGroupBackfill CudaDevSmResourceGroup_flags = 1
-	// Only from one locality domain; with backfill, from there first.
+	// Only from one locality domain; with backfill, from that domain first.
 	CudaDevSmResourceGroupLocalityDomainId CudaDevSmResourceGroup_flags = 2
-	// Beside the former: also those that this domain has beyond the number common to all domains.
+	// Used with the former flag: also the multiprocessors beyond
+	// [CudaDevAttrLocalityDomainMultiprocessorCount] that this domain has.
 	CudaDevSmResourceGroupLocalityDomainSupplementalSms CudaDevSmResourceGroup_flags = 4
 )
 
@@ -3166,17 +3171,17 @@ func (v CudaDevSmResourceSplitByCount_flags) String() string {
 	return "CudaDevSmResourceSplitByCount_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDevResourceType is what kind of resource a [CudaDevResource] describes.
+// CudaDevResourceType is the kind of resource that a [CudaDevResource] describes.
 type CudaDevResourceType uint32
 
 const (
-	// None; what a remainder is when nothing remains.
+	// None; the type of a remainder when nothing remains.
 	CudaDevResourceTypeInvalid CudaDevResourceType = 0
 	// Multiprocessors.
 	CudaDevResourceTypeSm CudaDevResourceType = 1
 	// How work queues are to be provided.
 	CudaDevResourceTypeWorkqueueConfig CudaDevResourceType = 1000
-	// Work queues that exist, to be used again by another green context.
+	// Work queues of an existing context, for another green context to use.
 	CudaDevResourceTypeWorkqueue CudaDevResourceType = 10000
 )
 
@@ -3195,7 +3200,8 @@ func (v CudaDevResourceType) String() string {
 	return "CudaDevResourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDevWorkqueueConfigScope is with whom a green context shares work queues.
+// CudaDevWorkqueueConfigScope is the range of contexts with which a green context shares work
+// queues.
 type CudaDevWorkqueueConfigScope uint32
 
 const (
@@ -3410,8 +3416,7 @@ func (v CudaCGScope) String() string {
 	return "CudaCGScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaKernelFunctionType is which of the three handles of a kernel stands in a kernel node's
-// parameters.
+// CudaKernelFunctionType is the kind of kernel handle in a kernel node's parameters.
 type CudaKernelFunctionType uint32
 
 const (
@@ -3735,8 +3740,8 @@ func (v CudaGraphKernelNodeField) String() string {
 	return "CudaGraphKernelNodeField(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGetDriverEntryPointFlags is which default stream the function that is looked up should use
-// for stream 0.
+// CudaGetDriverEntryPointFlags is a choice between the variants of a driver function, by the
+// default stream that they use for stream 0.
 type CudaGetDriverEntryPointFlags uint32
 
 const (
@@ -3761,15 +3766,15 @@ func (v CudaGetDriverEntryPointFlags) String() string {
 	return "CudaGetDriverEntryPointFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDriverEntryPointQueryResult is why a driver function was not found.
+// CudaDriverEntryPointQueryResult is the outcome of looking up a driver function.
 type CudaDriverEntryPointQueryResult uint32
 
 const (
-	// It was found.
+	// The function was found.
 	CudaDriverEntryPointSuccess CudaDriverEntryPointQueryResult = 0
-	// The driver has nothing of that name: a typing error, or the driver is too old.
+	// The driver has nothing of that name: the name is misspelt, or the driver is too old.
 	CudaDriverEntryPointSymbolNotFound CudaDriverEntryPointQueryResult = 1
-	// The driver has it, but it is younger than the CUDA version that was asked for.
+	// The driver has the function, but only for CUDA versions newer than the requested one.
 	CudaDriverEntryPointVersionNotSufficent CudaDriverEntryPointQueryResult = 2
 )
 
@@ -4046,7 +4051,7 @@ func (v CudaLaunchAttributeID) String() string {
 	return "CudaLaunchAttributeID(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaDeviceNumaConfig is whether the operating system manages a GPU's memory as a NUMA node.
+// CudaDeviceNumaConfig tells whether the operating system manages a GPU's memory as a NUMA node.
 type CudaDeviceNumaConfig uint32
 
 const (
@@ -4072,7 +4077,7 @@ func (v CudaDeviceNumaConfig) String() string {
 type CudaAsyncNotificationType uint32
 
 const (
-	// The process has allocated more device memory than its budget. Free or trim what can be spared.
+	// The process has allocated more device memory than its budget. Free memory or trim pools.
 	CudaAsyncNotificationTypeOverBudget CudaAsyncNotificationType = 1
 )
 
@@ -4085,13 +4090,13 @@ func (v CudaAsyncNotificationType) String() string {
 	return "CudaAsyncNotificationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaLogLevel is how grave a message of the driver's log is.
+// CudaLogLevel is the severity of a message in the driver's log.
 type CudaLogLevel uint32
 
 const (
 	// It explains why a call failed.
 	CudaLogLevelError CudaLogLevel = 0
-	// The call went through, but something about it is questionable.
+	// The call succeeded, but something about it is questionable.
 	CudaLogLevelWarning CudaLogLevel = 1
 )
 
@@ -4128,7 +4133,7 @@ func (v CudaFabricOpStatusSource) String() string {
 	return "CudaFabricOpStatusSource(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaFabricOpStatusInfo is how an operation over the fabric went, as device code reads it.
+// CudaFabricOpStatusInfo is the outcome of an operation over the fabric, as device code reads it.
 type CudaFabricOpStatusInfo uint32
 
 const (
@@ -4151,7 +4156,7 @@ func (v CudaFabricOpStatusInfo) String() string {
 	return "CudaFabricOpStatusInfo(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaSurfaceBoundaryMode is what a kernel's surface access outside of the surface does.
+// CudaSurfaceBoundaryMode is the effect of a kernel's access outside of a surface.
 //
 // It is an argument of device code; for host programs it is of no use.
 type CudaSurfaceBoundaryMode uint32
@@ -4159,7 +4164,7 @@ type CudaSurfaceBoundaryMode uint32
 const (
 	// Reads give 0, writes are dropped.
 	CudaBoundaryModeZero CudaSurfaceBoundaryMode = 0
-	// Goes to the nearest element inside.
+	// The access goes to the nearest element inside.
 	CudaBoundaryModeClamp CudaSurfaceBoundaryMode = 1
 	// The kernel is aborted with an error.
 	CudaBoundaryModeTrap CudaSurfaceBoundaryMode = 2
@@ -4178,7 +4183,7 @@ func (v CudaSurfaceBoundaryMode) String() string {
 	return "CudaSurfaceBoundaryMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaSurfaceFormatMode is how device code of former toolkits wrote to a surface.
+// CudaSurfaceFormatMode is the way in which device code of older toolkits wrote to a surface.
 type CudaSurfaceFormatMode uint32
 
 const (
@@ -4199,7 +4204,7 @@ func (v CudaSurfaceFormatMode) String() string {
 	return "CudaSurfaceFormatMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaTextureAddressMode is what a texture gives for coordinates outside of it.
+// CudaTextureAddressMode is the treatment of texture coordinates that lie outside of the texture.
 //
 // Wrapping and mirroring require normalized coordinates; without them the coordinate is clamped.
 type CudaTextureAddressMode uint32
@@ -4230,14 +4235,14 @@ func (v CudaTextureAddressMode) String() string {
 	return "CudaTextureAddressMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaTextureFilterMode is what a texture gives between its elements.
+// CudaTextureFilterMode is the way in which a texture computes a value between its elements.
 type CudaTextureFilterMode uint32
 
 const (
 	// The nearest element.
 	CudaFilterModePoint CudaTextureFilterMode = 0
-	// A blend of the neighbours: 2, 4 or 8 of them by dimension. The weights have 8 bits of fraction
-	// only, which limits the accuracy.
+	// Linear interpolation of 2, 4 or 8 neighbours, in 1, 2 or 3 dimensions. The weights have only 8
+	// bits of fraction, which limits the accuracy.
 	CudaFilterModeLinear CudaTextureFilterMode = 1
 )
 
@@ -4252,13 +4257,13 @@ func (v CudaTextureFilterMode) String() string {
 	return "CudaTextureFilterMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaTextureReadMode is whether a texture of integers returns them as integers.
+// CudaTextureReadMode is the form in which a texture returns integers.
 type CudaTextureReadMode uint32
 
 const (
-	// As they are stored.
+	// As the integers that are stored.
 	CudaReadModeElementType CudaTextureReadMode = 0
-	// As floats from 0 to 1, or -1 to 1 if signed; for 8 and 16 bits.
+	// As floats from 0 to 1, or from -1 to 1 if signed; only for integers of 8 and 16 bits.
 	CudaReadModeNormalizedFloat CudaTextureReadMode = 1
 )
 

@@ -4,20 +4,20 @@ package cudart13
 
 import "unsafe"
 
-// CudaFuncSetSharedMemConfig asks for shared memory banks of four or eight bytes for a kernel.
+// CudaFuncSetSharedMemConfig requests shared memory banks of four or eight bytes for a kernel.
 //
 //	cudaError_t cudaFuncSetSharedMemConfig(const void *func, enum cudaSharedMemConfig config)
 //
-// Only devices of compute capability 3.x could choose, and no driver since 12 supports them: it is
-// accepted and does nothing. There it took precedence over the device's setting, and switching
-// between kernels could make the device wait.
+// Only devices of compute capability 3.x had a choice, and drivers for CUDA 12 and later do not
+// support them: on all others the call does nothing. Where it worked, it took precedence over the
+// device's setting, and a change between two kernels could make the device wait.
 //
 // Parameters:
 //   - func_: the kernel
 //   - config: the bank width
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no such width
+//   - [CudaErrorInvalidValue]: config is not a known bank width
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //

@@ -30,25 +30,25 @@ func statusText(v CudaError_t) string {
 	case CudaErrorInvalidValue:
 		return "an argument is out of range or nil"
 	case CudaErrorMemoryAllocation:
-		return "the allocation failed, there is not enough memory"
+		return "not enough memory or other resources"
 	case CudaErrorInitializationError:
 		return "CUDA could not be initialized"
 	case CudaErrorCudartUnloading:
 		return "the runtime is shutting down with the process"
 	case CudaErrorProfilerDisabled:
-		return "profiling is switched off for this process"
+		return "profiling is disabled, perhaps because an external profiler is running"
 	case CudaErrorProfilerNotInitialized:
-		return "profiler start and stop need no initialization any more"
+		return "the profiler is not initialized, no longer returned since CUDA 5.0"
 	case CudaErrorProfilerAlreadyStarted:
-		return "the profiler is running already"
+		return "the profiler is already running, no longer returned since CUDA 5.0"
 	case CudaErrorProfilerAlreadyStopped:
-		return "the profiler is not running"
+		return "the profiler is not running, no longer returned since CUDA 5.0"
 	case CudaErrorInvalidConfiguration:
 		return "block, grid or shared memory exceeds what the device allows"
 	case CudaErrorVersionTranslation:
-		return "the driver answered with something newer than this runtime knows"
+		return "the newer driver returned graph node parameters this runtime cannot translate"
 	case CudaErrorInvalidPitchValue:
-		return "the pitch exceeds the device's limit or is misaligned"
+		return "the pitch is out of range"
 	case CudaErrorInvalidSymbol:
 		return "no such variable or constant symbol on the device"
 	case CudaErrorInvalidHostPointer:
@@ -56,13 +56,13 @@ func statusText(v CudaError_t) string {
 	case CudaErrorInvalidDevicePointer:
 		return "this is not a valid device pointer"
 	case CudaErrorInvalidTexture:
-		return "no such texture reference, or one that cannot be used"
+		return "this is not a valid texture"
 	case CudaErrorInvalidTextureBinding:
-		return "nothing usable is bound to the texture"
+		return "the texture has no valid binding"
 	case CudaErrorInvalidChannelDescriptor:
-		return "the channel format is not one that textures have"
+		return "the channel descriptor has an unknown format or invalid dimension"
 	case CudaErrorInvalidMemcpyDirection:
-		return "the direction of the copy is no known kind"
+		return "the copy direction is not a known cudaMemcpyKind"
 	case CudaErrorAddressOfConstant:
 		return "the address of a device constant was taken"
 	case CudaErrorTextureFetchFailed:
@@ -78,7 +78,7 @@ func statusText(v CudaError_t) string {
 	case CudaErrorMixedDeviceExecution:
 		return "device code and emulated code were mixed"
 	case CudaErrorNotYetImplemented:
-		return "this call exists but does nothing yet"
+		return "the call is not implemented yet"
 	case CudaErrorMemoryValueTooLarge:
 		return "an emulated device pointer lies beyond 32 bits"
 	case CudaErrorStubLibrary:
@@ -88,7 +88,7 @@ func statusText(v CudaError_t) string {
 	case CudaErrorCallRequiresNewerDriver:
 		return "the installed driver is too old for this call"
 	case CudaErrorInvalidSurface:
-		return "no such surface reference, or one that cannot be used"
+		return "this is not a valid surface"
 	case CudaErrorDuplicateVariableName:
 		return "two variables of the loaded modules have the same name"
 	case CudaErrorDuplicateTextureName:
@@ -96,15 +96,15 @@ func statusText(v CudaError_t) string {
 	case CudaErrorDuplicateSurfaceName:
 		return "two surfaces of the loaded modules have the same name"
 	case CudaErrorDevicesUnavailable:
-		return "all devices are busy, exclusively used or prohibited"
+		return "every device is busy, or its compute mode forbids the use"
 	case CudaErrorIncompatibleDriverContext:
-		return "the current context was made by the driver API incompatibly"
+		return "the current driver API context does not suit the runtime"
 	case CudaErrorMissingConfiguration:
-		return "a kernel was launched without a configuration for its launch"
+		return "the kernel launch was not configured first"
 	case CudaErrorPriorLaunchFailure:
 		return "an earlier kernel failed, only device emulation reported this"
 	case CudaErrorLaunchMaxDepthExceeded:
-		return "kernels launched kernels too many levels deep"
+		return "the nested kernel launch exceeds the maximum depth"
 	case CudaErrorLaunchFileScopedTex:
 		return "a child kernel uses a texture reference of file scope"
 	case CudaErrorLaunchFileScopedSurf:
@@ -112,23 +112,23 @@ func statusText(v CudaError_t) string {
 	case CudaErrorSyncDepthExceeded:
 		return "a child kernel synchronizes deeper than the configured limit"
 	case CudaErrorLaunchPendingCountExceeded:
-		return "too many kernels launched by kernels are outstanding"
+		return "too many device-side launches are pending"
 	case CudaErrorInvalidDeviceFunction:
-		return "this is no kernel, or none for this device"
+		return "no such kernel, or not compiled for this device"
 	case CudaErrorNoDevice:
 		return "no CUDA device is present or visible"
 	case CudaErrorInvalidDevice:
-		return "there is no device of this number"
+		return "no such device, or the device does not allow this"
 	case CudaErrorDeviceNotLicensed:
-		return "this device lacks a license for the operation"
+		return "the device has no valid vGPU (GRID) license"
 	case CudaErrorSoftwareValidityNotEstablished:
 		return "a self-test of runtime or driver failed"
 	case CudaErrorStartupFailure:
-		return "the runtime could not start, for reasons of its own"
+		return "the runtime failed internally while starting"
 	case CudaErrorInvalidKernelImage:
-		return "the module image is malformed or no device code"
+		return "the module image is malformed or is not device code"
 	case CudaErrorDeviceUninitialized:
-		return "no usable context for the current device"
+		return "no context is current, or the context is not valid"
 	case CudaErrorMapBufferObjectFailed:
 		return "mapping the buffer or resource failed"
 	case CudaErrorUnmapBufferObjectFailed:
@@ -136,11 +136,11 @@ func statusText(v CudaError_t) string {
 	case CudaErrorArrayIsMapped:
 		return "the array is mapped and cannot be destroyed"
 	case CudaErrorAlreadyMapped:
-		return "the resource is mapped already"
+		return "the resource is already mapped"
 	case CudaErrorNoKernelImageForDevice:
-		return "no code in the image fits this device"
+		return "the image has no code for the architecture of this device"
 	case CudaErrorAlreadyAcquired:
-		return "the resource has been acquired already"
+		return "the resource is already acquired"
 	case CudaErrorNotMapped:
 		return "the resource is not mapped"
 	case CudaErrorNotMappedAsArray:
@@ -150,9 +150,9 @@ func statusText(v CudaError_t) string {
 	case CudaErrorECCUncorrectable:
 		return "device memory had an error that ECC could not correct"
 	case CudaErrorUnsupportedLimit:
-		return "this device has no such limit"
+		return "the device does not support this limit"
 	case CudaErrorDeviceAlreadyInUse:
-		return "the context is bound to another thread already"
+		return "another thread is using this exclusive-thread device"
 	case CudaErrorPeerAccessUnsupported:
 		return "these two devices cannot reach each other's memory"
 	case CudaErrorInvalidPtx:
@@ -164,23 +164,23 @@ func statusText(v CudaError_t) string {
 	case CudaErrorJitCompilerNotFound:
 		return "the PTX compiler library of the driver was not found"
 	case CudaErrorUnsupportedPtxVersion:
-		return "the PTX is newer than this driver's compiler"
+		return "the PTX comes from a newer toolchain than the driver supports"
 	case CudaErrorJitCompilationDisabled:
-		return "compiling PTX at run time is switched off"
+		return "compiling PTX at run time is disabled"
 	case CudaErrorUnsupportedExecAffinity:
-		return "the device cannot restrict a context to some processors"
+		return "the device does not support this execution affinity"
 	case CudaErrorUnsupportedDevSideSync:
-		return "the PTX calls cudaDeviceSynchronize, which is gone"
+		return "the PTX calls cudaDeviceSynchronize, no longer supported in kernels"
 	case CudaErrorContained:
 		return "a device fault was contained, the process must restart"
 	case CudaErrorInsufficientLoaderVersion:
 		return "this loader is too old for the fat binary"
 	case CudaErrorInvalidSource:
-		return "the device source is invalid"
+		return "the device code is invalid or did not compile or link"
 	case CudaErrorFileNotFound:
 		return "no such file"
 	case CudaErrorSharedObjectSymbolNotFound:
-		return "a shared library lacks a symbol that is needed"
+		return "a shared library lacks a required symbol"
 	case CudaErrorSharedObjectInitFailed:
 		return "a shared library could not be initialized"
 	case CudaErrorOperatingSystem:
@@ -188,35 +188,35 @@ func statusText(v CudaError_t) string {
 	case CudaErrorInvalidResourceHandle:
 		return "no such object, or its handle is no longer valid"
 	case CudaErrorIllegalState:
-		return "something involved is in the wrong state for this"
+		return "a resource is in the wrong state for this call"
 	case CudaErrorLossyQuery:
-		return "the answer would lose data, ask the newer variant"
+		return "the query would lose data, request all outputs or a newer version"
 	case CudaErrorSymbolNotFound:
-		return "there is nothing of this name"
+		return "no symbol or object of this name was found"
 	case CudaErrorNotReady:
-		return "work is still running"
+		return "enqueued work has not completed yet"
 	case CudaErrorIllegalAddress:
-		return "a kernel accessed memory that is not mapped"
+		return "a kernel accessed an invalid memory address"
 	case CudaErrorLaunchOutOfResources:
-		return "the launch needs more registers or threads than exist"
+		return "the launch has too many registers, threads or argument bytes"
 	case CudaErrorLaunchTimeout:
 		return "a kernel ran longer than the system's watchdog allows"
 	case CudaErrorLaunchIncompatibleTexturing:
-		return "a launch disagrees with the texturing mode in use"
+		return "the launch uses an incompatible texturing mode"
 	case CudaErrorPeerAccessAlreadyEnabled:
-		return "this context can access that peer already"
+		return "access to this peer is already enabled"
 	case CudaErrorPeerAccessNotEnabled:
-		return "access to this peer was not enabled"
+		return "access to this peer is not enabled"
 	case CudaErrorSetOnActiveProcess:
-		return "CUDA is in use already, too late for this setting"
+		return "CUDA is already in use, too late for this setting"
 	case CudaErrorContextIsDestroyed:
-		return "the current context has been destroyed"
+		return "the current context was destroyed, or its primary context is uninitialized"
 	case CudaErrorAssert:
 		return "an assert in a kernel failed"
 	case CudaErrorTooManyPeers:
-		return "too many devices have peer access enabled"
+		return "a device has no hardware resources for another peer"
 	case CudaErrorHostMemoryAlreadyRegistered:
-		return "this host memory is registered already"
+		return "this host memory is already registered"
 	case CudaErrorHostMemoryNotRegistered:
 		return "this host memory is not registered"
 	case CudaErrorHardwareStackError:
@@ -224,15 +224,15 @@ func statusText(v CudaError_t) string {
 	case CudaErrorIllegalInstruction:
 		return "a kernel reached an instruction that the device cannot execute"
 	case CudaErrorMisalignedAddress:
-		return "a kernel accessed an address that is not aligned"
+		return "a kernel accessed a misaligned address"
 	case CudaErrorInvalidAddressSpace:
-		return "a kernel accessed an address outside the space it named"
+		return "a kernel instruction got an address of the wrong address space"
 	case CudaErrorInvalidPc:
-		return "the program counter of a kernel went astray"
+		return "a kernel's program counter became invalid"
 	case CudaErrorLaunchFailure:
-		return "a kernel failed for a reason not known more closely"
+		return "a kernel failed, often because of an invalid memory access"
 	case CudaErrorCooperativeLaunchTooLarge:
-		return "a cooperative launch does not fit on the device at once"
+		return "the cooperative grid has more blocks than the device runs at once"
 	case CudaErrorTensorMemoryLeak:
 		return "a kernel ended without freeing its tensor memory"
 	case CudaErrorNotPermitted:
@@ -240,31 +240,31 @@ func statusText(v CudaError_t) string {
 	case CudaErrorNotSupported:
 		return "this device, driver or system cannot do this"
 	case CudaErrorSystemNotReady:
-		return "the system is not ready, a service may be missing"
+		return "the system is not ready, a driver daemon may be down"
 	case CudaErrorSystemDriverMismatch:
-		return "the driver's kernel and user parts do not match"
+		return "the versions of kernel driver and CUDA driver do not match"
 	case CudaErrorCompatNotSupportedOnDevice:
 		return "the forward compatibility package does not support this device"
 	case CudaErrorMpsConnectionFailed:
-		return "the client could not connect to the MPS server"
+		return "the client could not connect to the MPS daemon or server"
 	case CudaErrorMpsRpcFailure:
-		return "the exchange with the MPS server failed"
+		return "a remote procedure call to the MPS server failed"
 	case CudaErrorMpsServerNotReady:
-		return "the MPS server takes no new clients now"
+		return "the MPS server does not accept new clients now"
 	case CudaErrorMpsMaxClientsReached:
-		return "the MPS server has all the clients it can have"
+		return "the MPS server has no resources for another client"
 	case CudaErrorMpsMaxConnectionsReached:
-		return "the MPS server has all the device connections it can have"
+		return "the MPS server has no resources for another device connection"
 	case CudaErrorMpsClientTerminated:
-		return "the MPS server ended this client"
+		return "the MPS server terminated this client, the process must restart"
 	case CudaErrorCdpNotSupported:
-		return "this module launches kernels from kernels, unsupported here"
+		return "the module uses dynamic parallelism, not supported in this configuration"
 	case CudaErrorCdpVersionMismatch:
-		return "parts with different versions of device-side launch do not mix"
+		return "the module mixes incompatible versions of dynamic parallelism"
 	case CudaErrorStreamCaptureUnsupported:
-		return "not allowed while a stream captures"
+		return "not permitted while the stream captures"
 	case CudaErrorStreamCaptureInvalidated:
-		return "an earlier error has spoilt this capture"
+		return "an earlier error invalidated this capture"
 	case CudaErrorStreamCaptureMerge:
 		return "this would join two separate captures"
 	case CudaErrorStreamCaptureUnmatched:
@@ -272,21 +272,21 @@ func statusText(v CudaError_t) string {
 	case CudaErrorStreamCaptureUnjoined:
 		return "a forked stream was not joined before the capture ended"
 	case CudaErrorStreamCaptureIsolation:
-		return "a dependency would cross out of the capture"
+		return "a dependency would cross the boundary of the capture"
 	case CudaErrorStreamCaptureImplicit:
-		return "implicit synchronization with the legacy stream during a capture"
+		return "the legacy stream would depend implicitly on a capturing stream"
 	case CudaErrorCapturedEvent:
-		return "the event belongs to a capture and has no state"
+		return "the event was last recorded into a capture, not executed"
 	case CudaErrorStreamCaptureWrongThread:
-		return "another thread began this capture"
+		return "another thread began this capture, and not in relaxed mode"
 	case CudaErrorTimeout:
-		return "the wait ended before what it waited for"
+		return "the wait timed out"
 	case CudaErrorGraphExecUpdateFailure:
 		return "this change cannot be applied to the executable graph"
 	case CudaErrorExternalDevice:
-		return "a device outside CUDA failed, the process must restart"
+		return "an external device failed, the process may have to restart"
 	case CudaErrorInvalidClusterSize:
-		return "the cluster is too large or does not fit"
+		return "the cluster configuration of the launch is not valid"
 	case CudaErrorFunctionNotLoaded:
 		return "the function is not loaded yet on this device"
 	case CudaErrorInvalidResourceType:
@@ -294,13 +294,13 @@ func statusText(v CudaError_t) string {
 	case CudaErrorInvalidResourceConfiguration:
 		return "a resource is too small or does not apply here"
 	case CudaErrorStreamDetached:
-		return "the stream is detached, its green context is gone"
+		return "the stream is detached, its green context may be destroyed"
 	case CudaErrorGraphRecaptureFailure:
 		return "recapturing into the graph failed"
 	case CudaErrorFabricNotReady:
 		return "the GPU fabric is still starting, try again later"
 	case CudaErrorUnknown:
-		return "the driver gives no reason for this failure"
+		return "an unknown internal error"
 	case CudaErrorApiFailureBase:
 		return "start of a range of codes no longer in use"
 	}

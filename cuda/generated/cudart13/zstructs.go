@@ -35,7 +35,7 @@ type Uchar2 struct {
 	Y uint8
 }
 
-// Char3 is three signed bytes in a row, anywhere in memory; kernels read them one by one.
+// Char3 is three signed bytes in a row, anywhere in memory; kernels load them one by one.
 type Char3 struct {
 	_ structs.HostLayout
 	X int8
@@ -43,7 +43,7 @@ type Char3 struct {
 	Z int8
 }
 
-// Uchar3 is three unsigned bytes in a row, such as packed RGB; kernels read them one by one, so
+// Uchar3 is three unsigned bytes in a row, such as packed RGB; kernels load them one by one, so
 // uchar4 is faster.
 type Uchar3 struct {
 	_ structs.HostLayout
@@ -165,8 +165,7 @@ type Uint2 struct {
 	Y uint32
 }
 
-// Int3 is three ints without padding, twelve bytes; an array of them has elements off the vector
-// alignment.
+// Int3 is three ints without padding, twelve bytes; kernels load them one by one.
 type Int3 struct {
 	_ structs.HostLayout
 	X int32
@@ -182,7 +181,7 @@ type Uint3 struct {
 	Z uint32
 }
 
-// Int4 is four ints, aligned to sixteen bytes: the widest load there was before Blackwell.
+// Int4 is four ints, aligned to sixteen bytes: the widest load of a thread before Blackwell.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewInt4].
 type Int4 struct {
@@ -281,8 +280,8 @@ type Ulong3 struct {
 	Z uint64
 }
 
-// Long4 is four longs, aligned to sixteen bytes. Since 13.0 its name should say the alignment:
-// long4_16a is the same, long4_32a the stricter one.
+// Long4 is four longs, aligned to sixteen bytes. 13.0 deprecates the name: long4_16a is the same
+// type, and long4_32a is aligned to thirty-two bytes.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLong4].
 type Long4 struct {
@@ -300,8 +299,8 @@ func NewLong4() *Long4 {
 	return (*Long4)(unsafe.Pointer(&mem[gap]))
 }
 
-// Ulong4 is four unsigned longs, aligned to sixteen bytes. Since 13.0 the names ulong4_16a and
-// ulong4_32a, which tell the alignment, are to be used in its place.
+// Ulong4 is four unsigned longs, aligned to sixteen bytes. 13.0 deprecates the name in favour of
+// ulong4_16a (the same) and ulong4_32a (aligned to thirty-two).
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewUlong4].
 type Ulong4 struct {
@@ -358,8 +357,8 @@ func NewUlong4_16a() *Ulong4_16a {
 	return (*Ulong4_16a)(unsafe.Pointer(&mem[gap]))
 }
 
-// Long4_32a is four longs, aligned to thirty-two bytes, for GPUs that load as much at once
-// (Blackwell).
+// Long4_32a is four longs, aligned to thirty-two bytes, so that a Blackwell GPU loads it by one
+// instruction.
 //
 // C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with [NewLong4_32a].
 type Long4_32a struct {
@@ -377,8 +376,8 @@ func NewLong4_32a() *Long4_32a {
 	return (*Long4_32a)(unsafe.Pointer(&mem[gap]))
 }
 
-// Ulong4_32a is four unsigned longs, aligned to thirty-two bytes, for GPUs that load as much at
-// once (Blackwell).
+// Ulong4_32a is four unsigned longs, aligned to thirty-two bytes, so that a Blackwell GPU loads it
+// by one instruction.
 //
 // C wants it at a multiple of 32 bytes, which Go does not promise: allocate it with
 // [NewUlong4_32a].
@@ -412,8 +411,8 @@ type Float2 struct {
 	Y float32
 }
 
-// Float3 is three floats without padding, twelve bytes; float4 is faster where the memory can be
-// spared.
+// Float3 is three floats without padding, twelve bytes; float4 loads faster but takes a third more
+// memory.
 type Float3 struct {
 	_ structs.HostLayout
 	X float32
@@ -501,8 +500,8 @@ type Ulonglong3 struct {
 	Z uint64
 }
 
-// Longlong4 is four signed eight-byte integers, aligned to sixteen bytes only; the names
-// longlong4_16a and longlong4_32a have taken its place.
+// Longlong4 is four signed eight-byte integers, aligned to sixteen bytes only; longlong4_16a and
+// longlong4_32a replace the name.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewLonglong4].
 type Longlong4 struct {
@@ -559,8 +558,8 @@ func NewLonglong4_32a() *Longlong4_32a {
 	return (*Longlong4_32a)(unsafe.Pointer(&mem[gap]))
 }
 
-// Ulonglong4 is four unsigned eight-byte integers, aligned to sixteen bytes only; the names
-// ulonglong4_16a and ulonglong4_32a have taken its place.
+// Ulonglong4 is four unsigned eight-byte integers, aligned to sixteen bytes only; ulonglong4_16a
+// and ulonglong4_32a replace the name.
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with
 // [NewUlonglong4].
@@ -649,8 +648,8 @@ type Double3 struct {
 	Z float64
 }
 
-// Double4 is four doubles, aligned to sixteen bytes; since 13.0 one says double4_16a for it, or
-// double4_32a for the wider alignment.
+// Double4 is four doubles, aligned to sixteen bytes; 13.0 deprecates the name in favour of
+// double4_16a (the same) and double4_32a (aligned to thirty-two).
 //
 // C wants it at a multiple of 16 bytes, which Go does not promise: allocate it with [NewDouble4].
 type Double4 struct {
@@ -710,8 +709,8 @@ func NewDouble4_32a() *Double4_32a {
 
 // Dim3 is the extent of a grid or a block in x, y and z.
 //
-// In C++ a missing extent is 1. The zero value of Go is 0, 0, 0, which every launch refuses: set
-// all three.
+// In C++ a missing extent is 1. The zero value in Go is 0, 0, 0, which every launch refuses: set
+// all three fields.
 type Dim3 struct {
 	_ structs.HostLayout
 	// Extent in the dimension that varies fastest among neighbouring threads.
@@ -974,10 +973,11 @@ type CudaHostNodeParamsV2 struct {
 	Ctx CudaExecutionContext_t
 }
 
-// CudaResourceDesc is which memory a texture or surface object reads: an array, a mipmapped array
-// or linear memory.
+// CudaResourceDesc is the memory of a texture or surface object: an array, a mipmapped array, or
+// linear memory with or without a pitch.
 //
-// Only an array can be a surface, and only arrays filter in 3D, as cube maps or with mipmap levels.
+// A surface requires an array. So do 3D, layered and cube map textures, and mipmap levels require a
+// mipmapped array.
 //
 // From Go: read during the call. The memory must outlive the object.
 type CudaResourceDesc struct {
@@ -1057,16 +1057,14 @@ type CudaResourceDesc_res_linear struct {
 	// Channels of an element and their type.
 	Desc CudaChannelFormatDesc
 	_    [4]byte
-	// Its length; the number of elements is limited as [cuDeviceGetTexture1DLinearMaxWidth] tells.
-	//
-	// [cuDeviceGetTexture1DLinearMaxWidth]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetTexture1DLinearMaxWidth
+	// Its length; [CudaDeviceGetTexture1DLinearMaxWidth] tells the largest number of elements.
 	SizeInBytes uint64
 }
 
 // CudaResourceDesc_res_pitch2D is a struct inside CudaResourceDesc_res.
 type CudaResourceDesc_res_pitch2D struct {
 	_ structs.HostLayout
-	// First byte of the first row, aligned in the same way.
+	// First byte of the first row, aligned to [CudaDevAttrTextureAlignment] bytes.
 	DevPtr unsafe.Pointer
 	// Channels of a pixel and their type.
 	Desc CudaChannelFormatDesc
@@ -1087,30 +1085,31 @@ type CudaResourceDesc_res_reserved struct {
 	Reserved [32]int32
 }
 
-// CudaResourceViewDesc is another reading of an array's elements, or of a part of its levels and
-// layers, for a texture object.
+// CudaResourceViewDesc is a view of an array for a texture object: another element format, or only
+// some of its levels and layers.
 //
-// It works on arrays only, and not on those of a block-compressed format. Most formats leave width,
-// height and depth as the array has them, and must have the same bytes per element; a compressed
-// format reads 32-bit elements as its blocks, and then width and height are four times the array's.
+// It is possible for arrays and mipmapped arrays whose own format is not block-compressed. Most
+// formats keep width, height and depth of the array, and have as many bytes per element. A
+// block-compressed format requires an array of unsigned 32-bit integers with two or four channels,
+// and each element is then a block: width and height are four times the array's.
 type CudaResourceViewDesc struct {
 	_ structs.HostLayout
-	// The new reading of an element.
+	// The format of an element in the view.
 	Format CudaResourceViewFormat
 	_      [4]byte
 	// In elements of the new format.
 	Width uint64
 	// In elements of the new format.
 	Height uint64
-	// In elements of the new format.
+	// The depth of the array.
 	Depth uint64
-	// Level that becomes level 0; 0 without levels.
+	// Level that becomes level 0; 0 if the array has no levels.
 	FirstMipmapLevel uint32
-	// Last level that is seen; 0 without levels.
+	// Last level of the view; 0 if the array has no levels.
 	LastMipmapLevel uint32
-	// Layer that becomes layer 0; 0 without layers.
+	// Layer that becomes layer 0; 0 if the array has no layers.
 	FirstLayer uint32
-	// Last layer that is seen; 0 without layers.
+	// Last layer of the view; 0 if the array has no layers.
 	LastLayer uint32
 	// Zero.
 	Reserved [16]uint32
@@ -1461,11 +1460,12 @@ type CUuuid_st struct {
 	Bytes [16]byte
 }
 
-// CudaDeviceProp is what [CudaGetDeviceProperties] tells about a device at once.
+// CudaDeviceProp is the set of a device's properties that [CudaGetDeviceProperties] fills in with
+// one call.
 //
-// Filling it can take milliseconds; for a few answers ask [CudaDeviceGetAttribute]. In 13.0 several
-// fields were dropped, and the struct of 12 had grown before, so each major version has a layout of
-// its own; the package knows the right one. Fields that are yes or no hold 1 or 0.
+// Filling it can take milliseconds; for a few answers ask [CudaDeviceGetAttribute]. Each major
+// version has a layout of its own: 12 added fields, and 13.0 dropped several. A field that tells
+// "whether" holds 1 or 0, and one named max holds an upper limit.
 type CudaDeviceProp struct {
 	_ structs.HostLayout
 	// The model, zero-terminated ASCII.
@@ -1477,15 +1477,15 @@ type CudaDeviceProp struct {
 	// On Windows which node of a linked adapter it is; elsewhere without meaning.
 	LuidDeviceNodeMask uint32
 	_                  [4]byte
-	// Bytes of device memory; how much is free tells [CudaMemGetInfo].
+	// Bytes of device memory; [CudaMemGetInfo] tells how much of it is free.
 	TotalGlobalMem uint64
-	// Bytes of shared memory that a block gets without permission for more.
+	// Bytes of shared memory for a block, without opting in to more.
 	SharedMemPerBlock uint64
 	// 32-bit registers for one block.
 	RegsPerBlock int32
 	// Threads of a warp.
 	WarpSize int32
-	// Bytes between rows that copies accept.
+	// Largest pitch, in bytes from row to row, that copies accept.
 	MemPitch uint64
 	// Threads of a block, all dimensions multiplied.
 	MaxThreadsPerBlock int32
@@ -1498,11 +1498,11 @@ type CudaDeviceProp struct {
 	TotalConstMem uint64
 	// Compute capability before the point.
 	Major int32
-	// Compute capability behind the point.
+	// Compute capability after the point.
 	Minor int32
 	// Bytes to which linear memory under a texture must be aligned.
 	TextureAlignment uint64
-	// Bytes of which the pitch of a texture on pitched memory must be a multiple.
+	// The pitch of a texture on pitched memory must be a multiple of this many bytes.
 	TexturePitchAlignment uint64
 	// Multiprocessors.
 	MultiProcessorCount int32
@@ -1552,7 +1552,7 @@ type CudaDeviceProp struct {
 	SurfaceAlignment uint64
 	// Whether kernels of different streams can overlap.
 	ConcurrentKernels int32
-	// Whether memory errors are corrected.
+	// Whether ECC is enabled for device memory.
 	ECCEnabled int32
 	// Bus of the PCI address.
 	PciBusID int32
@@ -1570,7 +1570,7 @@ type CudaDeviceProp struct {
 	MemoryBusWidth int32
 	// Bytes of L2 cache.
 	L2CacheSize int32
-	// Bytes of it that can be set aside for persisting lines.
+	// Bytes of L2 cache that can be set aside for persisting accesses.
 	PersistingL2CacheMaxSize int32
 	// Threads resident on one multiprocessor.
 	MaxThreadsPerMultiProcessor int32
@@ -1603,7 +1603,8 @@ type CudaDeviceProp struct {
 	CanUseHostPointerForRegisteredMem int32
 	// Whether a grid may synchronize as a whole.
 	CooperativeLaunch int32
-	// Bytes of shared memory of a block with permission.
+	// Bytes of shared memory for a block of a kernel that opts in, with
+	// [CudaFuncAttributeMaxDynamicSharedMemorySize].
 	SharedMemPerBlockOptin uint64
 	// Whether that access goes through the page tables of the CPU.
 	PageableMemoryAccessUsesHostPageTables int32
@@ -1617,11 +1618,12 @@ type CudaDeviceProp struct {
 	ReservedSharedMemPerBlock uint64
 	// Whether host memory can be registered.
 	HostRegisterSupported int32
-	// Whether arrays can be backed in part.
+	// Whether sparse arrays work, of which only parts are backed by memory.
 	SparseCudaArraySupported int32
-	// Whether memory that the process may only read can be registered.
+	// Whether [CudaHostRegister] accepts [CudaHostRegisterReadOnly], for memory that the device may
+	// only read.
 	HostRegisterReadOnlySupported int32
-	// Whether timeline semaphores can be imported.
+	// Whether external timeline semaphores can be imported.
 	TimelineSemaphoreInteropSupported int32
 	// Whether stream-ordered allocation works.
 	MemoryPoolsSupported int32
@@ -1631,9 +1633,10 @@ type CudaDeviceProp struct {
 	GpuDirectRDMAFlushWritesOptions uint32
 	// A [CudaGPUDirectRDMAWritesOrdering].
 	GpuDirectRDMAWritesOrdering int32
-	// Bits of [CudaMemAllocationHandleType].
+	// The handle types with which memory pools can be shared between processes, bits of
+	// [CudaMemAllocationHandleType].
 	MemoryPoolSupportedHandleTypes uint32
-	// Whether arrays can be made before their memory.
+	// Whether arrays can be created first and their memory mapped later.
 	DeferredMappingCudaArraySupported int32
 	// Whether events can be shared between processes.
 	IpcEventSupported int32
@@ -1643,15 +1646,15 @@ type CudaDeviceProp struct {
 	UnifiedFunctionPointers int32
 	// A [CudaDeviceNumaConfig].
 	DeviceNumaConfig int32
-	// The NUMA node that device memory is, if it is one.
+	// The NUMA node of the device memory, where deviceNumaConfig says that there is one.
 	DeviceNumaId int32
-	// Whether the process is a client of the Multi-Process Service.
+	// Whether contexts on the device are shared through the Multi-Process Service.
 	MpsEnabled int32
 	// NUMA node of the host nearest to the device, or -1.
 	HostNumaId int32
-	// Model in the upper, maker in the lower 16 bits.
+	// PCI device ID (the model) in the upper 16 bits, vendor ID in the lower 16.
 	GpuPciDeviceID uint32
-	// The board's model in the upper, its maker in the lower 16 bits.
+	// PCI subsystem ID (the board's model) in the upper 16 bits, the board's vendor ID in the lower 16.
 	GpuPciSubsystemID uint32
 	// Whether host memory of a NUMA node can be shared with other nodes of an NVLink system.
 	HostNumaMultinodeIpcSupported int32
@@ -1961,35 +1964,37 @@ type CudaExternalSemaphoreWaitParams_params_keyedMutex struct {
 	_         [4]byte
 }
 
-// CudaDevSmResource is a set of multiprocessors, as CUDA describes it; writing into it changes
-// nothing.
+// CudaDevSmResource is a set of multiprocessors, as CUDA describes it; only CUDA writes into it.
 type CudaDevSmResource struct {
 	_ structs.HostLayout
 	// How many there are.
 	SmCount uint32
 	// The smallest part it can be split into.
 	MinSmPartitionSize uint32
-	// How many are guaranteed to lie in one hardware cluster, so that clusters of that many blocks can
-	// run: 8 from compute capability 9.0 on, else 2.
+	// How many are guaranteed to lie in one hardware cluster, so that clusters can run: 8 from compute
+	// capability 9.0 on, 2 before and on Tegra. smCount is a multiple of it, except with the backfill
+	// flag.
 	SmCoscheduledAlignment uint32
 	// [CudaDevSmResourceGroup_flags] with which it was split off.
 	Flags uint32
-	// Which locality domain it lies in, if the flags say that it lies in one.
+	// The locality domain, if the flags ask for one; with the backfill flag some multiprocessors may
+	// lie in others.
 	LocalityDomainId uint32
 }
 
-// CudaDevWorkqueueConfigResource is a wish for work queues, the paths by which streams reach the
-// device.
+// CudaDevWorkqueueConfigResource is a request for work queues, through which streams submit work to
+// the device.
 //
-// Streams beyond the number of queues share some, and then wait for each other without need.
+// If there are more streams than queues, some streams share a queue and then wait for each other
+// needlessly.
 type CudaDevWorkqueueConfigResource struct {
 	_ structs.HostLayout
-	// The device at hand.
+	// The device of the work queues.
 	Device int32
-	// Streams with work at the same time that are expected. More than CUDA_DEVICE_MAX_CONNECTIONS can
-	// be asked for, without the promise that they stay apart.
+	// The number of streams that are expected to have work at the same time. It may exceed the limit
+	// set by CUDA_DEVICE_MAX_CONNECTIONS, but then streams may share queues.
 	WqConcurrencyLimit uint32
-	// With whom queues are shared.
+	// The contexts that share the queues.
 	SharingScope CudaDevWorkqueueConfigScope
 }
 
@@ -2001,19 +2006,20 @@ type CudaDevWorkqueueResource struct {
 	Reserved [40]uint8
 }
 
-// CudaDevSmResourceGroupParams is the wish for one group when multiprocessors are split by
+// CudaDevSmResourceGroupParams is the request for one group of multiprocessors in
 // [CudaDevSmResourceSplit].
 //
 // Zero the struct first. Groups are served in the order of the array.
 type CudaDevSmResourceGroupParams struct {
 	_ structs.HostLayout
-	// How many: a multiple of 2 and, without the backfill flag, of coscheduledSmCount. 0 asks how many
-	// there could be, and receives the answer.
+	// How many: a multiple of 2 and, without the backfill flag, of coscheduledSmCount. 0 asks for as
+	// many as possible, and receives the number.
 	SmCount uint32
 	// How many must lie together for clusters, up to 32 from compute capability 9.0 on, else 2; 0 is
 	// the device's usual number.
 	CoscheduledSmCount uint32
-	// Sets of this size are formed where possible, for preferred clusters; 0 is no wish.
+	// Sets of this size are formed where possible, for preferred clusters; 0 means the same as
+	// coscheduledSmCount.
 	PreferredCoscheduledSmCount uint32
 	// Of [CudaDevSmResourceGroup_flags].
 	Flags uint32
@@ -2027,7 +2033,7 @@ type CudaDevSmResourceGroupParams struct {
 //
 // Ask for it with [CudaDeviceGetDevResource] or split it off with [CudaDevSmResourceSplit]. It
 // carries hidden data beside the members: pass on what CUDA filled in, and do not build one by
-// hand. A work queue configuration alone is meant to be edited.
+// hand. Only a work queue configuration is meant to be edited.
 type CudaDevResource struct {
 	_ structs.HostLayout
 	// Which member counts.
@@ -2048,7 +2054,7 @@ func (u *CudaDevResource) Sm() *CudaDevSmResource {
 
 // WqConfig is the member wqConfig of the union, where it lies in u.
 //
-// Wish for work queues.
+// The work queue configuration.
 func (u *CudaDevResource) WqConfig() *CudaDevWorkqueueConfigResource {
 	return (*CudaDevWorkqueueConfigResource)(unsafe.Add(unsafe.Pointer(u), 96))
 }
@@ -2084,7 +2090,7 @@ func (u *CudaDevResource_anon2) Sm() *CudaDevSmResource {
 
 // WqConfig is the member wqConfig of the union, where it lies in u.
 //
-// Wish for work queues.
+// The work queue configuration.
 func (u *CudaDevResource_anon2) WqConfig() *CudaDevWorkqueueConfigResource {
 	return (*CudaDevWorkqueueConfigResource)(unsafe.Pointer(u))
 }
@@ -2916,8 +2922,8 @@ type CudaLaunchConfig_t struct {
 	_        [4]byte
 }
 
-// CudaAsyncNotificationInfo_t is what a notification callback is told; it is valid until the
-// callback returns.
+// CudaAsyncNotificationInfo_t is the information that a notification callback receives; it is valid
+// until the callback returns.
 type CudaAsyncNotificationInfo_t struct {
 	_ structs.HostLayout
 	// Which notification it is, and so which member of info counts.
@@ -2950,32 +2956,33 @@ type CudaAsyncNotificationInfo_t_info_overBudget struct {
 	BytesOverBudget uint64
 }
 
-// CudaTextureDesc is how kernels see the memory of a texture object: the treatment of coordinates
-// and of the values read.
+// CudaTextureDesc is a description of how a texture object treats coordinates and the values that
+// it reads.
 //
 // Its zero value returns the nearest element unconverted, for coordinates that count elements. The
 // zero of addressMode is wrapping, which acts as clamping unless coordinates are normalized.
 type CudaTextureDesc struct {
 	_ structs.HostLayout
-	// Behaviour outside of the texture, for each dimension; linear memory has none.
+	// Treatment of coordinates outside of the texture, for each dimension; ignored for linear memory
+	// and for seamless cube maps.
 	AddressMode [3]CudaTextureAddressMode
-	// Nearest element, or a blend of neighbours; a blend needs values that are floating-point or read
-	// as such, and linear memory has none.
+	// Nearest element, or linear interpolation, for which the texture must return floating-point
+	// values; ignored for linear memory.
 	FilterMode CudaTextureFilterMode
-	// Whether integers come as they are or as fractions.
+	// Whether integers are returned as such or as fractions.
 	ReadMode CudaTextureReadMode
 	// Not 0: 8-bit values are taken as sRGB and made linear on reading.
 	SRGB int32
-	// What lies outside in border mode.
+	// Red, green, blue and alpha of the border, for [CudaAddressModeBorder].
 	BorderColor [4]float32
-	// Not 0: the texture extends from 0 to 1 in each dimension, whatever its size; a mipmapped array
-	// needs it.
+	// Not 0: coordinates run from 0 to 1 in each dimension, whatever the size; required for a mipmapped
+	// array.
 	NormalizedCoords int32
-	// 1 to 16; others are clamped.
+	// Largest ratio of anisotropic filtering, from 1 to 16; other values are clamped.
 	MaxAnisotropy uint32
-	// Between mipmap levels.
+	// Nearest mipmap level, or interpolation between two.
 	MipmapFilterMode CudaTextureFilterMode
-	// Offset to the level.
+	// Added to the computed mipmap level.
 	MipmapLevelBias float32
 	// No level below this, where a view's first level is 0.
 	MinMipmapLevelClamp float32

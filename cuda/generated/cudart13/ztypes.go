@@ -2,18 +2,16 @@
 
 package cudart13
 
-// CudaDevResourceDesc_t is a set of resources that was sealed for creating green contexts from it.
+// CudaDevResourceDesc_t is a descriptor of the resources from which a green context is created.
 //
-// [CudaDevResourceGenerateDesc] makes it. There is no call that frees it: it stays valid until the
-// process ends.
+// [CudaDevResourceGenerateDesc] makes it. No call frees it: it stays valid until the process ends.
 type CudaDevResourceDesc_t uintptr
 
 // CudaExecutionContext_t is where the runtime runs work: a device's primary context, or a green
 // context on part of its multiprocessors.
 //
 // The runtime owns the first, [CudaDeviceGetExecutionCtx]; the second comes from
-// [CudaGreenCtxCreate] and ends with [CudaExecutionCtxDestroy]. Its streams should be destroyed
-// before.
+// [CudaGreenCtxCreate] and ends with [CudaExecutionCtxDestroy]. Destroy its streams before it.
 type CudaExecutionContext_t uintptr
 
 // CudaArray_t is a block of memory for textures and surfaces, in a layout known to the device
@@ -186,19 +184,19 @@ type CudaGraphExec_t uintptr
 // kernels as an argument. Host functions do not take it.
 type CudaGraphDeviceNode_t uintptr
 
-// CudaAsyncCallbackHandle_t is the receipt for a registered notification callback, to be given back
-// with [CudaDeviceUnregisterAsyncNotification] and good for nothing else.
+// CudaAsyncCallbackHandle_t is the handle of a registered notification callback; its only use is
+// [CudaDeviceUnregisterAsyncNotification].
 type CudaAsyncCallbackHandle_t uintptr
 
-// CudaAsyncCallback is a function that CUDA calls about events of a device, such as a memory budget
-// that is exceeded.
+// CudaAsyncCallback is a function that CUDA calls on an event of a device, such as an exceeded
+// memory budget.
 //
 // It receives the info, the userData of the registration and the handle of the registration itself.
-// Headers promise neither a thread nor an order for the calls. It should be done within some 10 ms,
-// and must neither register nor unregister notifications: [CudaErrorNotPermitted].
+// Headers promise neither a thread nor an order for the calls. It should return within some 10 ms.
+// Registering or unregistering a notification from within it returns [CudaErrorNotPermitted].
 //
-// From Go: has to be C: let it copy what it is told into memory of its own and have a goroutine
-// look there.
+// From Go: it has to be a C function. Let it copy the info into C memory, and let a goroutine read
+// it there.
 //
 //	void (*cudaAsyncCallback)(cudaAsyncNotificationInfo_t *, void *, cudaAsyncCallbackHandle_t)
 //
@@ -206,28 +204,28 @@ type CudaAsyncCallbackHandle_t uintptr
 // must not be a Go function exported to C, and must not call one.
 type CudaAsyncCallback uintptr
 
-// CudaLogsCallbackHandle is the receipt for a registered log callback, for
+// CudaLogsCallbackHandle is the handle of a registered log callback, for
 // [CudaLogsUnregisterCallback].
 type CudaLogsCallbackHandle uintptr
 
 // CudaLogIterator is a place in the driver's log, from which messages can be read later.
 //
-// [CudaLogsCurrent] gives the present end, and reading moves it on. The log has room for some 25
-// kB; what is older than that is overwritten, with a note in the output that something is missing.
+// [CudaLogsCurrent] gives the present end, and reading moves it on. The log holds 25,600 bytes;
+// newer messages overwrite the oldest ones, and the output then says that messages are missing.
 type CudaLogIterator uint32
 
-// CudaSurfaceObject_t is an array that kernels may read and write by coordinates, as one 64-bit
-// number that they take as an argument.
+// CudaSurfaceObject_t is a surface object: an array that kernels read and write by coordinates. It
+// is a 64-bit number, which they take as an argument.
 //
 // Unlike a texture it neither filters nor converts, and x counts in bytes. The array must have been
-// made for it. 0 is none.
+// created with [CudaArraySurfaceLoadStore]. 0 is no surface.
 type CudaSurfaceObject_t uint64
 
-// CudaTextureObject_t is a texture: memory together with a way of reading it, as one 64-bit number
-// that is passed to kernels as an argument.
+// CudaTextureObject_t is a texture object: memory and a way of reading it. It is a 64-bit number,
+// which kernels take as an argument.
 //
 // It does not own the memory. Destroy it when the kernels that use it are done, before the array is
-// freed. 0 is none. It is valid in the context that made it.
+// freed. 0 is no texture. It is valid in the context in which it was created.
 type CudaTextureObject_t uint64
 
 // CudaStreamCallback_t is a function that [CudaStreamAddCallback] has called once a stream has done
@@ -263,16 +261,16 @@ type CudaStreamCallback_t uintptr
 // inside that call. It must not be a Go function exported to C, and must not call one.
 type CudaGraphRecaptureCallback_t uintptr
 
-// CudaLogsCallback_t is a function that gets each message of the driver's log as it arises.
+// CudaLogsCallback_t is a function that the driver calls with each message for its log.
 //
 // It receives the data of its registration, the level, and the text with its length in bytes. The
-// text is gone when the function returns.
+// text is valid until the function returns.
 //
 // Measured: it runs on the thread whose call fails, inside that call. It must make no CUDA call
 // that could fail itself.
 //
-// From Go: since it is called inside of a Go call, a Go function here kills the process. Poll with
-// [CudaLogsDumpToMemory] instead.
+// From Go: a Go function here kills the process, because the driver calls it inside a call from Go.
+// Poll with [CudaLogsDumpToMemory] instead.
 //
 //	void (*cudaLogsCallback_t)(void *data, cudaLogLevel logLevel, char *message, size_t length)
 //

@@ -111,8 +111,8 @@ const (
 	// CUDA_ARRAY3D_VIDEO_ENCODE_DECODE is the flag of an array that the video engines can use as their
 	// picture.
 	CUDA_ARRAY3D_VIDEO_ENCODE_DECODE = 256
-	// CU_TRSA_OVERRIDE_FORMAT is the flag of the old texture references that makes their own format
-	// count, not the array's.
+	// CU_TRSA_OVERRIDE_FORMAT is the flag of the old [CuTexRefSetArray] that replaces the texture
+	// reference's format by the array's; it is required there.
 	CU_TRSA_OVERRIDE_FORMAT = 1
 	// CU_TRSF_READ_AS_INTEGER is the texture flag for returning integers as such, instead of as floats
 	// from 0 to 1 (or -1 to 1).
@@ -128,21 +128,21 @@ const (
 	// light.
 	CU_TRSF_SRGB = 16
 	// CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION is the texture flag for always interpolating fully between
-	// mipmap levels.
+	// mipmap levels; without it the hardware may use bilinear filtering where the result is close.
 	CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION = 32
 	// CU_TRSF_SEAMLESS_CUBEMAP is the texture flag for filtering across the edges of a cube map.
 	//
-	// Only arrays made with [CUDA_ARRAY3D_CUBEMAP] can have it. Address modes are then ignored.
+	// The array must have been created with [CUDA_ARRAY3D_CUBEMAP]. Address modes are then ignored;
+	// with point filtering, coordinates are clamped.
 	CU_TRSF_SEAMLESS_CUBEMAP              = 64
 	CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM   = 1
 	CU_LAUNCH_PARAM_END_AS_INT            = 0
 	CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT = 1
 	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT    = 2
-	// CU_PARAM_TR_DEFAULT is -1, the texture unit that the old parameter functions for texture
-	// references expect.
+	// CU_PARAM_TR_DEFAULT is -1, the only texture unit that the old [CuParamSetTexRef] accepts.
 	CU_PARAM_TR_DEFAULT = -1
-	// CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY is the number for a group whose multiprocessors
-	// may lie in several locality domains, but not outside of all.
+	// CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY is the localityDomainId for a group that takes
+	// multiprocessors from all locality domains together, but none that lie in no domain.
 	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY = 4294967295
 )
 const (

@@ -346,8 +346,8 @@ func (v CUevent_wait_flags) String() string {
 	return "CUevent_wait_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUatomicOperation is an atomic operation that is asked about with
-// [CuDeviceGetHostAtomicCapabilities] or [CuDeviceGetP2PAtomicCapabilities].
+// CUatomicOperation is an atomic operation for which [CuDeviceGetHostAtomicCapabilities] and
+// [CuDeviceGetP2PAtomicCapabilities] tell the support across a link.
 type CUatomicOperation uint32
 
 const (
@@ -357,9 +357,9 @@ const (
 	CU_ATOMIC_OPERATION_INTEGER_MIN CUatomicOperation = 1
 	// Keeps the larger integer.
 	CU_ATOMIC_OPERATION_INTEGER_MAX CUatomicOperation = 2
-	// Counts up, back to 0 beyond a bound (atomicInc).
+	// Counts up to a bound, then starts again at 0 (atomicInc).
 	CU_ATOMIC_OPERATION_INTEGER_INCREMENT CUatomicOperation = 3
-	// Counts down, back to a bound below 0 (atomicDec).
+	// Counts down to 0, then starts again at a bound (atomicDec).
 	CU_ATOMIC_OPERATION_INTEGER_DECREMENT CUatomicOperation = 4
 	// Bitwise and.
 	CU_ATOMIC_OPERATION_AND CUatomicOperation = 5
@@ -367,7 +367,7 @@ const (
 	CU_ATOMIC_OPERATION_OR CUatomicOperation = 6
 	// Bitwise exclusive or.
 	CU_ATOMIC_OPERATION_XOR CUatomicOperation = 7
-	// Stores a value and gives back the old one.
+	// Stores a value and returns the old one.
 	CU_ATOMIC_OPERATION_EXCHANGE CUatomicOperation = 8
 	// Stores a value if the old one is the expected one.
 	CU_ATOMIC_OPERATION_CAS CUatomicOperation = 9
@@ -416,8 +416,8 @@ func (v CUatomicOperation) String() string {
 	return "CUatomicOperation(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUatomicOperationCapability is one bit of the answer to how a link supports an atomic operation:
-// on which types, and in which form.
+// CUatomicOperationCapability is a bit that says on which types, or in which form, a link supports
+// an atomic operation.
 type CUatomicOperationCapability uint32
 
 const (
@@ -425,7 +425,7 @@ const (
 	CU_ATOMIC_CAPABILITY_SIGNED CUatomicOperationCapability = 1
 	// On unsigned integers.
 	CU_ATOMIC_CAPABILITY_UNSIGNED CUatomicOperationCapability = 2
-	// In the form that gives nothing back (red in PTX).
+	// As a reduction, which does not return the old value (red in PTX).
 	CU_ATOMIC_CAPABILITY_REDUCTION CUatomicOperationCapability = 4
 	// On words of 4 bytes.
 	CU_ATOMIC_CAPABILITY_SCALAR_32 CUatomicOperationCapability = 8
@@ -695,7 +695,7 @@ func (v CUstreamUpdateCaptureDependencies_flags) String() string {
 type CUasyncNotificationType uint32
 
 const (
-	// The process has allocated more device memory than its budget. Free or trim what can be spared.
+	// The process has allocated more device memory than its budget. Free memory or trim pools.
 	CU_ASYNC_NOTIFICATION_TYPE_OVER_BUDGET CUasyncNotificationType = 1
 )
 
@@ -989,7 +989,7 @@ func (v CUarray_format) String() string {
 	return "CUarray_format(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUaddress_mode is what a texture gives for coordinates outside of it.
+// CUaddress_mode is the treatment of texture coordinates that lie outside of the texture.
 //
 // Wrapping and mirroring require normalized coordinates; without them the coordinate is clamped.
 type CUaddress_mode uint32
@@ -1020,14 +1020,14 @@ func (v CUaddress_mode) String() string {
 	return "CUaddress_mode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfilter_mode is what a texture gives between its elements.
+// CUfilter_mode is the way in which a texture computes a value between its elements.
 type CUfilter_mode uint32
 
 const (
 	// The nearest element.
 	CU_TR_FILTER_MODE_POINT CUfilter_mode = 0
-	// A blend of the neighbours: 2, 4 or 8 of them by dimension. The weights have 8 bits of fraction
-	// only, which limits the accuracy.
+	// Linear interpolation of 2, 4 or 8 neighbours, in 1, 2 or 3 dimensions. The weights have only 8
+	// bits of fraction, which limits the accuracy.
 	CU_TR_FILTER_MODE_LINEAR CUfilter_mode = 1
 )
 
@@ -2076,7 +2076,7 @@ type CUcomputemode uint32
 const (
 	// Any number of processes.
 	CU_COMPUTEMODE_DEFAULT CUcomputemode = 0
-	// Nobody: creating a context fails with [CUDA_ERROR_DEVICE_UNAVAILABLE].
+	// No process: creating a context fails with [CUDA_ERROR_DEVICE_UNAVAILABLE].
 	CU_COMPUTEMODE_PROHIBITED CUcomputemode = 2
 	// One process at a time, with as many threads as it likes; a second process is refused.
 	CU_COMPUTEMODE_EXCLUSIVE_PROCESS CUcomputemode = 3
@@ -2619,12 +2619,12 @@ func (v CUjitInputType) String() string {
 	return "CUjitInputType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphicsRegisterFlags is what CUDA will do with a graphics resource, said when it is
-// registered.
+// CUgraphicsRegisterFlags is a set of flags, given at registration, for how CUDA will use a
+// graphics resource.
 type CUgraphicsRegisterFlags uint32
 
 const (
-	// Anything.
+	// Read and write.
 	CU_GRAPHICS_REGISTER_FLAGS_NONE CUgraphicsRegisterFlags = 0
 	// Read only.
 	CU_GRAPHICS_REGISTER_FLAGS_READ_ONLY CUgraphicsRegisterFlags = 1
@@ -2653,19 +2653,18 @@ func (v CUgraphicsRegisterFlags) String() string {
 	return "CUgraphicsRegisterFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphicsMapResourceFlags is what CUDA will do with a graphics resource from the next mapping
-// on.
+// CUgraphicsMapResourceFlags is a hint on how CUDA will use a graphics resource from the next
+// mapping on.
 //
-// It is a hint that saves copies between the two APIs. Writing against a read-only hint is
-// undefined.
+// The hint saves copies between the two APIs. Writing against a read-only hint is undefined.
 type CUgraphicsMapResourceFlags uint32
 
 const (
 	// Read and write.
 	CU_GRAPHICS_MAP_RESOURCE_FLAGS_NONE CUgraphicsMapResourceFlags = 0
-	// No writes, so nothing need be carried back.
+	// Only reads, so nothing has to be copied back.
 	CU_GRAPHICS_MAP_RESOURCE_FLAGS_READ_ONLY CUgraphicsMapResourceFlags = 1
-	// No reads before writes, so nothing need be carried over.
+	// Only writes, which replace everything; mapping loses the old contents.
 	CU_GRAPHICS_MAP_RESOURCE_FLAGS_WRITE_DISCARD CUgraphicsMapResourceFlags = 2
 )
 
@@ -2797,13 +2796,13 @@ func (v CUlimit) String() string {
 	return "CUlimit(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUresourcetype is what kind of memory a texture, a surface or a graphics resource consists of.
+// CUresourcetype is the kind of memory of a texture or surface object.
 type CUresourcetype uint32
 
 const (
 	// An array, laid out for the texture unit.
 	CU_RESOURCE_TYPE_ARRAY CUresourcetype = 0
-	// An array with ever smaller copies.
+	// An array with mipmap levels, each with half the extents of the one before.
 	CU_RESOURCE_TYPE_MIPMAPPED_ARRAY CUresourcetype = 1
 	// Plain memory, read by index without filtering.
 	CU_RESOURCE_TYPE_LINEAR CUresourcetype = 2
@@ -3362,8 +3361,8 @@ func (v CUstreamCaptureMode) String() string {
 	return "CUstreamCaptureMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdriverProcAddress_flags is which default stream the function that is looked up should use for
-// stream 0.
+// CUdriverProcAddress_flags is a choice between the variants of a driver function, by the default
+// stream that they use for stream 0.
 type CUdriverProcAddress_flags uint32
 
 const (
@@ -3388,15 +3387,15 @@ func (v CUdriverProcAddress_flags) String() string {
 	return "CUdriverProcAddress_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdriverProcAddressQueryResult is why a driver function was not found.
+// CUdriverProcAddressQueryResult is the outcome of looking up a driver function.
 type CUdriverProcAddressQueryResult uint32
 
 const (
-	// It was found.
+	// The function was found.
 	CU_GET_PROC_ADDRESS_SUCCESS CUdriverProcAddressQueryResult = 0
-	// The driver has nothing of that name: a typing error, or the driver is too old.
+	// The driver has nothing of that name: the name is misspelt, or the driver is too old.
 	CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND CUdriverProcAddressQueryResult = 1
-	// The driver has it, but it is younger than the CUDA version that was asked for.
+	// The driver has the function, but only for CUDA versions newer than the requested one.
 	CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT CUdriverProcAddressQueryResult = 2
 )
 
@@ -3508,10 +3507,14 @@ func (v CUlibraryOption) String() string {
 
 // CUresult is a status code; it is the error that the functions of this package return.
 //
-// Functions give nil for success, so comparing with [CUDA_SUCCESS] is never needed, and [errors.Is]
-// finds a code inside of wrapped errors. Not every code is a failure: "not ready" is the answer of
-// a query. A code may also report the failure of earlier, unrelated work that was still running.
-// Codes newer than this package print as numbers.
+// Functions return nil for success, so comparing with [CUDA_SUCCESS] is never needed, and
+// [errors.Is] finds a code inside a wrapped error. Not every code is a failure: "not ready" is the
+// answer of a query. A code may also report the failure of earlier, unrelated work that was still
+// running. Codes newer than this package print as numbers.
+//
+// After most faults of a kernel, such as [CUDA_ERROR_ILLEGAL_ADDRESS] or
+// [CUDA_ERROR_LAUNCH_FAILED], every later call returns the same code: only a new process can use
+// CUDA again.
 //
 // From Go: returning a variable of this type as an error gives an error that is not nil, even for
 // success; return the function's own result instead.
@@ -3522,51 +3525,51 @@ const (
 	CUDA_SUCCESS CUresult = 0
 	// An argument is out of range or nil.
 	CUDA_ERROR_INVALID_VALUE CUresult = 1
-	// The allocation failed, there is not enough memory.
+	// Not enough memory or other resources.
 	CUDA_ERROR_OUT_OF_MEMORY CUresult = 2
-	// No call of cuInit has succeeded in this process.
+	// CuInit was not called or did not succeed.
 	CUDA_ERROR_NOT_INITIALIZED CUresult = 3
 	// The driver is shutting down with the process.
 	CUDA_ERROR_DEINITIALIZED CUresult = 4
-	// Profiling is switched off for this process.
+	// Profiling is disabled, perhaps because an external profiler is running.
 	CUDA_ERROR_PROFILER_DISABLED CUresult = 5
-	// Profiler start and stop need no initialization any more.
+	// The profiler is not initialized, no longer returned since CUDA 5.0.
 	CUDA_ERROR_PROFILER_NOT_INITIALIZED CUresult = 6
-	// The profiler is running already.
+	// The profiler is already running, no longer returned since CUDA 5.0.
 	CUDA_ERROR_PROFILER_ALREADY_STARTED CUresult = 7
-	// The profiler is not running.
+	// The profiler is not running, no longer returned since CUDA 5.0.
 	CUDA_ERROR_PROFILER_ALREADY_STOPPED CUresult = 8
 	// The toolkit's stub was loaded instead of the driver.
 	CUDA_ERROR_STUB_LIBRARY CUresult = 34
 	// The installed driver is too old for this call.
 	CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER CUresult = 36
-	// All devices are busy, exclusively used or prohibited.
+	// The device is busy, or its compute mode forbids the use.
 	CUDA_ERROR_DEVICE_UNAVAILABLE CUresult = 46
 	// No multicast hardware slot is left for this binding.
 	CUDA_ERROR_MULTICAST_RESOURCE_FULL CUresult = 47
 	// No CUDA device is present or visible.
 	CUDA_ERROR_NO_DEVICE CUresult = 100
-	// There is no device of this number.
+	// No such device, or the device does not allow this.
 	CUDA_ERROR_INVALID_DEVICE CUresult = 101
-	// This device lacks a license for the operation.
+	// The device has no valid vGPU (GRID) license.
 	CUDA_ERROR_DEVICE_NOT_LICENSED CUresult = 102
-	// The module image is malformed or no device code.
+	// The module image is malformed or is not device code.
 	CUDA_ERROR_INVALID_IMAGE CUresult = 200
-	// No context is current, or it is not usable.
+	// No context is current, or the context is not valid.
 	CUDA_ERROR_INVALID_CONTEXT CUresult = 201
-	// The context is current on this thread already.
+	// The context is already current on this thread.
 	CUDA_ERROR_CONTEXT_ALREADY_CURRENT CUresult = 202
-	// Mapping the buffer or resource failed.
+	// Mapping or registering the resource failed.
 	CUDA_ERROR_MAP_FAILED CUresult = 205
-	// Unmapping the buffer or resource failed.
+	// Unmapping or unregistering the resource failed.
 	CUDA_ERROR_UNMAP_FAILED CUresult = 206
 	// The array is mapped and cannot be destroyed.
 	CUDA_ERROR_ARRAY_IS_MAPPED CUresult = 207
-	// The resource is mapped already.
+	// The resource is already mapped.
 	CUDA_ERROR_ALREADY_MAPPED CUresult = 208
-	// No code in the image fits this device.
+	// The image has no code for the architecture of this device.
 	CUDA_ERROR_NO_BINARY_FOR_GPU CUresult = 209
-	// The resource has been acquired already.
+	// The resource is already acquired.
 	CUDA_ERROR_ALREADY_ACQUIRED CUresult = 210
 	// The resource is not mapped.
 	CUDA_ERROR_NOT_MAPPED CUresult = 211
@@ -3576,9 +3579,9 @@ const (
 	CUDA_ERROR_NOT_MAPPED_AS_POINTER CUresult = 213
 	// Device memory had an error that ECC could not correct.
 	CUDA_ERROR_ECC_UNCORRECTABLE CUresult = 214
-	// This device has no such limit.
+	// The device does not support this limit.
 	CUDA_ERROR_UNSUPPORTED_LIMIT CUresult = 215
-	// The context is bound to another thread already.
+	// The context is already bound to another thread.
 	CUDA_ERROR_CONTEXT_ALREADY_IN_USE CUresult = 216
 	// These two devices cannot reach each other's memory.
 	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED CUresult = 217
@@ -3590,23 +3593,23 @@ const (
 	CUDA_ERROR_NVLINK_UNCORRECTABLE CUresult = 220
 	// The PTX compiler library of the driver was not found.
 	CUDA_ERROR_JIT_COMPILER_NOT_FOUND CUresult = 221
-	// The PTX is newer than this driver's compiler.
+	// The PTX comes from a newer toolchain than the driver supports.
 	CUDA_ERROR_UNSUPPORTED_PTX_VERSION CUresult = 222
-	// Compiling PTX at run time is switched off.
+	// Compiling PTX at run time is disabled.
 	CUDA_ERROR_JIT_COMPILATION_DISABLED CUresult = 223
-	// The device cannot restrict a context to some processors.
+	// The device does not support this execution affinity.
 	CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY CUresult = 224
-	// The PTX calls cudaDeviceSynchronize, which is gone.
+	// The PTX calls cudaDeviceSynchronize, no longer supported in kernels.
 	CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC CUresult = 225
 	// A device fault was contained, the process must restart.
 	CUDA_ERROR_CONTAINED CUresult = 226
 	// This loader is too old for the fat binary.
 	CUDA_ERROR_INSUFFICIENT_LOADER_VERSION CUresult = 227
-	// The device source is invalid.
+	// The device code is invalid or did not compile or link.
 	CUDA_ERROR_INVALID_SOURCE CUresult = 300
 	// No such file.
 	CUDA_ERROR_FILE_NOT_FOUND CUresult = 301
-	// A shared library lacks a symbol that is needed.
+	// A shared library lacks a required symbol.
 	CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND CUresult = 302
 	// A shared library could not be initialized.
 	CUDA_ERROR_SHARED_OBJECT_INIT_FAILED CUresult = 303
@@ -3614,35 +3617,35 @@ const (
 	CUDA_ERROR_OPERATING_SYSTEM CUresult = 304
 	// No such object, or its handle is no longer valid.
 	CUDA_ERROR_INVALID_HANDLE CUresult = 400
-	// Something involved is in the wrong state for this.
+	// A resource is in the wrong state for this call.
 	CUDA_ERROR_ILLEGAL_STATE CUresult = 401
-	// The answer would lose data, ask the newer variant.
+	// The query would lose data, request all outputs or a newer version.
 	CUDA_ERROR_LOSSY_QUERY CUresult = 402
-	// There is nothing of this name.
+	// No symbol or object of this name was found.
 	CUDA_ERROR_NOT_FOUND CUresult = 500
-	// Work is still running.
+	// Enqueued work has not completed yet.
 	CUDA_ERROR_NOT_READY CUresult = 600
-	// A kernel accessed memory that is not mapped.
+	// A kernel accessed an invalid memory address.
 	CUDA_ERROR_ILLEGAL_ADDRESS CUresult = 700
-	// The launch needs more registers or threads than exist.
+	// The launch has too many registers, threads or argument bytes.
 	CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES CUresult = 701
 	// A kernel ran longer than the system's watchdog allows.
 	CUDA_ERROR_LAUNCH_TIMEOUT CUresult = 702
-	// A launch disagrees with the texturing mode in use.
+	// The launch uses an incompatible texturing mode.
 	CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING CUresult = 703
-	// This context can access that peer already.
+	// Access to this peer is already enabled.
 	CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED CUresult = 704
-	// Access to this peer was not enabled.
+	// Access to this peer is not enabled.
 	CUDA_ERROR_PEER_ACCESS_NOT_ENABLED CUresult = 705
-	// The primary context is active, too late for this setting.
+	// The primary context is already active, too late for this setting.
 	CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE CUresult = 708
-	// The current context has been destroyed.
+	// The current context was destroyed, or its primary context is uninitialized.
 	CUDA_ERROR_CONTEXT_IS_DESTROYED CUresult = 709
 	// An assert in a kernel failed.
 	CUDA_ERROR_ASSERT CUresult = 710
-	// Too many devices have peer access enabled.
+	// A device has no hardware resources for another peer.
 	CUDA_ERROR_TOO_MANY_PEERS CUresult = 711
-	// This host memory is registered already.
+	// This host memory is already registered.
 	CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED CUresult = 712
 	// This host memory is not registered.
 	CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED CUresult = 713
@@ -3650,15 +3653,15 @@ const (
 	CUDA_ERROR_HARDWARE_STACK_ERROR CUresult = 714
 	// A kernel reached an instruction that the device cannot execute.
 	CUDA_ERROR_ILLEGAL_INSTRUCTION CUresult = 715
-	// A kernel accessed an address that is not aligned.
+	// A kernel accessed a misaligned address.
 	CUDA_ERROR_MISALIGNED_ADDRESS CUresult = 716
-	// A kernel accessed an address outside the space it named.
+	// A kernel instruction got an address of the wrong address space.
 	CUDA_ERROR_INVALID_ADDRESS_SPACE CUresult = 717
-	// The program counter of a kernel went astray.
+	// A kernel's program counter became invalid.
 	CUDA_ERROR_INVALID_PC CUresult = 718
-	// A kernel failed for a reason not known more closely.
+	// A kernel failed, often because of an invalid memory access.
 	CUDA_ERROR_LAUNCH_FAILED CUresult = 719
-	// A cooperative launch does not fit on the device at once.
+	// The cooperative grid has more blocks than the device runs at once.
 	CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE CUresult = 720
 	// A kernel ended without freeing its tensor memory.
 	CUDA_ERROR_TENSOR_MEMORY_LEAK CUresult = 721
@@ -3666,31 +3669,31 @@ const (
 	CUDA_ERROR_NOT_PERMITTED CUresult = 800
 	// This device, driver or system cannot do this.
 	CUDA_ERROR_NOT_SUPPORTED CUresult = 801
-	// The system is not ready, a service may be missing.
+	// The system is not ready, a driver daemon may be down.
 	CUDA_ERROR_SYSTEM_NOT_READY CUresult = 802
-	// The driver's kernel and user parts do not match.
+	// The versions of kernel driver and CUDA driver do not match.
 	CUDA_ERROR_SYSTEM_DRIVER_MISMATCH CUresult = 803
 	// The forward compatibility package does not support this device.
 	CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE CUresult = 804
-	// The client could not connect to the MPS server.
+	// The client could not connect to the MPS daemon or server.
 	CUDA_ERROR_MPS_CONNECTION_FAILED CUresult = 805
-	// The exchange with the MPS server failed.
+	// A remote procedure call to the MPS server failed.
 	CUDA_ERROR_MPS_RPC_FAILURE CUresult = 806
-	// The MPS server takes no new clients now.
+	// The MPS server does not accept new clients now.
 	CUDA_ERROR_MPS_SERVER_NOT_READY CUresult = 807
-	// The MPS server has all the clients it can have.
+	// The MPS server has no resources for another client.
 	CUDA_ERROR_MPS_MAX_CLIENTS_REACHED CUresult = 808
-	// The MPS server has all the device connections it can have.
+	// The MPS server has no resources for another device connection.
 	CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED CUresult = 809
-	// The MPS server ended this client.
+	// The MPS server terminated this client, the process must restart.
 	CUDA_ERROR_MPS_CLIENT_TERMINATED CUresult = 810
-	// This module launches kernels from kernels, unsupported here.
+	// The module uses dynamic parallelism, not supported in this configuration.
 	CUDA_ERROR_CDP_NOT_SUPPORTED CUresult = 811
-	// Parts with different versions of device-side launch do not mix.
+	// The module mixes incompatible versions of dynamic parallelism.
 	CUDA_ERROR_CDP_VERSION_MISMATCH CUresult = 812
-	// Not allowed while a stream captures.
+	// Not permitted while the stream captures.
 	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED CUresult = 900
-	// An earlier error has spoilt this capture.
+	// An earlier error invalidated this capture.
 	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED CUresult = 901
 	// This would join two separate captures.
 	CUDA_ERROR_STREAM_CAPTURE_MERGE CUresult = 902
@@ -3698,21 +3701,21 @@ const (
 	CUDA_ERROR_STREAM_CAPTURE_UNMATCHED CUresult = 903
 	// A forked stream was not joined before the capture ended.
 	CUDA_ERROR_STREAM_CAPTURE_UNJOINED CUresult = 904
-	// A dependency would cross out of the capture.
+	// A dependency would cross the boundary of the capture.
 	CUDA_ERROR_STREAM_CAPTURE_ISOLATION CUresult = 905
-	// Implicit synchronization with the legacy stream during a capture.
+	// The legacy stream would depend implicitly on a capturing stream.
 	CUDA_ERROR_STREAM_CAPTURE_IMPLICIT CUresult = 906
-	// The event belongs to a capture and has no state.
+	// The event was last recorded into a capture, not executed.
 	CUDA_ERROR_CAPTURED_EVENT CUresult = 907
-	// Another thread began this capture.
+	// Another thread began this capture, and not in relaxed mode.
 	CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD CUresult = 908
-	// The wait ended before what it waited for.
+	// The wait timed out.
 	CUDA_ERROR_TIMEOUT CUresult = 909
 	// This change cannot be applied to the executable graph.
 	CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE CUresult = 910
-	// A device outside CUDA failed, the process must restart.
+	// An external device failed, the process may have to restart.
 	CUDA_ERROR_EXTERNAL_DEVICE CUresult = 911
-	// The cluster is too large or does not fit.
+	// The cluster configuration of the launch is not valid.
 	CUDA_ERROR_INVALID_CLUSTER_SIZE CUresult = 912
 	// The function is not loaded yet on this device.
 	CUDA_ERROR_FUNCTION_NOT_LOADED CUresult = 913
@@ -3720,15 +3723,15 @@ const (
 	CUDA_ERROR_INVALID_RESOURCE_TYPE CUresult = 914
 	// A resource is too small or does not apply here.
 	CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION CUresult = 915
-	// Changing the encryption keys failed.
+	// Rotating the encryption keys failed.
 	CUDA_ERROR_KEY_ROTATION CUresult = 916
-	// The stream is detached, its green context is gone.
+	// The stream is detached, its green context may be destroyed.
 	CUDA_ERROR_STREAM_DETACHED CUresult = 917
 	// Recapturing into the graph failed.
 	CUDA_ERROR_GRAPH_RECAPTURE_FAILURE CUresult = 918
 	// The GPU fabric is still starting, try again later.
 	CUDA_ERROR_FABRIC_NOT_READY CUresult = 919
-	// The driver gives no reason for this failure.
+	// An unknown internal error.
 	CUDA_ERROR_UNKNOWN CUresult = 999
 )
 
@@ -3951,13 +3954,13 @@ func (v CUresult) String() string {
 	return "CUresult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevice_P2PAttribute is a question about the way from one device to another, which need not have
-// the same answer in both directions.
+// CUdevice_P2PAttribute is a property of the link from one device to another; the two directions
+// can differ.
 type CUdevice_P2PAttribute uint32
 
 const (
-	// Quality of the link; 0 is the best there is in this machine, larger is worse, and numbers of
-	// different machines do not compare.
+	// Quality of the link; 0 is the best link in this machine and larger numbers are worse; numbers of
+	// different machines cannot be compared.
 	CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK CUdevice_P2PAttribute = 1
 	// 1 if kernels on the first device can use memory of the second.
 	CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED CUdevice_P2PAttribute = 2
@@ -3989,9 +3992,10 @@ func (v CUdevice_P2PAttribute) String() string {
 	return "CUdevice_P2PAttribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUresourceViewFormat is the type that a resource view gives to the elements of an array.
+// CUresourceViewFormat is the element format of a resource view.
 //
-// The block formats hold 4 by 4 pixels in 8 bytes (BC1, BC4) or 16 bytes (the others).
+// A block of a block-compressed format holds 4 by 4 pixels in 8 bytes (BC1, BC4) or 16 bytes (the
+// others).
 type CUresourceViewFormat uint32
 
 const (
@@ -4144,8 +4148,8 @@ func (v CUresourceViewFormat) String() string {
 	return "CUresourceViewFormat(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapDataType is the type of a tensor's elements, which sets their size and how elements
-// outside are filled.
+// CUtensorMapDataType is the type of a tensor's elements. It determines their size, and which fill
+// values are possible outside of the tensor.
 type CUtensorMapDataType uint32
 
 const (
@@ -4222,8 +4226,8 @@ func (v CUtensorMapDataType) String() string {
 	return "CUtensorMapDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapInterleave is whether channels of a convolution's tensor lie in memory in slices, as
-// in the layout NC/8HWC8.
+// CUtensorMapInterleave tells whether the channels of a tensor are stored in slices, as in the
+// layout NC/8HWC8.
 type CUtensorMapInterleave uint32
 
 const (
@@ -4249,15 +4253,15 @@ func (v CUtensorMapInterleave) String() string {
 	return "CUtensorMapInterleave(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapSwizzle is how the rows of a box are permuted in shared memory, so that threads
-// reading a column hit different banks.
+// CUtensorMapSwizzle is the permutation of a box in shared memory, by which threads that read a
+// column access different banks.
 //
 // The kernel must apply the same permutation to the addresses that it reads. Without interleaving,
-// a row of the box may be no longer than the span that is permuted.
+// a row of the box must not be longer than the span of the permutation.
 type CUtensorMapSwizzle uint32
 
 const (
-	// Not at all.
+	// No permutation.
 	CU_TENSOR_MAP_SWIZZLE_NONE CUtensorMapSwizzle = 0
 	// Pieces of 16 bytes within spans of 32.
 	CU_TENSOR_MAP_SWIZZLE_32B CUtensorMapSwizzle = 1
@@ -4295,14 +4299,14 @@ func (v CUtensorMapSwizzle) String() string {
 	return "CUtensorMapSwizzle(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapL2promotion is how many bytes at least the L2 cache fetches from memory when a tensor
+// CUtensorMapL2promotion is the number of bytes that the L2 cache fetches from memory when a tensor
 // copy misses it.
 //
-// Larger is better if neighbouring boxes are read soon. It changes speed only.
+// More bytes are faster if kernels soon read neighbouring boxes. Results do not change.
 type CUtensorMapL2promotion uint32
 
 const (
-	// What the box touches.
+	// Only the bytes that the box touches.
 	CU_TENSOR_MAP_L2_PROMOTION_NONE CUtensorMapL2promotion = 0
 	// 64 bytes.
 	CU_TENSOR_MAP_L2_PROMOTION_L2_64B CUtensorMapL2promotion = 1
@@ -4327,7 +4331,7 @@ func (v CUtensorMapL2promotion) String() string {
 	return "CUtensorMapL2promotion(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapFloatOOBfill is what shared memory receives for elements of a box that lie outside of
+// CUtensorMapFloatOOBfill is the value in shared memory for elements of a box that lie outside of
 // the tensor.
 type CUtensorMapFloatOOBfill uint32
 
@@ -4350,7 +4354,7 @@ func (v CUtensorMapFloatOOBfill) String() string {
 	return "CUtensorMapFloatOOBfill(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapIm2ColWideMode is how many elements along W a box of the wide im2col kind has.
+// CUtensorMapIm2ColWideMode is the number of elements along W in a box of a wide im2col tensor map.
 type CUtensorMapIm2ColWideMode uint32
 
 const (
@@ -4371,20 +4375,20 @@ func (v CUtensorMapIm2ColWideMode) String() string {
 	return "CUtensorMapIm2ColWideMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUtensorMapAllocClass is how far beyond a tensor the copy hardware may generate addresses while
-// it handles elements outside of it.
+// CUtensorMapAllocClass is the window beyond a tensor in which the copy hardware may generate
+// addresses for elements outside of the tensor.
 //
-// A wider window needs a larger allocation around the tensor; nothing checks that, and a kernel
-// with too small an allocation is undefined. On devices that do not distinguish the classes every
-// request means the small one.
+// A wider window is faster but requires a larger allocation. Nothing checks the allocation: if it
+// is too small, a kernel that uses the map has undefined behaviour. On devices without the classes,
+// every request means the small one.
 type CUtensorMapAllocClass uint32
 
 const (
-	// The driver chooses from the shape, cautiously; what the encoding functions do.
+	// The driver chooses by the shape, conservatively, as the encoding functions do.
 	CU_TENSOR_MAP_ALLOC_CLASS_AUTO CUtensorMapAllocClass = 0
 	// 4 KiB, which is always safe.
 	CU_TENSOR_MAP_ALLOC_CLASS_SMALL CUtensorMapAllocClass = 1
-	// 128 KiB; the allocation must be accessible for
+	// 128 KiB; the allocation must be contiguous and accessible for at least
 	// [CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE] bytes.
 	CU_TENSOR_MAP_ALLOC_CLASS_LARGE CUtensorMapAllocClass = 2
 )
@@ -5105,8 +5109,8 @@ func (v CUgraphChildGraphNodeOwnership) String() string {
 	return "CUgraphChildGraphNodeOwnership(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesOptions is a set of ways to make writes that other hardware sent to
-// device memory visible to the device.
+// CUflushGPUDirectRDMAWritesOptions is a set of ways to flush GPUDirect RDMA writes: writes of
+// other hardware to device memory become visible to the device.
 type CUflushGPUDirectRDMAWritesOptions uint32
 
 const (
@@ -5127,14 +5131,14 @@ func (v CUflushGPUDirectRDMAWritesOptions) String() string {
 	return "CUflushGPUDirectRDMAWritesOptions(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUGPUDirectRDMAWritesOrdering is who sees writes of other hardware to this device in a consistent
-// order without a flush.
+// CUGPUDirectRDMAWritesOrdering is the range of devices that see GPUDirect RDMA writes to this
+// device in a consistent order without a flush.
 //
-// The numbers rise with the circle of those who do, so compare with >=.
+// A larger number means a larger range, so compare with >=.
 type CUGPUDirectRDMAWritesOrdering uint32
 
 const (
-	// Nobody: flush before the data is used.
+	// None: flush before the data is used.
 	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE CUGPUDirectRDMAWritesOrdering = 0
 	// The device whose memory it is.
 	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER CUGPUDirectRDMAWritesOrdering = 100
@@ -5155,10 +5159,11 @@ func (v CUGPUDirectRDMAWritesOrdering) String() string {
 	return "CUGPUDirectRDMAWritesOrdering(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesScope is to whom a flush of remote writes makes them visible.
+// CUflushGPUDirectRDMAWritesScope is the range of devices to which a flush of GPUDirect RDMA writes
+// makes them visible.
 //
-// The values can be compared with those of [CUGPUDirectRDMAWritesOrdering]: a scope that is not
-// larger needs no flush.
+// The values can be compared with those of [CUGPUDirectRDMAWritesOrdering]: if the scope is not
+// larger than the ordering, no flush is needed.
 type CUflushGPUDirectRDMAWritesScope uint32
 
 const (
@@ -5179,12 +5184,12 @@ func (v CUflushGPUDirectRDMAWritesScope) String() string {
 	return "CUflushGPUDirectRDMAWritesScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUflushGPUDirectRDMAWritesTarget is whose memory a flush of remote writes is about; there is one
-// choice so far.
+// CUflushGPUDirectRDMAWritesTarget is the device memory for which GPUDirect RDMA writes are
+// flushed; there is one choice so far.
 type CUflushGPUDirectRDMAWritesTarget uint32
 
 const (
-	// That of the calling thread's current context.
+	// The memory of the calling thread's current context.
 	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX CUflushGPUDirectRDMAWritesTarget = 0
 )
 
@@ -5353,7 +5358,7 @@ func (v CUgraphInstantiate_flags) String() string {
 	return "CUgraphInstantiate_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdeviceNumaConfig is whether the operating system manages a GPU's memory as a NUMA node.
+// CUdeviceNumaConfig tells whether the operating system manages a GPU's memory as a NUMA node.
 type CUdeviceNumaConfig uint32
 
 const (
@@ -5386,11 +5391,11 @@ const (
 	// Device memory was saved to host memory, and the GPUs were released; the process itself can be
 	// dumped now.
 	CU_PROCESS_STATE_CHECKPOINTED CUprocessState = 2
-	// Something went wrong for good; it can only be killed.
+	// An error that cannot be undone; the process can only be killed.
 	CU_PROCESS_STATE_FAILED CUprocessState = 3
-	// Memory is being saved by the program, and the end has not been reported.
+	// The caller is saving device memory, and has not yet called [CuCheckpointOperationComplete].
 	CU_PROCESS_STATE_CHECKPOINTING CUprocessState = 4
-	// Memory is being brought back by the program, and the end has not been reported.
+	// The caller is restoring device memory, and has not yet called [CuCheckpointOperationComplete].
 	CU_PROCESS_STATE_RESTORING CUprocessState = 5
 )
 
@@ -5469,19 +5474,20 @@ func (v CUmemDecompressAlgorithm) String() string {
 	return "CUmemDecompressAlgorithm(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcliqueType is what the devices of one fabric clique can do with each other's memory.
+// CUcliqueType is the kind of access that the devices of one fabric clique have to each other's
+// memory.
 //
 // A clique is a set of devices, perhaps in several machines, joined by one NVLink fabric.
 type CUcliqueType uint32
 
 const (
-	// Map it and use it through pointers.
+	// Map the memory and use it through pointers.
 	CU_CLIQUE_TYPE_UNICAST_POINTER CUcliqueType = 0
-	// Write to all of them at once through one pointer.
+	// Write to all devices at once through one pointer.
 	CU_CLIQUE_TYPE_MULTICAST_POINTER CUcliqueType = 1
-	// Reach it through logical endpoints of one device.
+	// Reach the memory through logical endpoints, each of one device.
 	CU_CLIQUE_TYPE_UNICAST_LOGICAL_ENDPOINT CUcliqueType = 2
-	// Reach all of them through a logical endpoint of a team.
+	// Reach all devices through one logical endpoint of a team.
 	CU_CLIQUE_TYPE_MULTICAST_LOGICAL_ENDPOINT CUcliqueType = 3
 )
 
@@ -5500,12 +5506,12 @@ func (v CUcliqueType) String() string {
 	return "CUcliqueType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogicalEndpointIpcHandleType is in which form a logical endpoint can be given to another
+// CUlogicalEndpointIpcHandleType is the form in which a logical endpoint can be exported to another
 // process.
 type CUlogicalEndpointIpcHandleType uint32
 
 const (
-	// In none.
+	// No export.
 	CU_LOGICAL_ENDPOINT_IPC_HANDLE_TYPE_NONE CUlogicalEndpointIpcHandleType = 0
 	// As a [CUlogicalEndpointFabricHandle], also for other nodes.
 	CU_LOGICAL_ENDPOINT_IPC_HANDLE_TYPE_FABRIC CUlogicalEndpointIpcHandleType = 1
@@ -5522,7 +5528,7 @@ func (v CUlogicalEndpointIpcHandleType) String() string {
 	return "CUlogicalEndpointIpcHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogicalEndpointType is whether a logical endpoint stands for one device's memory or for the
+// CUlogicalEndpointType tells whether a logical endpoint stands for one device's memory or for the
 // same offset on many.
 type CUlogicalEndpointType uint32
 
@@ -5570,7 +5576,7 @@ func (v CUlogicalEndpointFlag) String() string {
 	return "CUlogicalEndpointFlag(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUfabricCpyOperandType is how one side of a copy over the fabric is named.
+// CUfabricCpyOperandType is the way in which one side of a copy over the fabric is addressed.
 type CUfabricCpyOperandType uint32
 
 const (
@@ -5648,32 +5654,32 @@ func (v CUfunctionLoadingState) String() string {
 	return "CUfunctionLoadingState(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUcoredumpSettings is a setting for core dumps of the GPU, with a value of the type given for
-// each.
+// CUcoredumpSettings is a setting for GPU core dumps; each has a value of the type named below.
 //
-// Environment variables (CUDA_ENABLE_COREDUMP_ON_EXCEPTION and its relatives) win over what a
-// program sets.
+// Environment variables (CUDA_ENABLE_COREDUMP_ON_EXCEPTION and its relatives) take precedence over
+// the settings of a program, if they are set before CUDA is initialized.
 type CUcoredumpSettings uint32
 
 const (
 	// Bool: write a dump when a kernel faults; false at first, unless the context was created with the
 	// flag for it.
 	CU_COREDUMP_ENABLE_ON_EXCEPTION CUcoredumpSettings = 1
-	// Bool: also abort the process, which makes it dump its own core; true at first.
-	// [CU_COREDUMP_SKIP_ABORT] is the newer way to turn it off.
+	// Bool: also abort the process, so that the host dumps its core too; true at first. To turn it off,
+	// [CU_COREDUMP_SKIP_ABORT] has replaced it since 12.5.
 	CU_COREDUMP_TRIGGER_HOST CUcoredumpSettings = 2
-	// Bool: leave out memory contents. [CU_COREDUMP_LIGHTWEIGHT_FLAGS] is the newer way.
+	// Bool: leave out memory contents and code images; false at first. Replaced by
+	// [CU_COREDUMP_LIGHTWEIGHT_FLAGS] in 12.5.
 	CU_COREDUMP_LIGHTWEIGHT CUcoredumpSettings = 3
-	// Bool: write a dump whenever something is written to a named pipe; for the process only, not for
-	// one context.
+	// Bool: write a dump whenever something is written to the named pipe; false at first. It can be set
+	// for the process only, not for one context.
 	CU_COREDUMP_ENABLE_USER_TRIGGER CUcoredumpSettings = 4
 	// String of up to 1023 bytes: where the dump goes; core.cuda.HOST.PID if unset.
 	CU_COREDUMP_FILE CUcoredumpSettings = 5
-	// String of up to 1023 bytes: the named pipe; corepipe.cuda.HOST.PID if unset. It is fixed once the
-	// trigger is enabled.
+	// String of up to 1023 bytes: the named pipe; corepipe.cuda.HOST.PID if unset. It can be set for
+	// the process only, and not once the trigger is enabled.
 	CU_COREDUMP_PIPE CUcoredumpSettings = 6
-	// Int: what the dump contains, of [CUCoredumpGenerationFlags]. Each set replaces all of them; do
-	// not mix it with the two older booleans.
+	// Int: the contents of the dump, of [CUCoredumpGenerationFlags]. A new value replaces all earlier
+	// flags; do not combine it with the two older booleans.
 	CU_COREDUMP_GENERATION_FLAGS CUcoredumpSettings = 7
 	// One more than the highest setting.
 	CU_COREDUMP_MAX CUcoredumpSettings = 8
@@ -5702,7 +5708,8 @@ func (v CUcoredumpSettings) String() string {
 	return "CUcoredumpSettings(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUCoredumpGenerationFlags is what a GPU core dump leaves out, and what happens around it.
+// CUCoredumpGenerationFlags is a set of flags for the contents of a GPU core dump, and for the fate
+// of the process.
 type CUCoredumpGenerationFlags int32
 
 const (
@@ -5721,17 +5728,18 @@ const (
 	CU_COREDUMP_SKIP_ABORT CUCoredumpGenerationFlags = 16
 	// Without constant memory, so without kernel arguments.
 	CU_COREDUMP_SKIP_CONSTBANK_MEMORY CUCoredumpGenerationFlags = 32
-	// Compressed, with .gz added to the file's name.
+	// Compressed with gzip; .gz is added to the file's name if it lacks it.
 	CU_COREDUMP_GZIP_COMPRESS CUCoredumpGenerationFlags = 64
 	// Only contexts in which something faulted.
 	CU_COREDUMP_FAULTED_CONTEXTS_ONLY CUCoredumpGenerationFlags = 128
 	// Without the contents of tensor memory.
 	CU_COREDUMP_SKIP_TENSOR_MEMORY CUCoredumpGenerationFlags = 256
-	// Warps may exit before a fault of theirs is known: faster, but the dump may miss the guilty ones.
+	// Warps may exit before their fault is reported: kernels run faster, but the dump may lack the
+	// faulting warps.
 	CU_COREDUMP_NO_ERRBAR_AT_EXIT CUCoredumpGenerationFlags = 1073741824
 	// No file at all; the exception is only logged.
 	CU_COREDUMP_LOG_ONLY CUCoredumpGenerationFlags = -2147483648
-	// All that leave out memory and images together: registers and the place of the fault remain.
+	// Without all kinds of memory and without code images: registers and the place of the fault remain.
 	CU_COREDUMP_LIGHTWEIGHT_FLAGS CUCoredumpGenerationFlags = 303
 )
 
@@ -5772,8 +5780,8 @@ func (v CUCoredumpGenerationFlags) String() string {
 type CUgreenCtxCreate_flags uint32
 
 const (
-	// No options. Headers before 13.3 require the other one, and, measured, a 13.0 driver refuses 0
-	// with [CUDA_ERROR_INVALID_VALUE].
+	// No options. Headers before 13.3 require the other flag; measured, a 13.0 driver returns
+	// [CUDA_ERROR_INVALID_VALUE] for 0.
 	CU_GREEN_CTX_NONE CUgreenCtxCreate_flags = 0
 	// The green context has a default stream of its own, used for stream 0 while it is current.
 	CU_GREEN_CTX_DEFAULT_STREAM CUgreenCtxCreate_flags = 1
@@ -5796,11 +5804,12 @@ type CUdevSmResourceGroup_flags uint32
 const (
 	// All must be coscheduled in the sizes asked for.
 	CU_DEV_SM_RESOURCE_GROUP_DEFAULT CUdevSmResourceGroup_flags = 0
-	// The count matters most: fill up with multiprocessors that break the other wishes.
+	// The count matters most: fill up with multiprocessors that do not meet the other constraints.
 	CU_DEV_SM_RESOURCE_GROUP_BACKFILL CUdevSmResourceGroup_flags = 1
-	// Only from one locality domain; with backfill, from there first.
+	// Only from one locality domain; with backfill, from that domain first.
 	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID CUdevSmResourceGroup_flags = 2
-	// Beside the former: also those that this domain has beyond the number common to all domains.
+	// Used with the former flag: also the multiprocessors beyond
+	// [CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT] that this domain has.
 	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_SUPPLEMENTAL_SMS CUdevSmResourceGroup_flags = 4
 )
 
@@ -5841,17 +5850,17 @@ func (v CUdevSmResourceSplitByCount_flags) String() string {
 	return "CUdevSmResourceSplitByCount_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevResourceType is what kind of resource a [CUdevResource] describes.
+// CUdevResourceType is the kind of resource that a [CUdevResource] describes.
 type CUdevResourceType uint32
 
 const (
-	// None; what a remainder is when nothing remains.
+	// None; the type of a remainder when nothing remains.
 	CU_DEV_RESOURCE_TYPE_INVALID CUdevResourceType = 0
 	// Multiprocessors.
 	CU_DEV_RESOURCE_TYPE_SM CUdevResourceType = 1
 	// How work queues are to be provided.
 	CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG CUdevResourceType = 1000
-	// Work queues that exist, to be used again by another green context.
+	// Work queues of an existing context, for another green context to use.
 	CU_DEV_RESOURCE_TYPE_WORKQUEUE CUdevResourceType = 10000
 )
 
@@ -5870,7 +5879,7 @@ func (v CUdevResourceType) String() string {
 	return "CUdevResourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUdevWorkqueueConfigScope is with whom a green context shares work queues.
+// CUdevWorkqueueConfigScope is the range of contexts with which a green context shares work queues.
 type CUdevWorkqueueConfigScope uint32
 
 const (
@@ -5891,13 +5900,13 @@ func (v CUdevWorkqueueConfigScope) String() string {
 	return "CUdevWorkqueueConfigScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUlogLevel is how grave a message of the driver's log is.
+// CUlogLevel is the severity of a message in the driver's log.
 type CUlogLevel uint32
 
 const (
 	// It explains why a call failed.
 	CU_LOG_LEVEL_ERROR CUlogLevel = 0
-	// The call went through, but something about it is questionable.
+	// The call succeeded, but something about it is questionable.
 	CU_LOG_LEVEL_WARNING CUlogLevel = 1
 )
 

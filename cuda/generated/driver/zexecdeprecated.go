@@ -9,8 +9,8 @@ import "unsafe"
 //
 //	CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 //
-// It is state of the kernel, shared by all threads of the program that use it: the reason why this
-// way was given up. [CuLaunchKernel] takes the shape with each launch and voids what was set here.
+// The shape is state of the kernel, which all threads of the program share. [CuLaunchKernel] takes
+// the shape with each launch instead, and invalidates the one set here.
 //
 // Parameters:
 //   - hfunc: the kernel
@@ -47,12 +47,12 @@ func CuFuncSetBlockShape(hfunc CUfunction, x int32, y int32, z int32) error {
 	return status(args.ret)
 }
 
-// CuFuncSetSharedSize sets how many bytes of dynamic shared memory each block gets at the old
-// launches.
+// CuFuncSetSharedSize sets how many bytes of dynamic shared memory each block of a kernel gets when
+// [CuLaunch], [CuLaunchGrid] or [CuLaunchGridAsync] launches it.
 //
 //	CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
 //
-// Replaced by the sharedMemBytes of [CuLaunchKernel].
+// The parameter sharedMemBytes of [CuLaunchKernel] has replaced it.
 //
 // Parameters:
 //   - hfunc: the kernel
@@ -82,19 +82,20 @@ func CuFuncSetSharedSize(hfunc CUfunction, bytes uint32) error {
 	return status(args.ret)
 }
 
-// CuParamSetSize sets how many bytes of arguments a kernel reads at the old launches.
+// CuParamSetSize sets the length of a kernel's argument list for [CuLaunch], [CuLaunchGrid] and
+// [CuLaunchGridAsync].
 //
 //	CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 //
-// The program has to know offsets and alignment of all arguments; the argument array of
-// [CuLaunchKernel] spares that.
+// The program has to compute the offset and alignment of every argument; with the argument array of
+// [CuLaunchKernel] it need not.
 //
 // Parameters:
 //   - hfunc: the kernel
 //   - numbytes: bytes of the whole list
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: more than a kernel can take
+//   - [CUDA_ERROR_INVALID_VALUE]: the list is longer than a kernel accepts
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -127,7 +128,7 @@ func CuParamSetSize(hfunc CUfunction, numbytes uint32) error {
 // Parameters:
 //   - hfunc: the kernel
 //   - offset: where, in bytes from the beginning of the list
-//   - value: the integer; signed ones by their bits
+//   - value: the integer; convert a signed one to uint32
 //
 // Returns nil, [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED],
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -157,7 +158,7 @@ func CuParamSeti(hfunc CUfunction, offset int32, value uint32) error {
 //
 //	CUresult cuParamSetf(CUfunction hfunc, int offset, float value)
 //
-// There is none for float64: take [CuParamSetv], or rather [CuLaunchKernel].
+// There is no such function for float64. [CuLaunchKernel] has replaced them all.
 //
 // Parameters:
 //   - hfunc: the kernel
@@ -196,7 +197,7 @@ func CuParamSetf(hfunc CUfunction, offset int32, value float32) error {
 //
 // Parameters:
 //   - hfunc: the kernel
-//   - offset: where in the list, in bytes, aligned as the argument wants it
+//   - offset: byte offset in the list, aligned as the argument requires
 //   - ptr: the bytes; Go memory will do
 //   - numbytes: how many
 //
@@ -430,12 +431,13 @@ func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, 
 	return status(args.ret)
 }
 
-// CuParamSetTexRef lets a kernel that is launched in the old way read through a texture reference.
+// CuParamSetTexRef makes a texture reference available to a kernel that [CuLaunch] and its
+// relatives launch.
 //
 //	CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
 //
-// Texture references have been given up, and the runtime API dropped them in CUDA 12. Texture
-// objects ([CuTexObjectCreate]) are passed like any argument.
+// Texture references are deprecated, and the runtime API removed them in CUDA 12. Texture objects
+// ([CuTexObjectCreate]) are passed like any argument.
 //
 // Parameters:
 //   - hfunc: the kernel
@@ -443,7 +445,7 @@ func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, 
 //   - hTexRef: the reference, from [CuModuleGetTexRef]
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: no reference
+//   - [CUDA_ERROR_INVALID_HANDLE]: hTexRef is not a texture reference
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -465,20 +467,20 @@ func CuParamSetTexRef(hfunc CUfunction, texunit int32, hTexRef CUtexref) error {
 	return status(args.ret)
 }
 
-// CuFuncSetSharedMemConfig asks for shared memory banks of four or eight bytes for a kernel.
+// CuFuncSetSharedMemConfig requests shared memory banks of four or eight bytes for a kernel.
 //
 //	CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
 //
-// Only devices of compute capability 3.x could choose, and no driver since 12 supports them: it is
-// accepted and does nothing. There it took precedence over the context's setting, and switching
-// between kernels could make the device wait.
+// Only devices of compute capability 3.x had a choice, and drivers for CUDA 12 and later do not
+// support them: on all others the call does nothing. Where it worked, it took precedence over the
+// context's setting, and a change between two kernels could make the device wait.
 //
 // Parameters:
 //   - hfunc: the kernel
 //   - config: the bank width
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no such width
+//   - [CUDA_ERROR_INVALID_VALUE]: config is not a known bank width
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.

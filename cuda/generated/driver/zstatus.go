@@ -30,51 +30,51 @@ func statusText(v CUresult) string {
 	case CUDA_ERROR_INVALID_VALUE:
 		return "an argument is out of range or nil"
 	case CUDA_ERROR_OUT_OF_MEMORY:
-		return "the allocation failed, there is not enough memory"
+		return "not enough memory or other resources"
 	case CUDA_ERROR_NOT_INITIALIZED:
-		return "no call of cuInit has succeeded in this process"
+		return "cuInit was not called or did not succeed"
 	case CUDA_ERROR_DEINITIALIZED:
 		return "the driver is shutting down with the process"
 	case CUDA_ERROR_PROFILER_DISABLED:
-		return "profiling is switched off for this process"
+		return "profiling is disabled, perhaps because an external profiler is running"
 	case CUDA_ERROR_PROFILER_NOT_INITIALIZED:
-		return "profiler start and stop need no initialization any more"
+		return "the profiler is not initialized, no longer returned since CUDA 5.0"
 	case CUDA_ERROR_PROFILER_ALREADY_STARTED:
-		return "the profiler is running already"
+		return "the profiler is already running, no longer returned since CUDA 5.0"
 	case CUDA_ERROR_PROFILER_ALREADY_STOPPED:
-		return "the profiler is not running"
+		return "the profiler is not running, no longer returned since CUDA 5.0"
 	case CUDA_ERROR_STUB_LIBRARY:
 		return "the toolkit's stub was loaded instead of the driver"
 	case CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER:
 		return "the installed driver is too old for this call"
 	case CUDA_ERROR_DEVICE_UNAVAILABLE:
-		return "all devices are busy, exclusively used or prohibited"
+		return "the device is busy, or its compute mode forbids the use"
 	case CUDA_ERROR_MULTICAST_RESOURCE_FULL:
 		return "no multicast hardware slot is left for this binding"
 	case CUDA_ERROR_NO_DEVICE:
 		return "no CUDA device is present or visible"
 	case CUDA_ERROR_INVALID_DEVICE:
-		return "there is no device of this number"
+		return "no such device, or the device does not allow this"
 	case CUDA_ERROR_DEVICE_NOT_LICENSED:
-		return "this device lacks a license for the operation"
+		return "the device has no valid vGPU (GRID) license"
 	case CUDA_ERROR_INVALID_IMAGE:
-		return "the module image is malformed or no device code"
+		return "the module image is malformed or is not device code"
 	case CUDA_ERROR_INVALID_CONTEXT:
-		return "no context is current, or it is not usable"
+		return "no context is current, or the context is not valid"
 	case CUDA_ERROR_CONTEXT_ALREADY_CURRENT:
-		return "the context is current on this thread already"
+		return "the context is already current on this thread"
 	case CUDA_ERROR_MAP_FAILED:
-		return "mapping the buffer or resource failed"
+		return "mapping or registering the resource failed"
 	case CUDA_ERROR_UNMAP_FAILED:
-		return "unmapping the buffer or resource failed"
+		return "unmapping or unregistering the resource failed"
 	case CUDA_ERROR_ARRAY_IS_MAPPED:
 		return "the array is mapped and cannot be destroyed"
 	case CUDA_ERROR_ALREADY_MAPPED:
-		return "the resource is mapped already"
+		return "the resource is already mapped"
 	case CUDA_ERROR_NO_BINARY_FOR_GPU:
-		return "no code in the image fits this device"
+		return "the image has no code for the architecture of this device"
 	case CUDA_ERROR_ALREADY_ACQUIRED:
-		return "the resource has been acquired already"
+		return "the resource is already acquired"
 	case CUDA_ERROR_NOT_MAPPED:
 		return "the resource is not mapped"
 	case CUDA_ERROR_NOT_MAPPED_AS_ARRAY:
@@ -84,9 +84,9 @@ func statusText(v CUresult) string {
 	case CUDA_ERROR_ECC_UNCORRECTABLE:
 		return "device memory had an error that ECC could not correct"
 	case CUDA_ERROR_UNSUPPORTED_LIMIT:
-		return "this device has no such limit"
+		return "the device does not support this limit"
 	case CUDA_ERROR_CONTEXT_ALREADY_IN_USE:
-		return "the context is bound to another thread already"
+		return "the context is already bound to another thread"
 	case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
 		return "these two devices cannot reach each other's memory"
 	case CUDA_ERROR_INVALID_PTX:
@@ -98,23 +98,23 @@ func statusText(v CUresult) string {
 	case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
 		return "the PTX compiler library of the driver was not found"
 	case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-		return "the PTX is newer than this driver's compiler"
+		return "the PTX comes from a newer toolchain than the driver supports"
 	case CUDA_ERROR_JIT_COMPILATION_DISABLED:
-		return "compiling PTX at run time is switched off"
+		return "compiling PTX at run time is disabled"
 	case CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY:
-		return "the device cannot restrict a context to some processors"
+		return "the device does not support this execution affinity"
 	case CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC:
-		return "the PTX calls cudaDeviceSynchronize, which is gone"
+		return "the PTX calls cudaDeviceSynchronize, no longer supported in kernels"
 	case CUDA_ERROR_CONTAINED:
 		return "a device fault was contained, the process must restart"
 	case CUDA_ERROR_INSUFFICIENT_LOADER_VERSION:
 		return "this loader is too old for the fat binary"
 	case CUDA_ERROR_INVALID_SOURCE:
-		return "the device source is invalid"
+		return "the device code is invalid or did not compile or link"
 	case CUDA_ERROR_FILE_NOT_FOUND:
 		return "no such file"
 	case CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND:
-		return "a shared library lacks a symbol that is needed"
+		return "a shared library lacks a required symbol"
 	case CUDA_ERROR_SHARED_OBJECT_INIT_FAILED:
 		return "a shared library could not be initialized"
 	case CUDA_ERROR_OPERATING_SYSTEM:
@@ -122,35 +122,35 @@ func statusText(v CUresult) string {
 	case CUDA_ERROR_INVALID_HANDLE:
 		return "no such object, or its handle is no longer valid"
 	case CUDA_ERROR_ILLEGAL_STATE:
-		return "something involved is in the wrong state for this"
+		return "a resource is in the wrong state for this call"
 	case CUDA_ERROR_LOSSY_QUERY:
-		return "the answer would lose data, ask the newer variant"
+		return "the query would lose data, request all outputs or a newer version"
 	case CUDA_ERROR_NOT_FOUND:
-		return "there is nothing of this name"
+		return "no symbol or object of this name was found"
 	case CUDA_ERROR_NOT_READY:
-		return "work is still running"
+		return "enqueued work has not completed yet"
 	case CUDA_ERROR_ILLEGAL_ADDRESS:
-		return "a kernel accessed memory that is not mapped"
+		return "a kernel accessed an invalid memory address"
 	case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
-		return "the launch needs more registers or threads than exist"
+		return "the launch has too many registers, threads or argument bytes"
 	case CUDA_ERROR_LAUNCH_TIMEOUT:
 		return "a kernel ran longer than the system's watchdog allows"
 	case CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING:
-		return "a launch disagrees with the texturing mode in use"
+		return "the launch uses an incompatible texturing mode"
 	case CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:
-		return "this context can access that peer already"
+		return "access to this peer is already enabled"
 	case CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
-		return "access to this peer was not enabled"
+		return "access to this peer is not enabled"
 	case CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE:
-		return "the primary context is active, too late for this setting"
+		return "the primary context is already active, too late for this setting"
 	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-		return "the current context has been destroyed"
+		return "the current context was destroyed, or its primary context is uninitialized"
 	case CUDA_ERROR_ASSERT:
 		return "an assert in a kernel failed"
 	case CUDA_ERROR_TOO_MANY_PEERS:
-		return "too many devices have peer access enabled"
+		return "a device has no hardware resources for another peer"
 	case CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
-		return "this host memory is registered already"
+		return "this host memory is already registered"
 	case CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED:
 		return "this host memory is not registered"
 	case CUDA_ERROR_HARDWARE_STACK_ERROR:
@@ -158,15 +158,15 @@ func statusText(v CUresult) string {
 	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
 		return "a kernel reached an instruction that the device cannot execute"
 	case CUDA_ERROR_MISALIGNED_ADDRESS:
-		return "a kernel accessed an address that is not aligned"
+		return "a kernel accessed a misaligned address"
 	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-		return "a kernel accessed an address outside the space it named"
+		return "a kernel instruction got an address of the wrong address space"
 	case CUDA_ERROR_INVALID_PC:
-		return "the program counter of a kernel went astray"
+		return "a kernel's program counter became invalid"
 	case CUDA_ERROR_LAUNCH_FAILED:
-		return "a kernel failed for a reason not known more closely"
+		return "a kernel failed, often because of an invalid memory access"
 	case CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
-		return "a cooperative launch does not fit on the device at once"
+		return "the cooperative grid has more blocks than the device runs at once"
 	case CUDA_ERROR_TENSOR_MEMORY_LEAK:
 		return "a kernel ended without freeing its tensor memory"
 	case CUDA_ERROR_NOT_PERMITTED:
@@ -174,31 +174,31 @@ func statusText(v CUresult) string {
 	case CUDA_ERROR_NOT_SUPPORTED:
 		return "this device, driver or system cannot do this"
 	case CUDA_ERROR_SYSTEM_NOT_READY:
-		return "the system is not ready, a service may be missing"
+		return "the system is not ready, a driver daemon may be down"
 	case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-		return "the driver's kernel and user parts do not match"
+		return "the versions of kernel driver and CUDA driver do not match"
 	case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
 		return "the forward compatibility package does not support this device"
 	case CUDA_ERROR_MPS_CONNECTION_FAILED:
-		return "the client could not connect to the MPS server"
+		return "the client could not connect to the MPS daemon or server"
 	case CUDA_ERROR_MPS_RPC_FAILURE:
-		return "the exchange with the MPS server failed"
+		return "a remote procedure call to the MPS server failed"
 	case CUDA_ERROR_MPS_SERVER_NOT_READY:
-		return "the MPS server takes no new clients now"
+		return "the MPS server does not accept new clients now"
 	case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
-		return "the MPS server has all the clients it can have"
+		return "the MPS server has no resources for another client"
 	case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
-		return "the MPS server has all the device connections it can have"
+		return "the MPS server has no resources for another device connection"
 	case CUDA_ERROR_MPS_CLIENT_TERMINATED:
-		return "the MPS server ended this client"
+		return "the MPS server terminated this client, the process must restart"
 	case CUDA_ERROR_CDP_NOT_SUPPORTED:
-		return "this module launches kernels from kernels, unsupported here"
+		return "the module uses dynamic parallelism, not supported in this configuration"
 	case CUDA_ERROR_CDP_VERSION_MISMATCH:
-		return "parts with different versions of device-side launch do not mix"
+		return "the module mixes incompatible versions of dynamic parallelism"
 	case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
-		return "not allowed while a stream captures"
+		return "not permitted while the stream captures"
 	case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
-		return "an earlier error has spoilt this capture"
+		return "an earlier error invalidated this capture"
 	case CUDA_ERROR_STREAM_CAPTURE_MERGE:
 		return "this would join two separate captures"
 	case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED:
@@ -206,21 +206,21 @@ func statusText(v CUresult) string {
 	case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
 		return "a forked stream was not joined before the capture ended"
 	case CUDA_ERROR_STREAM_CAPTURE_ISOLATION:
-		return "a dependency would cross out of the capture"
+		return "a dependency would cross the boundary of the capture"
 	case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
-		return "implicit synchronization with the legacy stream during a capture"
+		return "the legacy stream would depend implicitly on a capturing stream"
 	case CUDA_ERROR_CAPTURED_EVENT:
-		return "the event belongs to a capture and has no state"
+		return "the event was last recorded into a capture, not executed"
 	case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
-		return "another thread began this capture"
+		return "another thread began this capture, and not in relaxed mode"
 	case CUDA_ERROR_TIMEOUT:
-		return "the wait ended before what it waited for"
+		return "the wait timed out"
 	case CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE:
 		return "this change cannot be applied to the executable graph"
 	case CUDA_ERROR_EXTERNAL_DEVICE:
-		return "a device outside CUDA failed, the process must restart"
+		return "an external device failed, the process may have to restart"
 	case CUDA_ERROR_INVALID_CLUSTER_SIZE:
-		return "the cluster is too large or does not fit"
+		return "the cluster configuration of the launch is not valid"
 	case CUDA_ERROR_FUNCTION_NOT_LOADED:
 		return "the function is not loaded yet on this device"
 	case CUDA_ERROR_INVALID_RESOURCE_TYPE:
@@ -228,15 +228,15 @@ func statusText(v CUresult) string {
 	case CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION:
 		return "a resource is too small or does not apply here"
 	case CUDA_ERROR_KEY_ROTATION:
-		return "changing the encryption keys failed"
+		return "rotating the encryption keys failed"
 	case CUDA_ERROR_STREAM_DETACHED:
-		return "the stream is detached, its green context is gone"
+		return "the stream is detached, its green context may be destroyed"
 	case CUDA_ERROR_GRAPH_RECAPTURE_FAILURE:
 		return "recapturing into the graph failed"
 	case CUDA_ERROR_FABRIC_NOT_READY:
 		return "the GPU fabric is still starting, try again later"
 	case CUDA_ERROR_UNKNOWN:
-		return "the driver gives no reason for this failure"
+		return "an unknown internal error"
 	}
 	return ""
 }

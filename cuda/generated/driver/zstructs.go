@@ -285,8 +285,8 @@ type CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 struct {
 	_     [4]byte
 }
 
-// CUasyncNotificationInfo is what a notification callback is told; it is valid until the callback
-// returns.
+// CUasyncNotificationInfo is the information that a notification callback receives; it is valid
+// until the callback returns.
 type CUasyncNotificationInfo struct {
 	_ structs.HostLayout
 	// Which notification it is, and so which member of info counts.
@@ -318,8 +318,8 @@ type CUasyncNotificationInfo_info_overBudget struct {
 	BytesOverBudget uint64
 }
 
-// CUdevprop is the set of ten limits that the driver's first version knew, all of them device
-// attributes today.
+// CUdevprop is the set of ten device limits that the first driver API had; each is a device
+// attribute today.
 //
 // Use [CuDeviceGetAttribute]; the struct is never extended.
 type CUdevprop struct {
@@ -330,13 +330,13 @@ type CUdevprop struct {
 	MaxThreadsDim [3]int32
 	// Extents of a grid in x, y and z.
 	MaxGridSize [3]int32
-	// Bytes of shared memory of a block without permission for more.
+	// Bytes of shared memory for a block, without opting in to more.
 	SharedMemPerBlock int32
 	// Bytes of constant memory of a module.
 	TotalConstantMemory int32
 	// Threads of a warp.
 	SIMDWidth int32
-	// Bytes between rows that copies accept.
+	// Largest pitch, in bytes from row to row, that copies accept.
 	MemPitch int32
 	// Registers of 32 bits for a block.
 	RegsPerBlock int32
@@ -1254,10 +1254,11 @@ type CUDA_ARRAY_MEMORY_REQUIREMENTS struct {
 	Reserved [4]uint32
 }
 
-// CUDA_RESOURCE_DESC is which memory a texture or surface object reads: an array, a mipmapped array
-// or linear memory.
+// CUDA_RESOURCE_DESC is the memory of a texture or surface object: an array, a mipmapped array, or
+// linear memory with or without a pitch.
 //
-// Only an array can be a surface, and only arrays filter in 3D, as cube maps or with mipmap levels.
+// A surface requires an array. So do 3D, layered and cube map textures, and mipmap levels require a
+// mipmapped array.
 //
 // From Go: read during the call. The memory must outlive the object.
 type CUDA_RESOURCE_DESC struct {
@@ -1338,16 +1339,16 @@ type CUDA_RESOURCE_DESC_res_linear struct {
 	Format CUarray_format
 	// Channels of an element: 1, 2 or 4.
 	NumChannels uint32
-	// Its length; the number of elements is limited as [CuDeviceGetTexture1DLinearMaxWidth] tells.
+	// Its length; [CuDeviceGetTexture1DLinearMaxWidth] tells the largest number of elements.
 	SizeInBytes uint64
 }
 
 // CUDA_RESOURCE_DESC_res_pitch2D is a struct inside CUDA_RESOURCE_DESC_res.
 type CUDA_RESOURCE_DESC_res_pitch2D struct {
 	_ structs.HostLayout
-	// First byte of the first row, aligned in the same way.
+	// First byte of the first row, aligned to [CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] bytes.
 	DevPtr CUdeviceptr
-	// What one channel of a pixel is.
+	// Type of one channel of a pixel.
 	Format CUarray_format
 	// Channels of a pixel: 1, 2 or 4.
 	NumChannels uint32
@@ -1367,21 +1368,21 @@ type CUDA_RESOURCE_DESC_res_reserved struct {
 	Reserved [32]int32
 }
 
-// CUDA_TEXTURE_DESC is how a texture object turns coordinates into a value: addressing, filtering,
-// conversion.
+// CUDA_TEXTURE_DESC is a description of how a texture object turns coordinates into a value: by
+// addressing, filtering and conversion.
 //
 // All zero reads the nearest element at unnormalized coordinates, clamped to the edge, and turns
 // integers of 8 and 16 bits into fractions.
 type CUDA_TEXTURE_DESC struct {
 	_ structs.HostLayout
-	// What happens outside in x, y and z; ignored for linear memory.
+	// Treatment of coordinates outside of the texture, for x, y and z; ignored for linear memory.
 	AddressMode [3]CUaddress_mode
 	// Nearest element or interpolation; ignored for linear memory.
 	FilterMode CUfilter_mode
 	// 0 or a combination of [CU_TRSF_READ_AS_INTEGER], [CU_TRSF_NORMALIZED_COORDINATES],
 	// [CU_TRSF_SRGB], [CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION] and [CU_TRSF_SEAMLESS_CUBEMAP].
 	Flags uint32
-	// Ratio of anisotropic filtering, clamped to 1 to 16.
+	// Largest ratio of anisotropic filtering, clamped to the range from 1 to 16.
 	MaxAnisotropy uint32
 	// Nearest level or interpolation between two.
 	MipmapFilterMode CUfilter_mode
@@ -1391,50 +1392,51 @@ type CUDA_TEXTURE_DESC struct {
 	MinMipmapLevelClamp float32
 	// The highest level used, counted in the same way.
 	MaxMipmapLevelClamp float32
-	// Red, green, blue and alpha outside, for the border mode.
+	// Red, green, blue and alpha of the border, for [CU_TR_ADDRESS_MODE_BORDER].
 	BorderColor [4]float32
 	// Zero.
 	Reserved [12]int32
 }
 
-// CUDA_RESOURCE_VIEW_DESC is another reading of an array's elements, or of a part of its levels and
-// layers, for a texture object.
+// CUDA_RESOURCE_VIEW_DESC is a view of an array for a texture object: another element format, or
+// only some of its levels and layers.
 //
-// It works on arrays only, and not on those of a block-compressed format. Most formats leave width,
-// height and depth as the array has them, and must have the same bytes per element; a compressed
-// format reads 32-bit elements as its blocks, and then width and height are four times the array's.
+// It is possible for arrays and mipmapped arrays whose own format is not block-compressed. Most
+// formats keep width, height and depth of the array, and have as many bytes per element. A
+// block-compressed format requires an array of unsigned 32-bit integers with two or four channels,
+// and each element is then a block: width and height are four times the array's.
 type CUDA_RESOURCE_VIEW_DESC struct {
 	_ structs.HostLayout
-	// The new reading of an element.
+	// The format of an element in the view.
 	Format CUresourceViewFormat
 	_      [4]byte
 	// In elements of the new format.
 	Width uint64
 	// In elements of the new format.
 	Height uint64
-	// In elements of the new format.
+	// The depth of the array.
 	Depth uint64
-	// Level that becomes level 0; 0 without levels.
+	// Level that becomes level 0; 0 if the array has no levels.
 	FirstMipmapLevel uint32
-	// Last level that is seen; 0 without levels.
+	// Last level of the view; 0 if the array has no levels.
 	LastMipmapLevel uint32
-	// Layer that becomes layer 0; 0 without layers.
+	// Layer that becomes layer 0; 0 if the array has no layers.
 	FirstLayer uint32
-	// Last layer that is seen; 0 without layers.
+	// Last layer of the view; 0 if the array has no layers.
 	LastLayer uint32
 	// Zero.
 	Reserved [16]uint32
 }
 
 // CUtensorMap is the description of a tensor in global memory and of the boxes that kernels copy
-// out of it with the tensor memory accelerator, 128 opaque bytes.
+// with the tensor memory accelerator (TMA): 128 opaque bytes.
 //
 // [CuTensorMapEncodeTiled] and its relatives fill it in; no memory is allocated, so nothing need be
 // freed. It is a value: pass it to the kernel by value as a __grid_constant__ argument, or copy it
 // to global memory. It holds the tensor's address, which [CuTensorMapReplaceAddress] can change.
 //
-// From Go: an ordinary Go value, but with an alignment Go does not give by itself. The driver does
-// not check it, measured; the hardware that reads the copy on the device wants 64 bytes.
+// From Go: it is an ordinary Go value, but Go does not align it to 64 bytes, as headers demand.
+// Measured, the driver does not check this on the host; the copy on the device must be aligned.
 //
 // C wants it at a multiple of 128 bytes, which Go does not promise: allocate it with
 // [NewCUtensorMap].
@@ -2457,7 +2459,7 @@ func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7) GCtx() *CUgreenCtx {
 }
 
 // CUDA_FABRIC_COPY_BATCH_OP is one copy of a batch for [CuFabricCpyBatchAsync]; the copies of a
-// batch have no order among themselves.
+// batch run in any order and must not depend on each other.
 type CUDA_FABRIC_COPY_BATCH_OP struct {
 	_ structs.HostLayout
 	// From where.
@@ -2799,7 +2801,8 @@ type CUcheckpointCustomStoragePerDeviceData struct {
 	Stream CUstream
 }
 
-// CUcheckpointCustomStorageInfo is what a caller needs to save or restore device memory itself.
+// CUcheckpointCustomStorageInfo is the list of device memory for a caller that saves or restores it
+// itself.
 type CUcheckpointCustomStorageInfo struct {
 	_ structs.HostLayout
 	// To be given to [CuCheckpointOperationComplete] when all copies are enqueued.
@@ -2814,8 +2817,8 @@ type CUcheckpointCustomStorageInfo struct {
 // CUcheckpointLockArgs is how long locking a process for a checkpoint may take.
 type CUcheckpointLockArgs struct {
 	_ structs.HostLayout
-	// Milliseconds, after which the lock is given up; 0 waits as long as it takes. Work that never ends
-	// never lets it succeed.
+	// Milliseconds after which locking fails; 0 waits without limit. Locking cannot succeed while a
+	// kernel never ends.
 	TimeoutMs uint32
 	// Zero.
 	Reserved0 uint32
@@ -2823,8 +2826,8 @@ type CUcheckpointLockArgs struct {
 	Reserved1 [7]uint64
 }
 
-// CUcheckpointCheckpointArgs is where the contents of device memory go at a checkpoint: to host
-// memory by default, or to the caller.
+// CUcheckpointCheckpointArgs is the choice where a checkpoint saves device memory: in host memory
+// by default, or by copies of the caller.
 type CUcheckpointCheckpointArgs struct {
 	_ structs.HostLayout
 	// Nil for host memory. Otherwise receives the address of a list that the driver makes, by which the
@@ -2844,7 +2847,8 @@ type CUcheckpointGpuPair struct {
 	NewUuid CUuuid
 }
 
-// CUcheckpointRestoreArgs is from where and onto which GPUs a process is restored.
+// CUcheckpointRestoreArgs is the choice of the GPUs onto which a process is restored, and of the
+// source of its memory.
 type CUcheckpointRestoreArgs struct {
 	_ structs.HostLayout
 	// Which GPU takes the place of which; nil keeps all where they were.
@@ -2853,8 +2857,8 @@ type CUcheckpointRestoreArgs struct {
 	GpuPairsCount uint32
 	// Zero.
 	Padding0 uint32
-	// Nil if the memory is in the host's; otherwise receives what the caller needs to copy it back
-	// itself.
+	// Nil if the checkpoint saved to host memory. Otherwise receives the address of a list by which the
+	// caller copies the memory back, before [CuCheckpointOperationComplete].
 	CustomStorageInfo_out **CUcheckpointCustomStorageInfo
 	// Zero.
 	Reserved [40]byte
@@ -2907,16 +2911,16 @@ type CUlogicalEndpointFabricHandle struct {
 	Data [64]uint8
 }
 
-// CUlogicalEndpointProp is what kind of logical endpoint to create.
+// CUlogicalEndpointProp is a description of the logical endpoint to create.
 type CUlogicalEndpointProp struct {
 	_ structs.HostLayout
 	// One device or a team, and so which of the two members counts.
 	Type  CUlogicalEndpointType
 	anon1 CUlogicalEndpointProp_anon1
-	// Bytes per device; a multiple of the alignment, and at most the size, that
-	// [CuLogicalEndpointGetLimits] tells.
+	// Bytes per device. [CuLogicalEndpointGetLimits] tells the alignment, of which it must be a
+	// multiple, and the largest size.
 	Size uint64
-	// Forms of export to be possible, of [CUlogicalEndpointIpcHandleType]; 0 for none.
+	// Forms of export to allow, of [CUlogicalEndpointIpcHandleType]; 0 for none.
 	IpcHandleTypes uint32
 	// Of [CUlogicalEndpointFlag].
 	Flags uint32
@@ -3011,7 +3015,8 @@ type CUfabricCpyOperand_op_ptr struct {
 	_ structs.HostLayout
 	// First byte.
 	Ptr CUdeviceptr
-	// Where managed or ordinary host memory probably is; ignored for the rest.
+	// Where managed memory, or memory that CUDA did not allocate, probably is; ignored for other
+	// memory.
 	LocHint CUmemLocation
 }
 
@@ -3025,35 +3030,37 @@ type CUfabricCpyOperand_op_le struct {
 	Offset uint64
 }
 
-// CUdevSmResource is a set of multiprocessors, as CUDA describes it; writing into it changes
-// nothing.
+// CUdevSmResource is a set of multiprocessors, as CUDA describes it; only CUDA writes into it.
 type CUdevSmResource struct {
 	_ structs.HostLayout
 	// How many there are.
 	SmCount uint32
 	// The smallest part it can be split into.
 	MinSmPartitionSize uint32
-	// How many are guaranteed to lie in one hardware cluster, so that clusters of that many blocks can
-	// run: 8 from compute capability 9.0 on, else 2.
+	// How many are guaranteed to lie in one hardware cluster, so that clusters can run: 8 from compute
+	// capability 9.0 on, 2 before and on Tegra. smCount is a multiple of it, except with the backfill
+	// flag.
 	SmCoscheduledAlignment uint32
 	// [CUdevSmResourceGroup_flags] with which it was split off.
 	Flags uint32
-	// Which locality domain it lies in, if the flags say that it lies in one.
+	// The locality domain, if the flags ask for one; with the backfill flag some multiprocessors may
+	// lie in others.
 	LocalityDomainId uint32
 }
 
-// CUdevWorkqueueConfigResource is a wish for work queues, the paths by which streams reach the
-// device.
+// CUdevWorkqueueConfigResource is a request for work queues, through which streams submit work to
+// the device.
 //
-// Streams beyond the number of queues share some, and then wait for each other without need.
+// If there are more streams than queues, some streams share a queue and then wait for each other
+// needlessly.
 type CUdevWorkqueueConfigResource struct {
 	_ structs.HostLayout
-	// The device at hand.
+	// The device of the work queues.
 	Device CUdevice
-	// Streams with work at the same time that are expected. More than CUDA_DEVICE_MAX_CONNECTIONS can
-	// be asked for, without the promise that they stay apart.
+	// The number of streams that are expected to have work at the same time. It may exceed the limit
+	// set by CUDA_DEVICE_MAX_CONNECTIONS, but then streams may share queues.
 	WqConcurrencyLimit uint32
-	// With whom queues are shared.
+	// The contexts that share the queues.
 	SharingScope CUdevWorkqueueConfigScope
 }
 
@@ -3065,19 +3072,20 @@ type CUdevWorkqueueResource struct {
 	Reserved [40]uint8
 }
 
-// CU_DEV_SM_RESOURCE_GROUP_PARAMS is the wish for one group when multiprocessors are split by
+// CU_DEV_SM_RESOURCE_GROUP_PARAMS is the request for one group of multiprocessors in
 // [CuDevSmResourceSplit].
 //
 // Zero the struct first. Groups are served in the order of the array.
 type CU_DEV_SM_RESOURCE_GROUP_PARAMS struct {
 	_ structs.HostLayout
-	// How many: a multiple of 2 and, without the backfill flag, of coscheduledSmCount. 0 asks how many
-	// there could be, and receives the answer.
+	// How many: a multiple of 2 and, without the backfill flag, of coscheduledSmCount. 0 asks for as
+	// many as possible, and receives the number.
 	SmCount uint32
 	// How many must lie together for clusters, up to 32 from compute capability 9.0 on, else 2; 0 is
 	// the device's usual number.
 	CoscheduledSmCount uint32
-	// Sets of this size are formed where possible, for preferred clusters; 0 is no wish.
+	// Sets of this size are formed where possible, for preferred clusters; 0 means the same as
+	// coscheduledSmCount.
 	PreferredCoscheduledSmCount uint32
 	// Of [CUdevSmResourceGroup_flags].
 	Flags uint32
@@ -3090,8 +3098,8 @@ type CU_DEV_SM_RESOURCE_GROUP_PARAMS struct {
 // CUdevResource is one resource of a device or context, tagged by its type.
 //
 // Ask for it with [CuDeviceGetDevResource] or split it off with [CuDevSmResourceSplit]. It carries
-// hidden data beside the members: pass on what CUDA filled in, and do not build one by hand. A work
-// queue configuration alone is meant to be edited.
+// hidden data beside the members: pass on what CUDA filled in, and do not build one by hand. Only a
+// work queue configuration is meant to be edited.
 type CUdevResource struct {
 	_ structs.HostLayout
 	// Which member counts.
@@ -3112,7 +3120,7 @@ func (u *CUdevResource) Sm() *CUdevSmResource {
 
 // WqConfig is the member wqConfig of the union, where it lies in u.
 //
-// Wish for work queues.
+// The work queue configuration.
 func (u *CUdevResource) WqConfig() *CUdevWorkqueueConfigResource {
 	return (*CUdevWorkqueueConfigResource)(unsafe.Add(unsafe.Pointer(u), 96))
 }
@@ -3148,7 +3156,7 @@ func (u *CUdevResource_anon2) Sm() *CUdevSmResource {
 
 // WqConfig is the member wqConfig of the union, where it lies in u.
 //
-// Wish for work queues.
+// The work queue configuration.
 func (u *CUdevResource_anon2) WqConfig() *CUdevWorkqueueConfigResource {
 	return (*CUdevWorkqueueConfigResource)(unsafe.Pointer(u))
 }

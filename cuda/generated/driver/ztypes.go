@@ -72,13 +72,14 @@ type CUarray uintptr
 // Its levels are arrays that belong to it.
 type CUmipmappedArray uintptr
 
-// CUtexref is a texture variable of a module, the way of binding textures that texture objects have
-// replaced.
+// CUtexref is a texture reference: a texture variable of a module. Texture objects have replaced
+// it.
 //
 // It belongs to its module. Code compiled by toolkits from 12.0 on has no such variables.
 type CUtexref uintptr
 
-// CUsurfref is a surface variable of a module, from before there were surface objects.
+// CUsurfref is a surface reference: a surface variable of a module. Surface objects have replaced
+// it.
 //
 // Modules compiled by current toolkits contain none.
 type CUsurfref uintptr
@@ -121,18 +122,18 @@ type CUstream uintptr
 // unmapping. Unregister it before the graphics API deletes the object.
 type CUgraphicsResource uintptr
 
-// CUtexObject is a texture: memory together with a way of reading it, as one 64-bit number that is
-// passed to kernels as an argument.
+// CUtexObject is a texture object: memory and a way of reading it. It is a 64-bit number, which
+// kernels take as an argument.
 //
 // It does not own the memory. Destroy it when the kernels that use it are done, before the array is
-// freed. 0 is none. It is valid in the context that made it.
+// freed. 0 is no texture. It is valid in the context in which it was created.
 type CUtexObject uint64
 
-// CUsurfObject is an array that kernels may read and write by coordinates, as one 64-bit number
-// that they take as an argument.
+// CUsurfObject is a surface object: an array that kernels read and write by coordinates. It is a
+// 64-bit number, which they take as an argument.
 //
 // Unlike a texture it neither filters nor converts, and x counts in bytes. The array must have been
-// made for it. 0 is none.
+// created with [CUDA_ARRAY3D_SURFACE_LDST]. 0 is no surface.
 type CUsurfObject uint64
 
 // CUexternalMemory is memory of another API that was imported; mappings make it usable.
@@ -201,32 +202,37 @@ type CUgraphConditionalHandle uint64
 // kernels as an argument. Host functions do not take it.
 type CUgraphDeviceNode uintptr
 
-// CUasyncCallbackHandle is the receipt for a registered notification callback, to be given back
-// with [CuDeviceUnregisterAsyncNotification] and good for nothing else.
+// CUasyncCallbackHandle is the handle of a registered notification callback; its only use is
+// [CuDeviceUnregisterAsyncNotification].
 type CUasyncCallbackHandle uintptr
 
-// CUgreenCtx is a part of a device's multiprocessors and work queues with streams of its own,
-// inside the primary context.
+// CUgreenCtx is a context on a part of a device's multiprocessors and work queues, with streams of
+// its own, inside the primary context.
 //
-// Memory, modules and events are the primary context's, so they are shared with all other work on
-// the device; what differs is where kernels run. [CuCtxFromGreenCtx] gives a [CUcontext] for calls
-// that want one, which must not be destroyed itself.
+// Memory, modules and events are the primary context's, so all other work on the device shares
+// them; only the multiprocessors that run the kernels differ. [CuCtxFromGreenCtx] gives a
+// [CUcontext] for calls that want one; never destroy that one.
 //
-// Destroy its streams before it: up to driver 13.0 they otherwise leak, from 13.1 on every call
-// with them but [CuStreamDestroy] returns [CUDA_ERROR_STREAM_DETACHED]. Disjoint multiprocessors do
-// not promise that two green contexts make progress independently; other resources are still
-// shared.
+// Destroy its streams first: [CuGreenCtxDestroy] does not destroy them, and invalidates their
+// captures. From driver 13.1 on, every later call with such a stream but [CuStreamDestroy] returns
+// [CUDA_ERROR_STREAM_DETACHED].
+//
+// Even with disjoint multiprocessors, kernels of two green contexts are not guaranteed to run at
+// the same time: they still share other resources. A kernel can also run on more multiprocessors
+// than its green context has: under the Multi-Process Service with
+// CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, and on compute capability 9.x after a module with dynamic
+// parallelism is loaded.
 type CUgreenCtx uintptr
 
-// CUasyncCallback is a function that CUDA calls about events of a device, such as a memory budget
-// that is exceeded.
+// CUasyncCallback is a function that CUDA calls on an event of a device, such as an exceeded memory
+// budget.
 //
 // It receives the info, the userData of the registration and the handle of the registration itself.
-// Headers promise neither a thread nor an order for the calls. It should be done within some 10 ms,
-// and must neither register nor unregister notifications: [CUDA_ERROR_NOT_PERMITTED].
+// Headers promise neither a thread nor an order for the calls. It should return within some 10 ms.
+// Registering or unregistering a notification from within it returns [CUDA_ERROR_NOT_PERMITTED].
 //
-// From Go: has to be C: let it copy what it is told into memory of its own and have a goroutine
-// look there.
+// From Go: it has to be a C function. Let it copy the info into C memory, and let a goroutine read
+// it there.
 //
 //	void (*CUasyncCallback)(CUasyncNotificationInfo *info, void *userData, CUasyncCallbackHandle callback)
 //
@@ -300,8 +306,8 @@ type CUoccupancyB2DSize uintptr
 // It is counted: each handle that was created, imported or retained has to be released once.
 type CUmemGenericAllocationHandle uint64
 
-// CUcheckpointOperationHandle is a checkpoint or restore that waits for the caller to have copied
-// the memory.
+// CUcheckpointOperationHandle is a checkpoint or restore in progress, which ends when the caller
+// has copied the memory and calls [CuCheckpointOperationComplete].
 type CUcheckpointOperationHandle uintptr
 
 // CUlogicalEndpointId is the number of a logical endpoint: a range of memory on one or several GPUs
@@ -327,20 +333,21 @@ type CUlogicalEndpointId uint32
 // inside that call. It must not be a Go function exported to C, and must not call one.
 type CUgraphRecaptureCallback uintptr
 
-// CUcoredumpCallbackHandle is the receipt for a core dump callback.
+// CUcoredumpCallbackHandle is the handle of a registered core dump callback.
 //
-// One from a start registration is given to [CuCoredumpDeregisterStartCallback], one from a
-// complete registration to its counterpart; they cannot be swapped.
+// Pass a handle from [CuCoredumpRegisterStartCallback] to [CuCoredumpDeregisterStartCallback], and
+// one from [CuCoredumpRegisterCompleteCallback] to [CuCoredumpDeregisterCompleteCallback].
 type CUcoredumpCallbackHandle uintptr
 
 // CUcoredumpStatusCallback is a function that is called when a GPU core dump begins or has been
 // written.
 //
-// It receives the userData, the process id and the device. The dump waits for it. It must not
-// register or deregister such functions: [CUDA_ERROR_NOT_PERMITTED].
+// It receives the userData, the id of the faulted process and the device. The dump waits until it
+// returns. Registering or deregistering such a function from within it returns
+// [CUDA_ERROR_NOT_PERMITTED].
 //
-// From Go: the process is in trouble at that moment and Go may not run again: a C function that
-// writes a line to a file descriptor is about all that is sensible.
+// From Go: use a C function that does little more than write a line to a file descriptor: the
+// process has faulted, and Go code may not run again.
 //
 //	void (*CUcoredumpStatusCallback)(void *userData, int pid, CUdevice dev)
 //
@@ -348,26 +355,24 @@ type CUcoredumpCallbackHandle uintptr
 // must not be a Go function exported to C, and must not call one.
 type CUcoredumpStatusCallback uintptr
 
-// CUdevResourceDesc is a set of resources that was sealed for creating green contexts from it.
+// CUdevResourceDesc is a descriptor of the resources from which a green context is created.
 //
-// [CuDevResourceGenerateDesc] makes it. There is no call that frees it: it stays valid until the
-// process ends.
+// [CuDevResourceGenerateDesc] makes it. No call frees it: it stays valid until the process ends.
 type CUdevResourceDesc uintptr
 
-// CUlogsCallbackHandle is the receipt for a registered log callback, for
-// [CuLogsUnregisterCallback].
+// CUlogsCallbackHandle is the handle of a registered log callback, for [CuLogsUnregisterCallback].
 type CUlogsCallbackHandle uintptr
 
-// CUlogsCallback is a function that gets each message of the driver's log as it arises.
+// CUlogsCallback is a function that the driver calls with each message for its log.
 //
 // It receives the data of its registration, the level, and the text with its length in bytes. The
-// text is gone when the function returns.
+// text is valid until the function returns.
 //
 // Measured: it runs on the thread whose call fails, inside that call. It must make no CUDA call
 // that could fail itself.
 //
-// From Go: since it is called inside of a Go call, a Go function here kills the process. Poll with
-// [CuLogsDumpToMemory] instead.
+// From Go: a Go function here kills the process, because the driver calls it inside a call from Go.
+// Poll with [CuLogsDumpToMemory] instead.
 //
 //	void (*CUlogsCallback)(void *data, CUlogLevel logLevel, char *message, size_t length)
 //
@@ -377,8 +382,8 @@ type CUlogsCallback uintptr
 
 // CUlogIterator is a place in the driver's log, from which messages can be read later.
 //
-// [CuLogsCurrent] gives the present end, and reading moves it on. The log has room for some 25 kB;
-// what is older than that is overwritten, with a note in the output that something is missing.
+// [CuLogsCurrent] gives the present end, and reading moves it on. The log holds 25,600 bytes; newer
+// messages overwrite the oldest ones, and the output then says that messages are missing.
 type CUlogIterator uint32
 
 // CUdeviceptr_v1 is a device address of 32 bits, for functions that no program of today should
