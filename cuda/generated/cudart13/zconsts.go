@@ -75,7 +75,8 @@ const (
 	// for the real event; outside of a capture the call fails.
 	CudaEventWaitExternal = 1
 	// CudaDeviceScheduleAuto is the device flag value 0: waiting threads spin while the process has no
-	// more active contexts than processors, else they yield.
+	// more active contexts than processors, else they yield. On Tegra, CUDA may let them sleep instead,
+	// to save power.
 	CudaDeviceScheduleAuto = 0
 	// CudaDeviceScheduleSpin is the device flag that lets waiting threads poll at full speed: the
 	// shortest delay, a core each.

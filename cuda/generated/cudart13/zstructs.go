@@ -2973,7 +2973,8 @@ type CudaTextureDesc struct {
 	ReadMode CudaTextureReadMode
 	// Not 0: 8-bit values are taken as sRGB and made linear on reading.
 	SRGB int32
-	// Red, green, blue and alpha of the border, for [CudaAddressModeBorder].
+	// Red, green, blue and alpha of the border, for [CudaAddressModeBorder]; for a texture that returns
+	// integers, pass them with math.Float32frombits.
 	BorderColor [4]float32
 	// Not 0: coordinates run from 0 to 1 in each dimension, whatever the size; required for a mipmapped
 	// array.

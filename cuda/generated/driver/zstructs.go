@@ -1392,7 +1392,8 @@ type CUDA_TEXTURE_DESC struct {
 	MinMipmapLevelClamp float32
 	// The highest level used, counted in the same way.
 	MaxMipmapLevelClamp float32
-	// Red, green, blue and alpha of the border, for [CU_TR_ADDRESS_MODE_BORDER].
+	// Red, green, blue and alpha of the border, for [CU_TR_ADDRESS_MODE_BORDER]; for a texture that
+	// returns integers, floats with the bits of the integers.
 	BorderColor [4]float32
 	// Zero.
 	Reserved [12]int32
