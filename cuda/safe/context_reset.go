@@ -86,29 +86,37 @@ func (q *queries) wait() {
 	}
 }
 
+// startQuery counts a query of an event, which ends with Add(-1). It returns nil if the
+// context was reset.
+func (s *contextState) startQuery(e driver.CUevent) *atomic.Int32 {
+	n := s.asking.of(e)
+	n.Add(1)
+	if s.reset.Load() {
+		n.Add(-1)
+		return nil
+	}
+	return n
+}
+
 // eventQuery queries an event for up to spin nanoseconds, unless the context was reset.
 // A reset waits for it.
 func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent, spin int64) driver.CUresult {
-	n := c.shared.asking.of(e)
-	n.Add(1)
-	code := rt.CodeReset
-	if !c.shared.reset.Load() {
-		code = rt.EventQuery(callContext, e, spin)
+	n := c.shared.startQuery(e)
+	if n == nil {
+		return rt.CodeReset
 	}
-	n.Add(-1)
-	return code
+	defer n.Add(-1)
+	return rt.EventQuery(callContext, e, spin)
 }
 
 // homeQuery is eventQuery that also detects resets by other code.
 func (c *contextCore) homeQuery(home rt.Home, e driver.CUevent) driver.CUresult {
-	n := c.shared.asking.of(e)
-	n.Add(1)
-	code := rt.CodeReset
-	if !c.shared.reset.Load() {
-		code = home.EventQuery(e)
+	n := c.shared.startQuery(e)
+	if n == nil {
+		return rt.CodeReset
 	}
-	n.Add(-1)
-	return code
+	defer n.Add(-1)
+	return home.EventQuery(e)
 }
 
 // queues returns the queues of all streams in the device's primary context.

@@ -227,6 +227,9 @@ func (e *Event) Query() (done bool, err error) {
 
 // query asks for up to spin nanoseconds.
 func (e *eventCore) query(spin int64) driver.CUresult {
+	if e.ctx.shared.reset.Load() {
+		return rt.CodeReset
+	}
 	if !e.enter() {
 		return rt.CodeCapturing
 	}

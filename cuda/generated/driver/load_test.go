@@ -5,7 +5,6 @@ package driver_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -323,19 +323,18 @@ func TestOtherCLibrary(t *testing.T) {
 // TestBuildStatically: libraries that a static glibc loads crash, so the package must not
 // load one, whether or not there is a driver.
 func TestBuildStatically(t *testing.T) {
-	tool, err := exec.LookPath("go")
-	if err != nil {
-		t.Skip("no Go: ", err)
+	cmd := command.Go("run", "-ldflags=-linkmode=external -extldflags=-static", ".")
+	if cmd.Err != nil {
+		t.Skip("no Go: ", cmd.Err)
 	}
 	dir, env := tinyModule(t)
 	c := filepath.Join(dir, "probe.txt")
 	require.NoError(t, os.WriteFile(c, []byte("int main(void) { return 0; }"), 0o666))
-	if out, err := exec.Command("cc", "-static", "-x", "c", "-o", filepath.Join(dir, "probe"), c).CombinedOutput(); err != nil {
+	if out, err := command.CC("-static", "-x", "c", "-o", filepath.Join(dir, "probe"), c).CombinedOutput(); err != nil {
 		t.Skipf("no static C library: %v: %s", err, out)
 	}
 	file := filepath.Join(dir, "libcuda.so.1")
 	compile(t, file, "int cuDriverGetVersion(int *version) { *version = 12040; return 0; } int cuInit(unsigned flags) { return flags; }")
-	cmd := exec.Command(tool, "run", "-ldflags=-linkmode=external -extldflags=-static", ".")
 	cmd.Dir, cmd.Env = dir, append(env, "CGO_ENABLED=1", "LD_LIBRARY_PATH="+dir)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
