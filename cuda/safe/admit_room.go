@@ -18,6 +18,9 @@ const (
 	// mostOfGraph is the most that a launch of a graph counts: the launch and each memset
 	// and copy in it take a place; kernels take none.
 	mostOfGraph = queueRoom / 4
+	// prefetchWork is what a prefetch of managed memory of any size counts: the driver's
+	// queue takes 56 of them.
+	prefetchWork = queueRoom / 48
 )
 
 // A backlog is the known pending work of a queue. The queue's mu guards it.

@@ -231,37 +231,80 @@ func TestFactDestroyedStreamGoesOn(t *testing.T) {
 	assert.True(t, next(t, ran), "behind the gate")
 }
 
-// TestFactLaunchesQueue: a stream queues some launches that cannot run yet; one more
-// blocks its thread.
-func TestFactLaunchesQueue(t *testing.T) {
-	const all = 10_000
-	w := newFacts(t)
-	g := newGate(t, w.x)
-	s, err := safe.BorrowStream(w.s, w.x, nil)
-	require.NoError(t, err)
-	closing(t, s)
-	g.shut(t, s)
-	var made atomic.Int32
-	done := make(chan error, 1)
-	go func() {
-		done <- onThreadOf(w.x, func() error {
-			for range all {
-				if err := w.launch(w.s); err != nil {
-					return err
-				}
-				made.Add(1)
+// TestFactQueue: a stream queues some work that cannot run yet; more blocks its thread.
+// Records take a place in the queue only if they take the time.
+func TestFactQueue(t *testing.T) {
+	const all = 5000
+	for _, c := range []struct {
+		name   string
+		blocks bool
+		work   func(*testing.T, *facts) func() error
+	}{
+		{"launches", true, func(_ *testing.T, w *facts) func() error {
+			return func() error { return w.launch(w.s) }
+		}},
+		{"records", true, func(t *testing.T, w *facts) func() error {
+			e := rawEvent(t, driver.CU_EVENT_DEFAULT)
+			return func() error { return driver.CuEventRecord(e, w.s) }
+		}},
+		{"records without time", false, func(t *testing.T, w *facts) func() error {
+			e := rawEvent(t, driver.CU_EVENT_DISABLE_TIMING)
+			return func() error { return driver.CuEventRecord(e, w.s) }
+		}},
+		{"waits for events", false, func(t *testing.T, w *facts) func() error {
+			e := rawEvent(t, driver.CU_EVENT_DISABLE_TIMING)
+			require.NoError(t, driver.CuEventRecord(e, w.other))
+			return func() error { return driver.CuStreamWaitEvent(w.s, e, 0) }
+		}},
+		{"host functions", false, func(t *testing.T, w *facts) func() error {
+			return func() error { return hostFunc(t, w.s, func() {}) }
+		}},
+		{"prefetches", true, func(t *testing.T, w *facts) func() error {
+			var p driver.CUdeviceptr
+			require.NoError(t, driver.CuMemAllocManaged(&p, 4096, uint32(driver.CU_MEM_ATTACH_GLOBAL)))
+			t.Cleanup(func() { assert.NoError(t, driver.CuMemFree(p)) })
+			return func() error { return driver.CuMemPrefetchAsync_v1(p, 4096, 0, w.s) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newFacts(t)
+			g := newGate(t, w.x)
+			s, err := safe.BorrowStream(w.s, w.x, nil)
+			require.NoError(t, err)
+			closing(t, s)
+			var work func() error
+			require.NoError(t, w.x.WithCurrent(func() error { work = c.work(t, w); return w.launch(w.s) }))
+			g.shut(t, s)
+			var made atomic.Int32
+			done := make(chan error, 1)
+			go func() {
+				done <- onThreadOf(w.x, func() error {
+					for range all {
+						if err := work(); err != nil {
+							return err
+						}
+						made.Add(1)
+					}
+					return nil
+				})
+			}()
+			require.Eventually(t, func() bool { return made.Load() >= 50 }, hang, time.Millisecond, "they do not wait for the gate")
+			for before := int32(-1); before != made.Load(); {
+				before = made.Load()
+				time.Sleep(200 * time.Millisecond)
 			}
-			return driver.CuStreamSynchronize(w.s)
+			t.Logf("%d were taken", made.Load())
+			assert.Equal(t, c.blocks, made.Load() < all)
+			g.open()
+			assert.NoError(t, next(t, done))
+			assert.EqualValues(t, all, made.Load())
+			assert.NoError(t, s.SynchronizeBlocking())
 		})
-	}()
-	require.Eventually(t, func() bool { return made.Load() >= 500 }, hang, time.Millisecond, "they do not wait for the gate")
-	for before := int32(-1); before != made.Load(); {
-		before = made.Load()
-		time.Sleep(100 * time.Millisecond)
 	}
-	t.Logf("%d launches were taken", made.Load())
-	assert.Less(t, made.Load(), int32(all), "one of them waits")
-	g.open()
-	assert.NoError(t, next(t, done))
-	assert.EqualValues(t, all, made.Load())
+}
+
+func rawEvent(t *testing.T, flags driver.CUevent_flags) (e driver.CUevent) {
+	require.NoError(t, driver.CuEventCreate(&e, uint32(flags)))
+	t.Cleanup(func() { assert.NoError(t, driver.CuEventDestroy(e)) })
+	return e
 }

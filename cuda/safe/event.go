@@ -54,6 +54,14 @@ func (e *eventCore) enter() bool {
 	return true
 }
 
+// work is the number of places that a record takes in the driver's queue.
+func (e *eventCore) work() int {
+	if e.untimed {
+		return 0
+	}
+	return 1
+}
+
 // quick returns the event with its gate entered, for the common case, and nil otherwise.
 // The call need not acquire the event, as Destroy closes the gate.
 func (e *Event) quick() *eventCore {

@@ -189,7 +189,7 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the stream to one of %v", blocks[0].ctx.device, sc.ctx.device)
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.callContext, blocks), sc.raw
-	return sc.enqueue(op, blocks, uncapturable(c, blocks), func() error { return check(op, c.Do(host)) })
+	return sc.enqueue(op, 1, blocks, uncapturable(c, blocks), func() error { return check(op, c.Do(host)) })
 }
 
 const peerUncapturable = "a copy between devices cannot be captured"

@@ -90,7 +90,7 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	case to == driver.CU_MEM_ATTACH_SINGLE && c.raw <= driver.CU_STREAM_PER_THREAD:
 		return refuse(op, ErrInvalidArgument, "memory cannot be attached to the default stream alone")
 	}
-	return c.enqueueCurrent(op, []*block{m}, "attaching memory cannot be captured", func() error {
+	return c.enqueueCurrent(op, 1, []*block{m}, "attaching memory cannot be captured", func() error {
 		return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to))
 	})
 }

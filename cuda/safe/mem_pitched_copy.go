@@ -67,7 +67,7 @@ func (b *Pitched[T]) copyAsync(op string, s *Stream, dst, src *Pitched[T]) error
 	if c.peer != nil {
 		uncapturable = peerUncapturable
 	}
-	return sc.enqueueCurrent(op, c.blocks, uncapturable, func() error { return c.enqueue(sc.raw) })
+	return sc.enqueueCurrent(op, 1, c.blocks, uncapturable, func() error { return c.enqueue(sc.raw) })
 }
 
 // CopyFromHost copies a Go slice that holds the values row by row without padding. It

@@ -73,7 +73,7 @@ func (b *Pitched[T]) set(op string, s *Stream, row rt.Copy) error {
 	if !m.ctx.same(c.ctx) {
 		return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", m.ctx.device, c.ctx.device)
 	}
-	return c.enqueueCurrent(op, []*block{m}, "", func() error { return b.setRows(row, b.bytes(), c.raw) })
+	return c.enqueueCurrent(op, 1, []*block{m}, "", func() error { return b.setRows(row, b.bytes(), c.raw) })
 }
 
 // setting checks a memset of rows and acquires the block.

@@ -155,11 +155,12 @@ func TestPool(t *testing.T) {
 	assert.Zero(t, u.Used)
 	assert.NotZero(t, u.UsedPeak)
 	assert.GreaterOrEqual(t, u.Reserved, uint64(4*n), "kept for the next one")
-	require.NoError(t, p.Trim(0))
-	require.NoError(t, p.ResetPeaks())
-	u, err = p.Usage()
-	require.NoError(t, err)
-	assert.Zero(t, u)
+	assert.Eventually(t, func() bool { // on a busy machine the driver notices late what it can trim
+		require.NoError(t, errors.Join(p.Trim(0), p.ResetPeaks()))
+		u, err = p.Usage()
+		require.NoError(t, err)
+		return u == safe.PoolUsage{}
+	}, hang, time.Millisecond, "memory stays reserved")
 }
 
 func TestPoolAttributes(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 )
 
 // PrefetchAsync enqueues a migration of managed memory to a location, so that later work
-// does not stall on page faults. It works on whole pages.
+// does not stall on page faults. It works on whole pages. It blocks while 48 prefetches or
+// more are pending on the stream.
 //
 // It returns [ErrNotSupported] unless the stream's device, and the device that is the
 // location, have driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
@@ -38,7 +39,7 @@ func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
 		return err
 	}
-	return c.enqueueCurrent(op, []*block{m}, "a prefetch cannot be captured", func() error {
+	return c.enqueueCurrent(op, prefetchWork, []*block{m}, "a prefetch cannot be captured", func() error {
 		err := driver.CuMemPrefetchAsync_v2(b.address, b.Size(), to.raw(), 0, c.raw)
 		if d, ok := to.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
 			err = driver.CuMemPrefetchAsync_v1(b.address, b.Size(), d, c.raw)

@@ -56,7 +56,8 @@ type StreamOptions struct {
 }
 
 // NewStream creates a stream. It returns [ErrRange] if o.Priority is outside
-// [Context.StreamPriorityRange] and o.ClampPriority is not set. Source:
+// [Context.StreamPriorityRange] and o.ClampPriority is not set. If a context has 34 streams
+// or more, the driver may wait for their work before it creates another. Source:
 // cuStreamCreateWithPriority.
 func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 	const op = "NewStream"
@@ -119,6 +120,7 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 	shared.mu.Lock()
 	shared.streams[s] = struct{}{}
 	shared.mu.Unlock()
+	shared.closed.settle()
 	u := &Stream{core: s}
 	u.cleanup = lifetime.Cleanup(u, &s.Handle)
 	return u, nil

@@ -89,7 +89,7 @@ func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
 		return refuse(op, ErrOverlap, "copy %d: its destination overlaps memory of another copy", i)
 	}
 	failed := uint64(math.MaxUint64)
-	err = c.enqueueCurrent(op, b.blocks, "a batch of copies cannot be captured", func() (err error) {
+	err = c.enqueueCurrent(op, min(len(copies), queueRoom), b.blocks, "a batch of copies cannot be captured", func() (err error) {
 		failed, err = b.enqueue(c.raw, o)
 		return err
 	})

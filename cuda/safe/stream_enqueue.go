@@ -2,11 +2,12 @@ package safe
 
 import "github.com/cudabind/cudabind/cuda/internal/rt"
 
-// enqueue enqueues work that uses blocks: call calls the driver. uncapturable is the
+// enqueue enqueues work that uses blocks and takes places in the driver's queue: call calls
+// the driver. uncapturable is the
 // reason why the work cannot be captured, "" if it can. In a capture the graph retains
 // the blocks.
-func (s *streamCore) enqueue(op string, blocks []*block, uncapturable string, call func() error) error {
-	capture, err := s.enterWork(op, 1)
+func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable string, call func() error) error {
+	capture, err := s.enterWork(op, work)
 	if err != nil {
 		return err
 	}
@@ -22,8 +23,8 @@ func (s *streamCore) enqueue(op string, blocks []*block, uncapturable string, ca
 }
 
 // enqueueCurrent is enqueue for a call that needs the context to be current.
-func (s *streamCore) enqueueCurrent(op string, blocks []*block, uncapturable string, call func() error) error {
-	return s.enqueue(op, blocks, uncapturable, func() error {
+func (s *streamCore) enqueueCurrent(op string, work int, blocks []*block, uncapturable string, call func() error) error {
+	return s.enqueue(op, work, blocks, uncapturable, func() error {
 		// The legacy stream cannot be used while a blocking stream captures.
 		if s.legacy() && s.capturing() {
 			return rt.CodeCapturing

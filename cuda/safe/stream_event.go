@@ -8,7 +8,9 @@ import (
 )
 
 // Record captures the stream's current work in e: e completes when that work has. It
-// returns [ErrContextMismatch] if e belongs to another context. Source: cuEventRecord.
+// returns [ErrContextMismatch] if e belongs to another context. It blocks while about 1,000
+// operations are pending on the stream, unless e was created with DisableTiming. Source:
+// cuEventRecord.
 func (s *Stream) Record(e *Event) error {
 	const op = "Stream.Record"
 	if code := s.recordQuick(e); code != rt.CodeCapturing {
@@ -53,7 +55,7 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 	}
 	code := rt.CodeCapturing
 	if v := e.quick(); v != nil {
-		if v.ctx.same(c.ctx) {
+		if v.ctx.same(c.ctx) && (v.untimed || c.hasRoom(1)) {
 			code = rt.Record(c.callContext, v.raw, c.raw)
 		}
 		if code == 0 && !v.recorded.Load() {
@@ -66,11 +68,11 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 }
 
 func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record_flags) error {
-	capture, err := s.enter(op)
+	capture, err := s.enterWork(op, e.work())
 	if err != nil {
-		return err
+		return wrap(op, err)
 	}
-	defer s.leave(capture)
+	defer s.leaveWork(capture)
 	switch {
 	case flags != 0:
 		return s.recordNode(op, e, flags, capture)

@@ -166,40 +166,6 @@ func TestReaperBesideFullQueue(t *testing.T) {
 	})
 }
 
-// TestFullQueueHoldsUpItsOwn: while a launch waits for room, other streams work, and
-// calls on the stuck stream return or end with their context.
-func TestFullQueueHoldsUpItsOwn(t *testing.T) {
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		x := open(t, 0)
-		s, other, third, k, e := stream(t, x), stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x)
-		require.NoError(t, k.Launch(other, one))
-		unstick := stick(t, x, s)
-		over := fillQueue(t, s, k, queued)
-		begun := make(chan error, 1)
-		go func() { // the driver may block it for as long
-			g, err := third.Capture(func() error { return k.Launch(third, one) })
-			begun <- errors.Join(err, g.Close())
-		}()
-		time.Sleep(20 * time.Millisecond)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			assert.NoError(t, errors.Join(k.Launch(other, one), other.Record(e), other.Synchronize(), e.Synchronize()))
-			_, err := other.Query()
-			assert.NoError(t, err)
-			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-			defer cancel()
-			assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
-		}()
-		soon(t, done, 5*time.Second, "something waits for the stream whose queue is full")
-		unstick()
-		<-over
-		<-done
-		assert.NoError(t, <-begun)
-	})
-}
-
 // TestBeginBesideSynchronize: a capture that cannot begin during SynchronizeBlocking
 // delays no other call, and no call reports that the stream is capturing.
 func TestBeginBesideSynchronize(t *testing.T) {

@@ -269,17 +269,13 @@ func (s *streamCore) tailDone() driver.CUresult {
 type closedStreams struct {
 	mu   sync.Mutex
 	list []*streamCore
-	most int // length of the list at which forget runs again
+	most int // length of the list at which settle looks through it again
 }
 
 // add adds a stream, whose mu is held.
 func (t *closedStreams) add(s *streamCore) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.list) >= t.most {
-		t.forget()
-		t.most = max(16, 2*len(t.list)) // amortized: each stream costs the same
-	}
 	t.list = append(t.list, s)
 }
 
@@ -291,11 +287,31 @@ func (t *closedStreams) over() bool {
 	return len(t.list) == 0
 }
 
-// forget removes streams whose work has completed. mu is held.
-func (t *closedStreams) forget() {
+// settle destroys streams whose work has completed, if there are many: while some work is
+// stuck, the driver creates no more than 33 streams. Amortized, each stream costs the same.
+func (t *closedStreams) settle() {
+	t.mu.Lock()
+	var done []*streamCore
+	if len(t.list) >= t.most && !rt.InCallback() {
+		done = t.forget()
+		t.most = max(8, 2*len(t.list))
+	}
+	t.mu.Unlock()
+	for _, s := range done {
+		s.Retry()
+	}
+}
+
+// forget removes and returns the streams whose work has completed. mu is held.
+func (t *closedStreams) forget() (done []*streamCore) {
 	t.list = slices.DeleteFunc(t.list, func(s *streamCore) bool {
-		return (marker{stream: s}).done() != driver.CUDA_ERROR_NOT_READY
+		over := (marker{stream: s}).done() != driver.CUDA_ERROR_NOT_READY
+		if over {
+			done = append(done, s)
+		}
+		return over
 	})
+	return done
 }
 
 // streamPool has non-blocking streams of one context, for operations of this package that

@@ -63,7 +63,7 @@ tests() {
 	binary=$1 as=$2
 	shift 2
 	log=$results/$as.log
-	(cd "$here/$binary" && timeout 300 "./$binary.test" -test.v -test.timeout=280s "$@") >"$log" 2>&1
+	(cd "$here/$binary" && timeout 900 "./$binary.test" -test.v -test.timeout=880s "$@") >"$log" 2>&1
 	status=$?
 	list "$log" >"$results/$as.tests"
 	ended "$as" $status "$log" ": $(count PASS "$results/$as.tests") tests passed, $(count FAIL "$results/$as.tests") failed, $(count SKIP "$results/$as.tests") skipped"

@@ -61,10 +61,12 @@ func init() {
 		{name: "own.enable", weight: 3, run: func(t *task) error { return t.own.enable() }},
 		{name: "own.update", weight: 4, run: func(t *task) error { return t.own.update() }},
 		{name: "own.child", weight: 3, run: func(t *task) error { return t.own.child() }},
-		{name: "own.if", weight: 2, run: func(t *task) error { return t.own.conditional(false) }},
-		{name: "own.while", weight: 2, run: func(t *task) error { return t.own.conditional(true) }},
 		{name: "own.graphmemory", weight: 2, run: func(t *task) error { return t.own.graphMemory() }},
 		{name: "own.forget", weight: 4, run: func(t *task) error { return t.own.forget() }},
+	})
+	add("condition", []kind{
+		{name: "own.if", weight: 2, run: func(t *task) error { return t.own.conditional(false) }},
+		{name: "own.while", weight: 2, run: func(t *task) error { return t.own.conditional(true) }},
 	})
 }
 

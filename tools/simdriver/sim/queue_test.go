@@ -42,6 +42,12 @@ func blocks(over <-chan error) bool {
 	}
 }
 
+func untimed(t *testing.T) (e driver.CUevent) {
+	require.NoError(t, driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)))
+	t.Cleanup(func() { require.NoError(t, driver.CuEventDestroy(e)) })
+	return e
+}
+
 func TestFullQueue(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -58,8 +64,12 @@ func TestFullQueue(t *testing.T) {
 		{"graphs", true, func(s *stage) func() error {
 			return func() error { return driver.CuGraphLaunch(s.idle, s.a) }
 		}},
-		{"records", false, func(s *stage) func() error {
+		{"records", true, func(s *stage) func() error {
 			return func() error { return driver.CuEventRecord(s.fresh, s.a) }
+		}},
+		{"records without time", false, func(s *stage) func() error {
+			e := untimed(s.t)
+			return func() error { return driver.CuEventRecord(e, s.a) }
 		}},
 		{"event waits", false, func(s *stage) func() error {
 			require.NoError(s.t, driver.CuEventRecord(s.fresh, s.a))

@@ -68,6 +68,7 @@ CUresult event_record(struct event *e, struct stream *s)
 {
 	struct item *i = item_new(RECORD);
 
+	i->room = !(e->flags & 2); /* for the time */
 	i->mark = mark_new();
 	i->mark->refs++; /* the event's and the item's */
 	edges_clear(&e->deps);

@@ -52,6 +52,7 @@ static CUresult prefetch(CUdeviceptr address, size_t size, CUmemLocation to, CUs
 {
 	struct stream *s;
 	struct range pages;
+	struct item *i;
 	CUresult r = stream_get(stream, &s);
 
 	if (r || (r = on_stream(s)) || (r = place(&to)))
@@ -60,7 +61,9 @@ static CUresult prefetch(CUdeviceptr address, size_t size, CUmemLocation to, CUs
 		return INVALID_VALUE;
 	for (struct advice *a = pages.from; a < pages.to; a++)
 		a->prefetched = to;
-	return enqueue(s, item_new(NOTHING));
+	i = item_new(NOTHING);
+	i->room = 18;
+	return enqueue(s, i);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice to, CUstream stream)

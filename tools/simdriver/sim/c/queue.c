@@ -6,26 +6,26 @@
  */
 #define ROOM 1020
 
-/* fills tells whether an item takes room. Others never wait for it. */
-static bool fills(const struct item *i)
+/* fills is how much room an item takes. Those that take none never wait for it. */
+static int fills(const struct item *i)
 {
 	switch (i->work) {
 	case RUN: case COPY: case SET: case MEMOP: case LAUNCH:
-		return true;
+		return 1;
 	default:
-		return false;
+		return i->room;
 	}
 }
 
 void queue_room(struct stream *s, const struct item *i)
 {
-	if (!fills(i) || s->filled < ROOM)
+	if (!fills(i) || s->filled + fills(i) <= ROOM)
 		return;
 	flight_rest();
 	s->waiting++;
 	s->blocked++;
 	s->context->blocked++;
-	while (s->filled >= ROOM && !sim.dead)
+	while (s->filled + fills(i) > ROOM && !sim.dead)
 		await_change();
 	s->context->blocked--;
 	s->blocked--;

@@ -212,6 +212,7 @@ struct rows {
 
 struct item {
 	enum work work;
+	int room; /* what a record or a prefetch takes of the queue; queue.c */
 	struct item *next;
 	unsigned long long order;
 	struct context *context; /* where it runs */

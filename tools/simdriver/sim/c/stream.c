@@ -172,6 +172,19 @@ void context_wait(struct context *c)
 	}
 }
 
+/* crowd is how many streams there are before the driver waits for work to create another. */
+#define CROWD 34
+
+static void await_crowd(struct context *c)
+{
+	int n = 0;
+
+	for (struct stream *s = c->streams; s; s = s->next)
+		n += s->handle && !s->destroyed;
+	if (n >= CROWD)
+		context_wait(c);
+}
+
 static CUresult create(CUstream *handle, unsigned flags, int priority)
 {
 	struct green *green = current_view()->green;
@@ -179,6 +192,7 @@ static CUresult create(CUstream *handle, unsigned flags, int priority)
 
 	if (!handle || flags > 1 || (green && !flags))
 		return INVALID_VALUE;
+	await_crowd(current());
 	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
 	s = stream_new(current(), flags, priority);
 	s->handle = *handle = handle_new(STREAM, s);

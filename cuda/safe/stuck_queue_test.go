@@ -1,0 +1,165 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+// A full queue, and many streams beside a stuck one. Tests whose failure hangs run in
+// processes of their own. Needs any driver with WaitValue.
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFullQueueHoldsUpItsOwn: while a launch waits for room, other streams work, and
+// calls on the stuck stream return or end with their context.
+func TestFullQueueHoldsUpItsOwn(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, other, third, k, e := stream(t, x), stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x)
+		require.NoError(t, k.Launch(other, one))
+		unstick := stick(t, x, s)
+		over := fillQueue(t, s, k, queued)
+		begun := make(chan error, 1)
+		go func() { // the driver may block it for as long
+			g, err := third.Capture(func() error { return k.Launch(third, one) })
+			begun <- errors.Join(err, g.Close())
+		}()
+		time.Sleep(20 * time.Millisecond)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			assert.NoError(t, errors.Join(k.Launch(other, one), other.Record(e), other.Synchronize(), e.Synchronize()))
+			_, err := other.Query()
+			assert.NoError(t, err)
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+		}()
+		soon(t, done, 5*time.Second, "something waits for the stream whose queue is full")
+		unstick()
+		<-over
+		<-done
+		assert.NoError(t, <-begun)
+	})
+}
+
+// TestWorkOnFullQueue: so do calls that take room in other ways than launches.
+func TestWorkOnFullQueue(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		work func(t *testing.T, x *safe.Context, s *safe.Stream) func() error
+	}{
+		{"Record", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+			e := event(t, x)
+			return func() error { return s.Record(e) }
+		}},
+		{"Record of events captured before", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+			e, third := event(t, x), stream(t, x)
+			return func() error {
+				g, err := third.Capture(func() error { return third.Record(e) })
+				return errors.Join(err, g.Close(), s.Record(e))
+			}
+		}},
+		{"PrefetchAsync", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+			if ok, _ := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); ok == 0 {
+				t.Skip("the device has no concurrent managed access")
+			}
+			b, err := safe.NewManagedBuffer[uint32](x, 16)
+			require.NoError(t, err)
+			closing(t, b)
+			return func() error { return b.PrefetchAsync(s, safe.DeviceLocation(x.Device())) }
+		}},
+		{"BatchCopies", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+			from, to := buffer[uint32](t, x, 64), buffer[uint32](t, x, 64)
+			copies := make([]safe.CopyOp, 64)
+			for i := range copies {
+				a, err := to.Slice(i, i+1)
+				require.NoError(t, err)
+				b, err := from.Slice(i, i+1)
+				require.NoError(t, err)
+				copies[i] = safe.NewCopyOp[uint32](a, b)
+			}
+			return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				s, other, k, e := stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x)
+				work := c.work(t, x, s)
+				require.NoError(t, errors.Join(work(), k.Launch(other, one), other.Synchronize(), s.Synchronize()))
+				unstick := stick(t, x, s)
+				var made atomic.Int64
+				over := make(chan error, 1)
+				go func() {
+					for range queued {
+						if err := work(); err != nil {
+							over <- err
+							return
+						}
+						made.Add(1)
+					}
+					over <- nil
+				}()
+				for before := int64(-1); before != made.Load(); time.Sleep(150 * time.Millisecond) {
+					before = made.Load()
+				}
+				assert.Less(t, made.Load(), int64(queued), "the queue is not full")
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					assert.NoError(t, errors.Join(k.Launch(other, one), other.Record(e), other.Synchronize()))
+					done, err := s.Query()
+					assert.NoError(t, err)
+					assert.False(t, done)
+					g, err := other.Capture(func() error { return k.Launch(other, one) })
+					assert.NoError(t, errors.Join(err, g.Close()))
+				}()
+				soon(t, done, 5*time.Second, "something waits for the stream whose queue is full")
+				unstick()
+				assert.NoError(t, <-over)
+			})
+		})
+	}
+}
+
+// TestNewStreamsBesideStuck: streams that are closed while they work make room for new
+// ones, though the driver creates few beside stuck work.
+func TestNewStreamsBesideStuck(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		stuck, k, b, e := stream(t, x), kernel(t, x, "spin"), buffer[uint32](t, x, 16), event(t, x)
+		work := func(s *safe.Stream) error {
+			return errors.Join(k.Launch(s, one, safe.Val(uint64(20_000))), s.Record(e), s.Close(), e.Synchronize())
+		}
+		unstick := stick(t, x, stuck)
+		require.NoError(t, b.ZeroAsync(stuck))
+		lifetime.Paused.Lock() // it might be late
+		defer lifetime.Paused.Unlock()
+		made := make(chan struct{})
+		go func() {
+			defer close(made)
+			for range 200 {
+				s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+				if !assert.NoError(t, err) || !assert.NoError(t, work(s)) {
+					return
+				}
+			}
+		}()
+		soon(t, made, 10*time.Second, "NewStream waits for a stuck stream")
+		unstick()
+	})
+}
