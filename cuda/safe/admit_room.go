@@ -1,7 +1,11 @@
 package safe
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -115,4 +119,20 @@ func (s *streamCore) awaitRoom(op string, work int) (*capturing, error) {
 			return capture, err
 		}
 	}
+}
+
+// A crowd counts the streams that users have created in a context, until they are
+// destroyed.
+type crowd struct{ now, many atomic.Int32 }
+
+// room waits a moment for closed streams to be destroyed if there are many: while work of
+// the context is stuck, the driver blocks in creating the 35th stream.
+func (c *crowd) room() {
+	for range 20 {
+		if c.now.Load() < max(24, c.many.Load()) || lifetime.Idle() || rt.InCallback() {
+			return
+		}
+		time.Sleep(lifetime.Retry)
+	}
+	c.many.Store(2 * c.now.Load()) // the program needs them: do not wait each time
 }

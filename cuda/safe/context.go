@@ -45,6 +45,7 @@ type contextState struct {
 	releases streamPool     // for memory that is freed once its uses have completed
 	frees    lifetime.Queue // frees that make the driver wait for the context's work
 	closed   closedStreams
+	crowd    crowd
 
 	device driver.CUdevice
 	own    bool        // the primary context, of Open

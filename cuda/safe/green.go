@@ -206,6 +206,7 @@ func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 	if !o.NonBlocking {
 		return nil, refuse(op, ErrInvalidArgument, "streams of a green context must be NonBlocking")
 	}
+	c.ctx.shared.crowd.room()
 	s := &streamCore{queue: newQueue(), ctx: c.ctx, green: c, callContext: c.ctx.handleContext(), owned: true, nonBlocking: true}
 	err = c.withCurrent(func() error {
 		if err := s.choosePriority(op, o); err != nil {

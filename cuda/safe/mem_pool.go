@@ -296,7 +296,9 @@ func (p *Pool) MakeCurrent() error {
 // stream first. More than keep bytes may stay, because memory goes in large pieces.
 // Source: cuMemPoolTrimTo.
 func (p *Pool) Trim(keep uint64) error {
-	return p.do("Pool.Trim", func(c *poolCore) error { return driver.CuMemPoolTrimTo(c.raw, keep) })
+	return p.do("Pool.Trim", func(c *poolCore) error {
+		return errors.Join(c.ctx.shared.releases.synchronize(), driver.CuMemPoolTrimTo(c.raw, keep))
+	})
 }
 
 // NewBufferFrom is [NewBufferAsync] with memory of a pool. The host may access host or

@@ -66,6 +66,7 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 		return nil, err
 	}
 	defer c.Release()
+	c.shared.crowd.room()
 	s := &streamCore{queue: newQueue(), ctx: c, callContext: c.handleContext(), owned: true, nonBlocking: o.NonBlocking}
 	err = c.withCurrent(func() error {
 		if err := s.choosePriority(op, o); err != nil {
@@ -120,7 +121,9 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 	shared.mu.Lock()
 	shared.streams[s] = struct{}{}
 	shared.mu.Unlock()
-	shared.closed.settle()
+	if s.owned {
+		shared.crowd.now.Add(1)
+	}
 	u := &Stream{core: s}
 	u.cleanup = lifetime.Cleanup(u, &s.Handle)
 	return u, nil
@@ -228,6 +231,7 @@ func (s *streamCore) Destroy(wait bool) error {
 	if s.tailDone() == driver.CUDA_ERROR_NOT_READY {
 		return lifetime.ErrLater
 	}
+	shared.crowd.now.Add(-1)
 	return s.ctx.destroying("Stream.Close", func() error {
 		return executables.destroying(func() error { return driver.CuStreamDestroy(s.raw) })
 	})
@@ -265,6 +269,7 @@ func (s *Stream) Release() driver.CUstream {
 		mine = s.core.owned && s.core.capture.Load() == nil && s.core.scopes.Load() == 0
 		if mine {
 			s.core.owned = false
+			s.core.ctx.shared.crowd.now.Add(-1)
 		}
 		s.core.mu.Unlock()
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -141,20 +140,20 @@ func TestNewStreamsBesideStuck(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
 		x := open(t, 0)
-		stuck, k, b, e := stream(t, x), kernel(t, x, "spin"), buffer[uint32](t, x, 16), event(t, x)
+		stuck, warm, k, b := stream(t, x), stream(t, x), kernel(t, x, "spin"), buffer[uint32](t, x, 16)
 		work := func(s *safe.Stream) error {
-			return errors.Join(k.Launch(s, one, safe.Val(uint64(20_000))), s.Record(e), s.Close(), e.Synchronize())
+			own, err := safe.NewBufferAsync[uint32](s, 16)
+			return errors.Join(err, k.Launch(s, one, safe.Val(uint64(20_000))), own.Close())
 		}
+		require.NoError(t, errors.Join(work(warm), warm.Synchronize()))
 		unstick := stick(t, x, stuck)
 		require.NoError(t, b.ZeroAsync(stuck))
-		lifetime.Paused.Lock() // it might be late
-		defer lifetime.Paused.Unlock()
 		made := make(chan struct{})
 		go func() {
 			defer close(made)
-			for range 200 {
+			for range 300 {
 				s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
-				if !assert.NoError(t, err) || !assert.NoError(t, work(s)) {
+				if !assert.NoError(t, err) || !assert.NoError(t, errors.Join(work(s), s.Close())) {
 					return
 				}
 			}

@@ -269,13 +269,17 @@ func (s *streamCore) tailDone() driver.CUresult {
 type closedStreams struct {
 	mu   sync.Mutex
 	list []*streamCore
-	most int // length of the list at which settle looks through it again
+	most int // length of the list at which forget runs again
 }
 
 // add adds a stream, whose mu is held.
 func (t *closedStreams) add(s *streamCore) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.list) >= t.most {
+		t.forget()
+		t.most = max(16, 2*len(t.list)) // amortized: each stream costs the same
+	}
 	t.list = append(t.list, s)
 }
 
@@ -287,31 +291,11 @@ func (t *closedStreams) over() bool {
 	return len(t.list) == 0
 }
 
-// settle destroys streams whose work has completed, if there are many: while some work is
-// stuck, the driver creates no more than 33 streams. Amortized, each stream costs the same.
-func (t *closedStreams) settle() {
-	t.mu.Lock()
-	var done []*streamCore
-	if len(t.list) >= t.most && !rt.InCallback() {
-		done = t.forget()
-		t.most = max(8, 2*len(t.list))
-	}
-	t.mu.Unlock()
-	for _, s := range done {
-		s.Retry()
-	}
-}
-
-// forget removes and returns the streams whose work has completed. mu is held.
-func (t *closedStreams) forget() (done []*streamCore) {
+// forget removes streams whose work has completed. mu is held.
+func (t *closedStreams) forget() {
 	t.list = slices.DeleteFunc(t.list, func(s *streamCore) bool {
-		over := (marker{stream: s}).done() != driver.CUDA_ERROR_NOT_READY
-		if over {
-			done = append(done, s)
-		}
-		return over
+		return (marker{stream: s}).done() != driver.CUDA_ERROR_NOT_READY
 	})
-	return done
 }
 
 // streamPool has non-blocking streams of one context, for operations of this package that
@@ -345,6 +329,18 @@ func (p *streamPool) put(s driver.CUstream, most int32) bool {
 	}
 	p.free = append(p.free, s)
 	return true
+}
+
+// synchronize makes the driver notice that the work of the streams has completed. The
+// context must be current.
+func (p *streamPool) synchronize() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	for _, s := range p.free {
+		err = errors.Join(err, driver.CuStreamSynchronize(s))
+	}
+	return err
 }
 
 // empty destroys the streams. The context must be current.

@@ -48,12 +48,6 @@ func (g *ownGraph) effect(o *own) {
 
 func init() {
 	add("owngraph", []kind{
-		{name: "own.begin", weight: 6, run: func(t *task) error { return t.own.beginCapture() }},
-		{name: "own.end", weight: 8, run: func(t *task) error { return t.own.endCapture() }},
-		{name: "own.capture", weight: 10, run: func(t *task) error { return t.own.captures() }},
-		{name: "own.captureexec", weight: 3, run: func(t *task) error { return t.own.captureExecutable() }},
-		{name: "own.captureto", weight: 4, run: func(t *task) error { return t.own.captureTo() }},
-		{name: "own.drop", weight: 4, run: func(t *task) error { return t.own.dropCapture() }},
 		{name: "own.build", weight: 8, run: func(t *task) error { return t.own.build() }},
 		{name: "own.launch", weight: 14, run: func(t *task) error { return t.own.launch(1) }},
 		{name: "own.launches", weight: 3, run: func(t *task) error { return t.own.launch(20) }},
@@ -63,6 +57,14 @@ func init() {
 		{name: "own.child", weight: 3, run: func(t *task) error { return t.own.child() }},
 		{name: "own.graphmemory", weight: 2, run: func(t *task) error { return t.own.graphMemory() }},
 		{name: "own.forget", weight: 4, run: func(t *task) error { return t.own.forget() }},
+	})
+	add("owncapture", []kind{
+		{name: "own.begin", weight: 6, run: func(t *task) error { return t.own.beginCapture() }},
+		{name: "own.end", weight: 8, run: func(t *task) error { return t.own.endCapture() }},
+		{name: "own.capture", weight: 10, run: func(t *task) error { return t.own.captures() }},
+		{name: "own.captureexec", weight: 3, run: func(t *task) error { return t.own.captureExecutable() }},
+		{name: "own.captureto", weight: 4, run: func(t *task) error { return t.own.captureTo() }},
+		{name: "own.drop", weight: 4, run: func(t *task) error { return t.own.dropCapture() }},
 	})
 	add("condition", []kind{
 		{name: "own.if", weight: 2, run: func(t *task) error { return t.own.conditional(false) }},

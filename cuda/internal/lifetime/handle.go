@@ -151,16 +151,6 @@ func (h *Handle) finish(wait bool) error {
 	return err
 }
 
-// Retry destroys the object now if it can be. Destroy must have returned ErrLater before.
-func (h *Handle) Retry() {
-	switch err := h.finish(false); {
-	case postponed(err): // the Reaper may have taken this call for the destruction
-		Reaper.Add(h.reap)
-	case err != nil:
-		ReportLater(err)
-	}
-}
-
 // reap is finish on the Reaper.
 func (h *Handle) reap() (again bool) {
 	err := h.finish(false)
