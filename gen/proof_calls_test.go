@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +58,12 @@ func (p *proof) arguments(t *testing.T) {
 	require.Len(t, own, len(args))
 	require.Len(t, nvidia, len(args))
 	require.Len(t, inGo, len(args))
+	require.Len(t, inGo, len(args))
 	for i := range args {
+		at, err := strconv.Atoi(inGo[i][strings.LastIndexByte(inGo[i], ' ')+1:])
+		require.NoError(t, err)
+		assert.Zero(t, at%model.Slot, "CUDA %s: %s is in the middle of a slot", p.api.Version, inGo[i])
+		assert.True(t, at >= model.Slot*model.Slots || !strings.Contains(inGo[i], ".ret "), "CUDA %s: %s is in the place of an argument", p.api.Version, inGo[i])
 		assert.Equal(t, nvidia[i], own[i], "CUDA %s: the offset with NVIDIA's types, and with the binding's", p.api.Version)
 		assert.Equal(t, own[i], inGo[i], "CUDA %s: the offset in C, and in Go", p.api.Version)
 	}
@@ -136,12 +142,16 @@ func offsets(fn *model.Func, layout *types.Struct) []string {
 		fields = append(fields, f)
 	}
 	var out []string
+	arguments := 0
 	for i, offset := range goSizes.Offsetsof(fields) {
-		name := fmt.Sprint("p", i)
-		if fields[i].Name() == "ret" {
-			name = "ret"
+		switch fields[i].Name() {
+		case "_":
+		case "ret":
+			out = append(out, fmt.Sprintf("%s.ret %d", fn.Symbol, offset))
+		default:
+			out = append(out, fmt.Sprintf("%s.p%d %d", fn.Symbol, arguments, offset))
+			arguments++
 		}
-		out = append(out, fmt.Sprintf("%s.%s %d", fn.Symbol, name, offset))
 	}
 	return out
 }

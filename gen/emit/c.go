@@ -180,10 +180,13 @@ func (e *emitter) cProtos() string {
 	for _, fn := range e.api.Funcs {
 		fmt.Fprintf(&b, "typedef %s;\nstruct args_%s {\n", fn.PointerTo("fn_"+fn.Symbol), fn.Symbol)
 		for i, p := range fn.Params {
-			fmt.Fprintf(&b, "\t%s;\n", p.Type.CDecl(fmt.Sprint("p", i)))
+			fmt.Fprintf(&b, "\t_Alignas(%d) %s;\n", model.Slot, p.Type.CDecl(fmt.Sprint("p", i)))
+		}
+		if _, end, result := fn.Layout(); end < result {
+			fmt.Fprintf(&b, "\t_Alignas(%d) char rest[%d];\n", model.Slot, result-end)
 		}
 		if fn.Result.Kind != model.Void {
-			fmt.Fprintf(&b, "\t%s;\n", retType(fn).CDecl("ret"))
+			fmt.Fprintf(&b, "\t_Alignas(%d) %s;\n", model.Slot, retType(fn).CDecl("ret"))
 		}
 		b.WriteString("};\n")
 	}

@@ -134,6 +134,8 @@ func groupFile(group string) string {
 //	func CuInit(Flags uint32) error {
 //		args := &struct {
 //			Flags uint32
+//			_     [4]byte
+//			_     [7]uint64
 //			ret   CUresult
 //		}{Flags: Flags}
 //		if err := call(symCuInit, unsafe.Pointer(args)); err != nil {
@@ -147,16 +149,29 @@ func groupFile(group string) string {
 func (e *emitter) fn(f *jen.File, fn *model.Func) {
 	docs(f, fn.Doc)
 	var fields, params, values []jen.Code
-	for _, p := range fn.Params {
+	var end int64
+	pad := func(to int64) {
+		if to > end {
+			fields = append(fields, jen.Id("_").Index(jen.Lit(int(to-end))).Byte())
+		}
+	}
+	places, last, result := fn.Layout()
+	for i, p := range fn.Params {
+		pad(places[i])
 		params = append(params, jen.Id(p.Go).Add(goType(p.Type)))
 		fields = append(fields, jen.Id(p.Go).Add(goType(p.Type)))
 		values = append(values, jen.Id(p.Go).Op(":").Id(p.Go))
+		end = places[i] + p.Type.Size
+	}
+	pad(last)
+	if last < result {
+		fields = append(fields, jen.Id("_").Index(jen.Lit(int((result-last)/model.Slot))).Uint64())
 	}
 	if fn.Result.Kind != model.Void {
 		fields = append(fields, jen.Id("ret").Add(goType(fn.Result)))
 	}
-	result, ok, fail := e.result(fn)
-	f.Func().Id(fn.Go).Params(params...).Add(result).Block(
+	signature, ok, fail := e.result(fn)
+	f.Func().Id(fn.Go).Params(params...).Add(signature).Block(
 		jen.Id("args").Op(":=").Op("&").Struct(fields...).Values(values...),
 		jen.If(
 			jen.Err().Op(":=").Id("call").Call(jen.Id("sym"+fn.Go), jen.Qual("unsafe", "Pointer").Call(jen.Id("args"))),

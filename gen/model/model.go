@@ -187,6 +187,23 @@ func (t *Type) CDecl(name string) string {
 	}
 }
 
+// Slot is the size of a place for an argument, and Slots the least number of them.
+const (
+	Slot  = 8
+	Slots = 8
+)
+
+// Layout returns where the arguments of a call lie in memory, each at a multiple of Slot,
+// where they end, and where the result lies, behind at least Slots places. It is the same
+// with and without cgo, and in a list of calls.
+func (f *Func) Layout() (args []int64, end, result int64) {
+	for _, p := range f.Params {
+		args = append(args, end)
+		end += (p.Type.Size + Slot - 1) / Slot * Slot
+	}
+	return args, end, max(end, Slots*Slot)
+}
+
 // Prototype spells the function's declaration in C.
 func (f *Func) Prototype() string {
 	return f.Result.CDecl(f.Symbol + "(" + params(f.Params, true) + ")")

@@ -27,6 +27,7 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 func CudaDeviceReset() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaDeviceReset, unsafe.Pointer(args)); err != nil {
@@ -70,6 +71,7 @@ func CudaDeviceReset() error {
 // [safe.Context.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Synchronize
 func CudaDeviceSynchronize() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaDeviceSynchronize, unsafe.Pointer(args)); err != nil {
@@ -127,7 +129,9 @@ func CudaDeviceSynchronize() error {
 func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 	args := &struct {
 		limit CudaLimit
+		_     [4]byte
 		value uint64
+		_     [6]uint64
 		ret   CudaError_t
 	}{limit: limit, value: value}
 	if err := call(symCudaDeviceSetLimit, unsafe.Pointer(args)); err != nil {
@@ -166,6 +170,8 @@ func CudaDeviceGetLimit(pValue *uint64, limit CudaLimit) error {
 	args := &struct {
 		pValue *uint64
 		limit  CudaLimit
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{pValue: pValue, limit: limit}
 	if err := call(symCudaDeviceGetLimit, unsafe.Pointer(args)); err != nil {
@@ -197,6 +203,8 @@ func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *C
 		maxWidthInElements *uint64
 		fmtDesc            *CudaChannelFormatDesc
 		device             int32
+		_                  [4]byte
+		_                  [5]uint64
 		ret                CudaError_t
 	}{maxWidthInElements: maxWidthInElements, fmtDesc: fmtDesc, device: device}
 	if err := call(symCudaDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args)); err != nil {
@@ -222,6 +230,7 @@ func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *C
 func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	args := &struct {
 		pCacheConfig *CudaFuncCache
+		_            [7]uint64
 		ret          CudaError_t
 	}{pCacheConfig: pCacheConfig}
 	if err := call(symCudaDeviceGetCacheConfig, unsafe.Pointer(args)); err != nil {
@@ -268,6 +277,7 @@ func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *in
 	args := &struct {
 		leastPriority    *int32
 		greatestPriority *int32
+		_                [6]uint64
 		ret              CudaError_t
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
 	if err := call(symCudaDeviceGetStreamPriorityRange, unsafe.Pointer(args)); err != nil {
@@ -296,6 +306,8 @@ func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *in
 func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 	args := &struct {
 		cacheConfig CudaFuncCache
+		_           [4]byte
+		_           [7]uint64
 		ret         CudaError_t
 	}{cacheConfig: cacheConfig}
 	if err := call(symCudaDeviceSetCacheConfig, unsafe.Pointer(args)); err != nil {
@@ -338,6 +350,7 @@ func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 	args := &struct {
 		device   *int32
 		pciBusId *byte
+		_        [6]uint64
 		ret      CudaError_t
 	}{device: device, pciBusId: pciBusId}
 	if err := call(symCudaDeviceGetByPCIBusId, unsafe.Pointer(args)); err != nil {
@@ -377,7 +390,10 @@ func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 	args := &struct {
 		pciBusId *byte
 		len      int32
+		_        [4]byte
 		device   int32
+		_        [4]byte
+		_        [5]uint64
 		ret      CudaError_t
 	}{pciBusId: pciBusId, len: len, device: device}
 	if err := call(symCudaDeviceGetPCIBusId, unsafe.Pointer(args)); err != nil {
@@ -420,6 +436,7 @@ func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) erro
 	args := &struct {
 		handle *CudaIpcEventHandle_t
 		event  CudaEvent_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{handle: handle, event: event}
 	if err := call(symCudaIpcGetEventHandle, unsafe.Pointer(args)); err != nil {
@@ -514,6 +531,7 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 	args := &struct {
 		handle *CudaIpcMemHandle_t
 		devPtr unsafe.Pointer
+		_      [6]uint64
 		ret    CudaError_t
 	}{handle: handle, devPtr: devPtr}
 	if err := call(symCudaIpcGetMemHandle, unsafe.Pointer(args)); err != nil {
@@ -565,6 +583,7 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 		devPtr *unsafe.Pointer
 		handle CudaIpcMemHandle_t
 		flags  uint32
+		_      [4]byte
 		ret    CudaError_t
 	}{devPtr: devPtr, handle: handle, flags: flags}
 	if err := call(symCudaIpcOpenMemHandle, unsafe.Pointer(args)); err != nil {
@@ -609,6 +628,7 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
+		_      [7]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr}
 	if err := call(symCudaIpcCloseMemHandle, unsafe.Pointer(args)); err != nil {
@@ -649,7 +669,10 @@ func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
 func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarget, scope CudaFlushGPUDirectRDMAWritesScope) error {
 	args := &struct {
 		target CudaFlushGPUDirectRDMAWritesTarget
+		_      [4]byte
 		scope  CudaFlushGPUDirectRDMAWritesScope
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{target: target, scope: scope}
 	if err := call(symCudaDeviceFlushGPUDirectRDMAWrites, unsafe.Pointer(args)); err != nil {
@@ -696,9 +719,11 @@ func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarge
 func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCallback, userData uintptr, callback *CudaAsyncCallbackHandle_t) error {
 	args := &struct {
 		device       int32
+		_            [4]byte
 		callbackFunc CudaAsyncCallback
 		userData     uintptr
 		callback     *CudaAsyncCallbackHandle_t
+		_            [4]uint64
 		ret          CudaError_t
 	}{device: device, callbackFunc: callbackFunc, userData: userData, callback: callback}
 	if err := call(symCudaDeviceRegisterAsyncNotification, unsafe.Pointer(args)); err != nil {
@@ -732,7 +757,9 @@ func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCal
 func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallbackHandle_t) error {
 	args := &struct {
 		device   int32
+		_        [4]byte
 		callback CudaAsyncCallbackHandle_t
+		_        [6]uint64
 		ret      CudaError_t
 	}{device: device, callback: callback}
 	if err := call(symCudaDeviceUnregisterAsyncNotification, unsafe.Pointer(args)); err != nil {
@@ -769,6 +796,7 @@ func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallb
 func CudaGetDeviceCount(count *int32) error {
 	args := &struct {
 		count *int32
+		_     [7]uint64
 		ret   CudaError_t
 	}{count: count}
 	if err := call(symCudaGetDeviceCount, unsafe.Pointer(args)); err != nil {
@@ -821,6 +849,8 @@ func CudaGetDeviceProperties_v2(prop *CudaDeviceProp, device int32) error {
 	args := &struct {
 		prop   *CudaDeviceProp
 		device int32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{prop: prop, device: device}
 	if err := call(symCudaGetDeviceProperties_v2, unsafe.Pointer(args)); err != nil {
@@ -863,7 +893,10 @@ func CudaDeviceGetAttribute(value *int32, attr CudaDeviceAttr, device int32) err
 	args := &struct {
 		value  *int32
 		attr   CudaDeviceAttr
+		_      [4]byte
 		device int32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{value: value, attr: attr, device: device}
 	if err := call(symCudaDeviceGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -908,6 +941,8 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 	args := &struct {
 		memPool *CudaMemPool_t
 		device  int32
+		_       [4]byte
+		_       [6]uint64
 		ret     CudaError_t
 	}{memPool: memPool, device: device}
 	if err := call(symCudaDeviceGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
@@ -950,7 +985,9 @@ func CudaDeviceGetDefaultMemPool(memPool *CudaMemPool_t, device int32) error {
 func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
 	args := &struct {
 		device  int32
+		_       [4]byte
 		memPool CudaMemPool_t
+		_       [6]uint64
 		ret     CudaError_t
 	}{device: device, memPool: memPool}
 	if err := call(symCudaDeviceSetMemPool, unsafe.Pointer(args)); err != nil {
@@ -992,6 +1029,8 @@ func CudaDeviceGetMemPool(memPool *CudaMemPool_t, device int32) error {
 	args := &struct {
 		memPool *CudaMemPool_t
 		device  int32
+		_       [4]byte
+		_       [6]uint64
 		ret     CudaError_t
 	}{memPool: memPool, device: device}
 	if err := call(symCudaDeviceGetMemPool, unsafe.Pointer(args)); err != nil {
@@ -1030,7 +1069,10 @@ func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device i
 	args := &struct {
 		nvSciSyncAttrList unsafe.Pointer
 		device            int32
+		_                 [4]byte
 		flags             int32
+		_                 [4]byte
+		_                 [5]uint64
 		ret               CudaError_t
 	}{nvSciSyncAttrList: nvSciSyncAttrList, device: device, flags: flags}
 	if err := call(symCudaDeviceGetNvSciSyncAttributes, unsafe.Pointer(args)); err != nil {
@@ -1070,8 +1112,12 @@ func CudaDeviceGetP2PAttribute(value *int32, attr CudaDeviceP2PAttr, srcDevice i
 	args := &struct {
 		value     *int32
 		attr      CudaDeviceP2PAttr
+		_         [4]byte
 		srcDevice int32
+		_         [4]byte
 		dstDevice int32
+		_         [4]byte
+		_         [4]uint64
 		ret       CudaError_t
 	}{value: value, attr: attr, srcDevice: srcDevice, dstDevice: dstDevice}
 	if err := call(symCudaDeviceGetP2PAttribute, unsafe.Pointer(args)); err != nil {
@@ -1103,6 +1149,7 @@ func CudaChooseDevice(device *int32, prop *CudaDeviceProp) error {
 	args := &struct {
 		device *int32
 		prop   *CudaDeviceProp
+		_      [6]uint64
 		ret    CudaError_t
 	}{device: device, prop: prop}
 	if err := call(symCudaChooseDevice, unsafe.Pointer(args)); err != nil {
@@ -1142,8 +1189,12 @@ func CudaChooseDevice(device *int32, prop *CudaDeviceProp) error {
 func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 	args := &struct {
 		device      int32
+		_           [4]byte
 		deviceFlags uint32
+		_           [4]byte
 		flags       uint32
+		_           [4]byte
+		_           [5]uint64
 		ret         CudaError_t
 	}{device: device, deviceFlags: deviceFlags, flags: flags}
 	if err := call(symCudaInitDevice, unsafe.Pointer(args)); err != nil {
@@ -1187,6 +1238,8 @@ func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 func CudaSetDevice(device int32) error {
 	args := &struct {
 		device int32
+		_      [4]byte
+		_      [7]uint64
 		ret    CudaError_t
 	}{device: device}
 	if err := call(symCudaSetDevice, unsafe.Pointer(args)); err != nil {
@@ -1219,6 +1272,7 @@ func CudaSetDevice(device int32) error {
 func CudaGetDevice(device *int32) error {
 	args := &struct {
 		device *int32
+		_      [7]uint64
 		ret    CudaError_t
 	}{device: device}
 	if err := call(symCudaGetDevice, unsafe.Pointer(args)); err != nil {
@@ -1253,6 +1307,8 @@ func CudaSetValidDevices(device_arr *int32, len int32) error {
 	args := &struct {
 		device_arr *int32
 		len        int32
+		_          [4]byte
+		_          [6]uint64
 		ret        CudaError_t
 	}{device_arr: device_arr, len: len}
 	if err := call(symCudaSetValidDevices, unsafe.Pointer(args)); err != nil {
@@ -1291,6 +1347,8 @@ func CudaSetValidDevices(device_arr *int32, len int32) error {
 func CudaSetDeviceFlags(flags uint32) error {
 	args := &struct {
 		flags uint32
+		_     [4]byte
+		_     [7]uint64
 		ret   CudaError_t
 	}{flags: flags}
 	if err := call(symCudaSetDeviceFlags, unsafe.Pointer(args)); err != nil {
@@ -1322,6 +1380,7 @@ func CudaSetDeviceFlags(flags uint32) error {
 func CudaGetDeviceFlags(flags *uint32) error {
 	args := &struct {
 		flags *uint32
+		_     [7]uint64
 		ret   CudaError_t
 	}{flags: flags}
 	if err := call(symCudaGetDeviceFlags, unsafe.Pointer(args)); err != nil {
@@ -1342,6 +1401,8 @@ func CudaGetDeviceProperties_v1(prop *CudaDeviceProp, device int32) error {
 	args := &struct {
 		prop   *CudaDeviceProp
 		device int32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{prop: prop, device: device}
 	if err := call(symCudaGetDeviceProperties_v1, unsafe.Pointer(args)); err != nil {

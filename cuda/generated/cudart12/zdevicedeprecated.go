@@ -29,6 +29,7 @@ import "unsafe"
 func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
 	args := &struct {
 		pConfig *CudaSharedMemConfig
+		_       [7]uint64
 		ret     CudaError_t
 	}{pConfig: pConfig}
 	if err := call(symCudaDeviceGetSharedMemConfig, unsafe.Pointer(args)); err != nil {
@@ -61,6 +62,8 @@ func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
 func CudaDeviceSetSharedMemConfig(config CudaSharedMemConfig) error {
 	args := &struct {
 		config CudaSharedMemConfig
+		_      [4]byte
+		_      [7]uint64
 		ret    CudaError_t
 	}{config: config}
 	if err := call(symCudaDeviceSetSharedMemConfig, unsafe.Pointer(args)); err != nil {

@@ -29,6 +29,7 @@ func CudaGetFuncBySymbol(functionPtr *CudaFunction_t, symbolPtr unsafe.Pointer) 
 	args := &struct {
 		functionPtr *CudaFunction_t
 		symbolPtr   unsafe.Pointer
+		_           [6]uint64
 		ret         CudaError_t
 	}{functionPtr: functionPtr, symbolPtr: symbolPtr}
 	if err := call(symCudaGetFuncBySymbol, unsafe.Pointer(args)); err != nil {
@@ -61,6 +62,7 @@ func CudaGetKernel(kernelPtr *CudaKernel_t, entryFuncAddr unsafe.Pointer) error 
 	args := &struct {
 		kernelPtr     *CudaKernel_t
 		entryFuncAddr unsafe.Pointer
+		_             [6]uint64
 		ret           CudaError_t
 	}{kernelPtr: kernelPtr, entryFuncAddr: entryFuncAddr}
 	if err := call(symCudaGetKernel, unsafe.Pointer(args)); err != nil {

@@ -20,6 +20,7 @@ func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags u
 		funcPtr      *unsafe.Pointer
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
+		_            [4]uint64
 		ret          CudaError_t
 	}{symbol: symbol, funcPtr: funcPtr, flags: flags, driverStatus: driverStatus}
 	if err := call(symCudaGetDriverEntryPoint_ptsz, unsafe.Pointer(args)); err != nil {
@@ -43,8 +44,10 @@ func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
 		cudaVersion  uint32
+		_            [4]byte
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
+		_            [3]uint64
 		ret          CudaError_t
 	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: flags, driverStatus: driverStatus}
 	if err := call(symCudaGetDriverEntryPointByVersion_ptsz, unsafe.Pointer(args)); err != nil {
@@ -81,6 +84,7 @@ func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags uint64
 		funcPtr      *unsafe.Pointer
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
+		_            [4]uint64
 		ret          CudaError_t
 	}{symbol: symbol, funcPtr: funcPtr, flags: flags, driverStatus: driverStatus}
 	if err := call(symCudaGetDriverEntryPoint, unsafe.Pointer(args)); err != nil {
@@ -123,8 +127,10 @@ func CudaGetDriverEntryPointByVersion(symbol *byte, funcPtr *unsafe.Pointer, cud
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
 		cudaVersion  uint32
+		_            [4]byte
 		flags        uint64
 		driverStatus *CudaDriverEntryPointQueryResult
+		_            [3]uint64
 		ret          CudaError_t
 	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: flags, driverStatus: driverStatus}
 	if err := call(symCudaGetDriverEntryPointByVersion, unsafe.Pointer(args)); err != nil {

@@ -19,6 +19,7 @@ func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_
 	args := &struct {
 		ppExportTable  *unsafe.Pointer
 		pExportTableId *CudaUUID_t
+		_              [6]uint64
 		ret            CudaError_t
 	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
 	if err := call(symCudaGetExportTable, unsafe.Pointer(args)); err != nil {

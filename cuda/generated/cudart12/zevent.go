@@ -41,6 +41,7 @@ import "unsafe"
 func CudaEventCreate(event *CudaEvent_t) error {
 	args := &struct {
 		event *CudaEvent_t
+		_     [7]uint64
 		ret   CudaError_t
 	}{event: event}
 	if err := call(symCudaEventCreate, unsafe.Pointer(args)); err != nil {
@@ -91,6 +92,8 @@ func CudaEventCreateWithFlags(event *CudaEvent_t, flags uint32) error {
 	args := &struct {
 		event *CudaEvent_t
 		flags uint32
+		_     [4]byte
+		_     [6]uint64
 		ret   CudaError_t
 	}{event: event, flags: flags}
 	if err := call(symCudaEventCreateWithFlags, unsafe.Pointer(args)); err != nil {
@@ -113,6 +116,7 @@ func CudaEventRecord_ptsz(event CudaEvent_t, stream CudaStream_t) error {
 	args := &struct {
 		event  CudaEvent_t
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{event: event, stream: stream}
 	if err := call(symCudaEventRecord_ptsz, unsafe.Pointer(args)); err != nil {
@@ -136,6 +140,8 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 		event  CudaEvent_t
 		stream CudaStream_t
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{event: event, stream: stream, flags: flags}
 	if err := call(symCudaEventRecordWithFlags_ptsz, unsafe.Pointer(args)); err != nil {
@@ -192,6 +198,7 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 func CudaEventQuery(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
+		_     [7]uint64
 		ret   CudaError_t
 	}{event: event}
 	if err := call(symCudaEventQuery, unsafe.Pointer(args)); err != nil {
@@ -244,6 +251,7 @@ func CudaEventQuery(event CudaEvent_t) error {
 func CudaEventSynchronize(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
+		_     [7]uint64
 		ret   CudaError_t
 	}{event: event}
 	if err := call(symCudaEventSynchronize, unsafe.Pointer(args)); err != nil {
@@ -291,6 +299,7 @@ func CudaEventSynchronize(event CudaEvent_t) error {
 func CudaEventDestroy(event CudaEvent_t) error {
 	args := &struct {
 		event CudaEvent_t
+		_     [7]uint64
 		ret   CudaError_t
 	}{event: event}
 	if err := call(symCudaEventDestroy, unsafe.Pointer(args)); err != nil {
@@ -348,6 +357,7 @@ func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error
 		ms    *float32
 		start CudaEvent_t
 		end   CudaEvent_t
+		_     [5]uint64
 		ret   CudaError_t
 	}{ms: ms, start: start, end: end}
 	if err := call(symCudaEventElapsedTime, unsafe.Pointer(args)); err != nil {
@@ -369,6 +379,7 @@ func CudaEventElapsedTime_v2(ms *float32, start CudaEvent_t, end CudaEvent_t) er
 		ms    *float32
 		start CudaEvent_t
 		end   CudaEvent_t
+		_     [5]uint64
 		ret   CudaError_t
 	}{ms: ms, start: start, end: end}
 	if err := call(symCudaEventElapsedTime_v2, unsafe.Pointer(args)); err != nil {
@@ -426,6 +437,7 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 	args := &struct {
 		event  CudaEvent_t
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{event: event, stream: stream}
 	if err := call(symCudaEventRecord, unsafe.Pointer(args)); err != nil {
@@ -480,6 +492,8 @@ func CudaEventRecordWithFlags(event CudaEvent_t, stream CudaStream_t, flags uint
 		event  CudaEvent_t
 		stream CudaStream_t
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{event: event, stream: stream, flags: flags}
 	if err := call(symCudaEventRecordWithFlags, unsafe.Pointer(args)); err != nil {

@@ -18,7 +18,9 @@ func CudaLaunchKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, ar
 	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
+		_         [4]byte
 		blockDim  Dim3
+		_         [4]byte
 		args_     *unsafe.Pointer
 		sharedMem uint64
 		stream    CudaStream_t
@@ -45,6 +47,7 @@ func CudaLaunchKernelExC_ptsz(config *CudaLaunchConfig_t, func_ unsafe.Pointer, 
 		config *CudaLaunchConfig_t
 		func_  unsafe.Pointer
 		args_  *unsafe.Pointer
+		_      [5]uint64
 		ret    CudaError_t
 	}{config: config, func_: func_, args_: args_}
 	if err := call(symCudaLaunchKernelExC_ptsz, unsafe.Pointer(args)); err != nil {
@@ -67,7 +70,9 @@ func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockD
 	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
+		_         [4]byte
 		blockDim  Dim3
+		_         [4]byte
 		args_     *unsafe.Pointer
 		sharedMem uint64
 		stream    CudaStream_t
@@ -123,7 +128,10 @@ func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, 
 	args := &struct {
 		launchParamsList *CudaLaunchParams
 		numDevices       uint32
+		_                [4]byte
 		flags            uint32
+		_                [4]byte
+		_                [5]uint64
 		ret              CudaError_t
 	}{launchParamsList: launchParamsList, numDevices: numDevices, flags: flags}
 	if err := call(symCudaLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args)); err != nil {
@@ -162,6 +170,8 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 	args := &struct {
 		func_       unsafe.Pointer
 		cacheConfig CudaFuncCache
+		_           [4]byte
+		_           [6]uint64
 		ret         CudaError_t
 	}{func_: func_, cacheConfig: cacheConfig}
 	if err := call(symCudaFuncSetCacheConfig, unsafe.Pointer(args)); err != nil {
@@ -196,6 +206,7 @@ func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error
 	args := &struct {
 		attr  *CudaFuncAttributes
 		func_ unsafe.Pointer
+		_     [6]uint64
 		ret   CudaError_t
 	}{attr: attr, func_: func_}
 	if err := call(symCudaFuncGetAttributes, unsafe.Pointer(args)); err != nil {
@@ -240,7 +251,10 @@ func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value in
 	args := &struct {
 		func_ unsafe.Pointer
 		attr  CudaFuncAttribute
+		_     [4]byte
 		value int32
+		_     [4]byte
+		_     [5]uint64
 		ret   CudaError_t
 	}{func_: func_, attr: attr, value: value}
 	if err := call(symCudaFuncSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -274,6 +288,7 @@ func CudaFuncGetName(name **byte, func_ unsafe.Pointer) error {
 	args := &struct {
 		name  **byte
 		func_ unsafe.Pointer
+		_     [6]uint64
 		ret   CudaError_t
 	}{name: name, func_: func_}
 	if err := call(symCudaFuncGetName, unsafe.Pointer(args)); err != nil {
@@ -313,6 +328,7 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
+		_           [4]uint64
 		ret         CudaError_t
 	}{func_: func_, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
 	if err := call(symCudaFuncGetParamInfo, unsafe.Pointer(args)); err != nil {
@@ -339,6 +355,7 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 func CudaSetDoubleForDevice(d *float64) error {
 	args := &struct {
 		d   *float64
+		_   [7]uint64
 		ret CudaError_t
 	}{d: d}
 	if err := call(symCudaSetDoubleForDevice, unsafe.Pointer(args)); err != nil {
@@ -364,6 +381,7 @@ func CudaSetDoubleForDevice(d *float64) error {
 func CudaSetDoubleForHost(d *float64) error {
 	args := &struct {
 		d   *float64
+		_   [7]uint64
 		ret CudaError_t
 	}{d: d}
 	if err := call(symCudaSetDoubleForHost, unsafe.Pointer(args)); err != nil {
@@ -387,6 +405,7 @@ func CudaLaunchHostFunc_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData uint
 		stream   CudaStream_t
 		fn       CudaHostFn_t
 		userData uintptr
+		_        [5]uint64
 		ret      CudaError_t
 	}{stream: stream, fn: fn, userData: userData}
 	if err := call(symCudaLaunchHostFunc_ptsz, unsafe.Pointer(args)); err != nil {
@@ -445,7 +464,9 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
+		_         [4]byte
 		blockDim  Dim3
+		_         [4]byte
 		args_     *unsafe.Pointer
 		sharedMem uint64
 		stream    CudaStream_t
@@ -501,6 +522,7 @@ func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_
 		config *CudaLaunchConfig_t
 		func_  unsafe.Pointer
 		args_  *unsafe.Pointer
+		_      [5]uint64
 		ret    CudaError_t
 	}{config: config, func_: func_, args_: args_}
 	if err := call(symCudaLaunchKernelExC, unsafe.Pointer(args)); err != nil {
@@ -548,7 +570,9 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 	args := &struct {
 		func_     unsafe.Pointer
 		gridDim   Dim3
+		_         [4]byte
 		blockDim  Dim3
+		_         [4]byte
 		args_     *unsafe.Pointer
 		sharedMem uint64
 		stream    CudaStream_t
@@ -625,6 +649,7 @@ func CudaLaunchHostFunc(stream CudaStream_t, fn CudaHostFn_t, userData uintptr) 
 		stream   CudaStream_t
 		fn       CudaHostFn_t
 		userData uintptr
+		_        [5]uint64
 		ret      CudaError_t
 	}{stream: stream, fn: fn, userData: userData}
 	if err := call(symCudaLaunchHostFunc, unsafe.Pointer(args)); err != nil {

@@ -35,6 +35,8 @@ func CudaFuncSetSharedMemConfig(func_ unsafe.Pointer, config CudaSharedMemConfig
 	args := &struct {
 		func_  unsafe.Pointer
 		config CudaSharedMemConfig
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{func_: func_, config: config}
 	if err := call(symCudaFuncSetSharedMemConfig, unsafe.Pointer(args)); err != nil {

@@ -51,6 +51,7 @@ func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *C
 	args := &struct {
 		extMem_out    *CudaExternalMemory_t
 		memHandleDesc *CudaExternalMemoryHandleDesc
+		_             [6]uint64
 		ret           CudaError_t
 	}{extMem_out: extMem_out, memHandleDesc: memHandleDesc}
 	if err := call(symCudaImportExternalMemory, unsafe.Pointer(args)); err != nil {
@@ -90,6 +91,7 @@ func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExtern
 		devPtr     *unsafe.Pointer
 		extMem     CudaExternalMemory_t
 		bufferDesc *CudaExternalMemoryBufferDesc
+		_          [5]uint64
 		ret        CudaError_t
 	}{devPtr: devPtr, extMem: extMem, bufferDesc: bufferDesc}
 	if err := call(symCudaExternalMemoryGetMappedBuffer, unsafe.Pointer(args)); err != nil {
@@ -130,6 +132,7 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 		mipmap     *CudaMipmappedArray_t
 		extMem     CudaExternalMemory_t
 		mipmapDesc *CudaExternalMemoryMipmappedArrayDesc
+		_          [5]uint64
 		ret        CudaError_t
 	}{mipmap: mipmap, extMem: extMem, mipmapDesc: mipmapDesc}
 	if err := call(symCudaExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -162,6 +165,7 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 	args := &struct {
 		extMem CudaExternalMemory_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{extMem: extMem}
 	if err := call(symCudaDestroyExternalMemory, unsafe.Pointer(args)); err != nil {
@@ -211,6 +215,7 @@ func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleD
 	args := &struct {
 		extSem_out    *CudaExternalSemaphore_t
 		semHandleDesc *CudaExternalSemaphoreHandleDesc
+		_             [6]uint64
 		ret           CudaError_t
 	}{extSem_out: extSem_out, semHandleDesc: semHandleDesc}
 	if err := call(symCudaImportExternalSemaphore, unsafe.Pointer(args)); err != nil {
@@ -234,7 +239,9 @@ func CudaSignalExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphor
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams
 		numExtSems  uint32
+		_           [4]byte
 		stream      CudaStream_t
+		_           [4]uint64
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCudaSignalExternalSemaphoresAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -258,7 +265,9 @@ func CudaWaitExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphore_
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams
 		numExtSems  uint32
+		_           [4]byte
 		stream      CudaStream_t
+		_           [4]uint64
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCudaWaitExternalSemaphoresAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -288,6 +297,7 @@ func CudaWaitExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphore_
 func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
 	args := &struct {
 		extSem CudaExternalSemaphore_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{extSem: extSem}
 	if err := call(symCudaDestroyExternalSemaphore, unsafe.Pointer(args)); err != nil {
@@ -310,7 +320,9 @@ func CudaSignalExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, 
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams_v1
 		numExtSems  uint32
+		_           [4]byte
 		stream      CudaStream_t
+		_           [4]uint64
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCudaSignalExternalSemaphoresAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -334,7 +346,9 @@ func CudaSignalExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams_v1
 		numExtSems  uint32
+		_           [4]byte
 		stream      CudaStream_t
+		_           [4]uint64
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCudaSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -396,7 +410,9 @@ func CudaSignalExternalSemaphoresAsync_v2(extSemArray *CudaExternalSemaphore_t, 
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreSignalParams
 		numExtSems  uint32
+		_           [4]byte
 		stream      CudaStream_t
+		_           [4]uint64
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCudaSignalExternalSemaphoresAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -419,7 +435,9 @@ func CudaWaitExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, pa
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams_v1
 		numExtSems  uint32
+		_           [4]byte
 		stream      CudaStream_t
+		_           [4]uint64
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCudaWaitExternalSemaphoresAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -443,7 +461,9 @@ func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, 
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams_v1
 		numExtSems  uint32
+		_           [4]byte
 		stream      CudaStream_t
+		_           [4]uint64
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCudaWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -505,7 +525,9 @@ func CudaWaitExternalSemaphoresAsync_v2(extSemArray *CudaExternalSemaphore_t, pa
 		extSemArray *CudaExternalSemaphore_t
 		paramsArray *CudaExternalSemaphoreWaitParams
 		numExtSems  uint32
+		_           [4]byte
 		stream      CudaStream_t
+		_           [4]uint64
 		ret         CudaError_t
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCudaWaitExternalSemaphoresAsync_v2, unsafe.Pointer(args)); err != nil {

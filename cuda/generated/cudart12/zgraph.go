@@ -49,6 +49,8 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 	args := &struct {
 		pGraph *CudaGraph_t
 		flags  uint32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{pGraph: pGraph, flags: flags}
 	if err := call(symCudaGraphCreate, unsafe.Pointer(args)); err != nil {
@@ -105,6 +107,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pNodeParams     *CudaKernelNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphAddKernelNode, unsafe.Pointer(args)); err != nil {
@@ -145,6 +148,7 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -189,6 +193,7 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -225,6 +230,7 @@ func CudaGraphKernelNodeCopyAttributes(hSrc CudaGraphNode_t, hDst CudaGraphNode_
 	args := &struct {
 		hSrc CudaGraphNode_t
 		hDst CudaGraphNode_t
+		_    [6]uint64
 		ret  CudaError_t
 	}{hSrc: hSrc, hDst: hDst}
 	if err := call(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
@@ -261,7 +267,9 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	args := &struct {
 		hNode     CudaGraphNode_t
 		attr      CudaLaunchAttributeID
+		_         [4]byte
 		value_out *CudaLaunchAttributeValue
+		_         [5]uint64
 		ret       CudaError_t
 	}{hNode: hNode, attr: attr, value_out: value_out}
 	if err := call(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -306,7 +314,9 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	args := &struct {
 		hNode CudaGraphNode_t
 		attr  CudaLaunchAttributeID
+		_     [4]byte
 		value *CudaLaunchAttributeValue
+		_     [5]uint64
 		ret   CudaError_t
 	}{hNode: hNode, attr: attr, value: value}
 	if err := call(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -352,6 +362,7 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pCopyParams     *CudaMemcpy3DParms
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pCopyParams: pCopyParams}
 	if err := call(symCudaGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
@@ -405,6 +416,7 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 		count           uint64
 		offset          uint64
 		kind            CudaMemcpyKind
+		_               [4]byte
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args)); err != nil {
@@ -457,6 +469,7 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 		count           uint64
 		offset          uint64
 		kind            CudaMemcpyKind
+		_               [4]byte
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args)); err != nil {
@@ -508,6 +521,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		src             unsafe.Pointer
 		count           uint64
 		kind            CudaMemcpyKind
+		_               [4]byte
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args)); err != nil {
@@ -544,6 +558,7 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -585,6 +600,7 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -630,6 +646,8 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [2]uint64
 		ret    CudaError_t
 	}{node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
@@ -673,6 +691,8 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [2]uint64
 		ret    CudaError_t
 	}{node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
@@ -711,6 +731,8 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
+		_     [4]byte
+		_     [3]uint64
 		ret   CudaError_t
 	}{node: node, dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
@@ -758,6 +780,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pMemsetParams   *CudaMemsetParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pMemsetParams: pMemsetParams}
 	if err := call(symCudaGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
@@ -791,6 +814,7 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -829,6 +853,7 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -883,6 +908,7 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pNodeParams     *CudaHostNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphAddHostNode, unsafe.Pointer(args)); err != nil {
@@ -916,6 +942,7 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -954,6 +981,7 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1006,6 +1034,7 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		childGraph      CudaGraph_t
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, childGraph: childGraph}
 	if err := call(symCudaGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
@@ -1044,6 +1073,7 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 	args := &struct {
 		node   CudaGraphNode_t
 		pGraph *CudaGraph_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{node: node, pGraph: pGraph}
 	if err := call(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
@@ -1089,6 +1119,7 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
+		_               [4]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies}
 	if err := call(symCudaGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
@@ -1141,6 +1172,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		event           CudaEvent_t
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
 	if err := call(symCudaGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
@@ -1175,6 +1207,7 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{node: node, event_out: event_out}
 	if err := call(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
@@ -1214,6 +1247,7 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
+		_     [6]uint64
 		ret   CudaError_t
 	}{node: node, event: event}
 	if err := call(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -1264,6 +1298,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		event           CudaEvent_t
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
 	if err := call(symCudaGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
@@ -1298,6 +1333,7 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{node: node, event_out: event_out}
 	if err := call(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
@@ -1335,6 +1371,7 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
+		_     [6]uint64
 		ret   CudaError_t
 	}{node: node, event: event}
 	if err := call(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -1385,6 +1422,7 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaExternalSemaphoreSignalNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
@@ -1419,6 +1457,7 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreSignalNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{hNode: hNode, params_out: params_out}
 	if err := call(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1452,6 +1491,7 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1501,6 +1541,7 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaExternalSemaphoreWaitNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
@@ -1533,6 +1574,7 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreWaitNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{hNode: hNode, params_out: params_out}
 	if err := call(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1565,6 +1607,7 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1635,6 +1678,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaMemAllocNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
@@ -1670,6 +1714,7 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 	args := &struct {
 		node       CudaGraphNode_t
 		params_out *CudaMemAllocNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{node: node, params_out: params_out}
 	if err := call(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1726,6 +1771,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		dptr            unsafe.Pointer
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dptr: dptr}
 	if err := call(symCudaGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
@@ -1760,6 +1806,7 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 	args := &struct {
 		node     CudaGraphNode_t
 		dptr_out unsafe.Pointer
+		_        [6]uint64
 		ret      CudaError_t
 	}{node: node, dptr_out: dptr_out}
 	if err := call(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1806,6 +1853,8 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 func CudaDeviceGraphMemTrim(device int32) error {
 	args := &struct {
 		device int32
+		_      [4]byte
+		_      [7]uint64
 		ret    CudaError_t
 	}{device: device}
 	if err := call(symCudaDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
@@ -1851,8 +1900,11 @@ func CudaDeviceGraphMemTrim(device int32) error {
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
+		_      [4]byte
 		attr   CudaGraphMemAttributeType
+		_      [4]byte
 		value  unsafe.Pointer
+		_      [5]uint64
 		ret    CudaError_t
 	}{device: device, attr: attr, value: value}
 	if err := call(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
@@ -1896,8 +1948,11 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
+		_      [4]byte
 		attr   CudaGraphMemAttributeType
+		_      [4]byte
 		value  unsafe.Pointer
+		_      [5]uint64
 		ret    CudaError_t
 	}{device: device, attr: attr, value: value}
 	if err := call(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
@@ -1946,6 +2001,7 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphClone   *CudaGraph_t
 		originalGraph CudaGraph_t
+		_             [6]uint64
 		ret           CudaError_t
 	}{pGraphClone: pGraphClone, originalGraph: originalGraph}
 	if err := call(symCudaGraphClone, unsafe.Pointer(args)); err != nil {
@@ -1986,6 +2042,7 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 		pNode        *CudaGraphNode_t
 		originalNode CudaGraphNode_t
 		clonedGraph  CudaGraph_t
+		_            [5]uint64
 		ret          CudaError_t
 	}{pNode: pNode, originalNode: originalNode, clonedGraph: clonedGraph}
 	if err := call(symCudaGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
@@ -2026,6 +2083,7 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 	args := &struct {
 		node  CudaGraphNode_t
 		pType *CudaGraphNodeType
+		_     [6]uint64
 		ret   CudaError_t
 	}{node: node, pType: pType}
 	if err := call(symCudaGraphNodeGetType, unsafe.Pointer(args)); err != nil {
@@ -2068,6 +2126,7 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 		graph    CudaGraph_t
 		nodes    *CudaGraphNode_t
 		numNodes *uint64
+		_        [5]uint64
 		ret      CudaError_t
 	}{graph: graph, nodes: nodes, numNodes: numNodes}
 	if err := call(symCudaGraphGetNodes, unsafe.Pointer(args)); err != nil {
@@ -2108,6 +2167,7 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 		graph         CudaGraph_t
 		pRootNodes    *CudaGraphNode_t
 		pNumRootNodes *uint64
+		_             [5]uint64
 		ret           CudaError_t
 	}{graph: graph, pRootNodes: pRootNodes, pNumRootNodes: pNumRootNodes}
 	if err := call(symCudaGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
@@ -2156,6 +2216,7 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 		from     *CudaGraphNode_t
 		to       *CudaGraphNode_t
 		numEdges *uint64
+		_        [4]uint64
 		ret      CudaError_t
 	}{graph: graph, from: from, to: to, numEdges: numEdges}
 	if err := call(symCudaGraphGetEdges, unsafe.Pointer(args)); err != nil {
@@ -2180,6 +2241,7 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 		to       *CudaGraphNode_t
 		edgeData *CudaGraphEdgeData
 		numEdges *uint64
+		_        [3]uint64
 		ret      CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
 	if err := call(symCudaGraphGetEdges_v2, unsafe.Pointer(args)); err != nil {
@@ -2222,6 +2284,7 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 		node             CudaGraphNode_t
 		pDependencies    *CudaGraphNode_t
 		pNumDependencies *uint64
+		_                [5]uint64
 		ret              CudaError_t
 	}{node: node, pDependencies: pDependencies, pNumDependencies: pNumDependencies}
 	if err := call(symCudaGraphNodeGetDependencies, unsafe.Pointer(args)); err != nil {
@@ -2245,6 +2308,7 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 		pDependencies    *CudaGraphNode_t
 		edgeData         *CudaGraphEdgeData
 		pNumDependencies *uint64
+		_                [4]uint64
 		ret              CudaError_t
 	}{node: node, pDependencies: pDependencies, edgeData: edgeData, pNumDependencies: pNumDependencies}
 	if err := call(symCudaGraphNodeGetDependencies_v2, unsafe.Pointer(args)); err != nil {
@@ -2287,6 +2351,7 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 		node               CudaGraphNode_t
 		pDependentNodes    *CudaGraphNode_t
 		pNumDependentNodes *uint64
+		_                  [5]uint64
 		ret                CudaError_t
 	}{node: node, pDependentNodes: pDependentNodes, pNumDependentNodes: pNumDependentNodes}
 	if err := call(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args)); err != nil {
@@ -2310,6 +2375,7 @@ func CudaGraphNodeGetDependentNodes_v2(node CudaGraphNode_t, pDependentNodes *Cu
 		pDependentNodes    *CudaGraphNode_t
 		edgeData           *CudaGraphEdgeData
 		pNumDependentNodes *uint64
+		_                  [4]uint64
 		ret                CudaError_t
 	}{node: node, pDependentNodes: pDependentNodes, edgeData: edgeData, pNumDependentNodes: pNumDependentNodes}
 	if err := call(symCudaGraphNodeGetDependentNodes_v2, unsafe.Pointer(args)); err != nil {
@@ -2354,6 +2420,7 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
 		numDependencies uint64
+		_               [4]uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, numDependencies: numDependencies}
 	if err := call(symCudaGraphAddDependencies, unsafe.Pointer(args)); err != nil {
@@ -2378,6 +2445,7 @@ func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		to              *CudaGraphNode_t
 		edgeData        *CudaGraphEdgeData
 		numDependencies uint64
+		_               [3]uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	if err := call(symCudaGraphAddDependencies_v2, unsafe.Pointer(args)); err != nil {
@@ -2423,6 +2491,7 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		from            *CudaGraphNode_t
 		to              *CudaGraphNode_t
 		numDependencies uint64
+		_               [4]uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, numDependencies: numDependencies}
 	if err := call(symCudaGraphRemoveDependencies, unsafe.Pointer(args)); err != nil {
@@ -2447,6 +2516,7 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 		to              *CudaGraphNode_t
 		edgeData        *CudaGraphEdgeData
 		numDependencies uint64
+		_               [3]uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	if err := call(symCudaGraphRemoveDependencies_v2, unsafe.Pointer(args)); err != nil {
@@ -2488,6 +2558,7 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 	args := &struct {
 		node CudaGraphNode_t
+		_    [7]uint64
 		ret  CudaError_t
 	}{node: node}
 	if err := call(symCudaGraphDestroyNode, unsafe.Pointer(args)); err != nil {
@@ -2569,6 +2640,7 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
+		_          [5]uint64
 		ret        CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
 	if err := call(symCudaGraphInstantiate, unsafe.Pointer(args)); err != nil {
@@ -2650,6 +2722,7 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
+		_          [5]uint64
 		ret        CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
 	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
@@ -2674,6 +2747,7 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
+		_                 [5]uint64
 		ret               CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
 	if err := call(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2718,6 +2792,7 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		flags     *uint64
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, flags: flags}
 	if err := call(symCudaGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
@@ -2773,6 +2848,7 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
+		_           [5]uint64
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -2821,6 +2897,7 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
+		_           [5]uint64
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -2875,6 +2952,8 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 		count      uint64
 		offset     uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
+		_          [1]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
@@ -2930,6 +3009,8 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 		count      uint64
 		offset     uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
+		_          [1]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
@@ -2983,6 +3064,8 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 		src        unsafe.Pointer
 		count      uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
+		_          [2]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
@@ -3028,6 +3111,7 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
+		_           [5]uint64
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3078,6 +3162,7 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
+		_           [5]uint64
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3129,6 +3214,7 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		childGraph CudaGraph_t
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, childGraph: childGraph}
 	if err := call(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3179,6 +3265,7 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	if err := call(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -3228,6 +3315,7 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	if err := call(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -3274,6 +3362,7 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3319,6 +3408,7 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3364,6 +3454,8 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  uint32
+		_          [4]byte
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	if err := call(symCudaGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
@@ -3404,6 +3496,7 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  *uint32
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	if err := call(symCudaGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
@@ -3485,6 +3578,7 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 		hGraphExec CudaGraphExec_t
 		hGraph     CudaGraph_t
 		resultInfo *CudaGraphExecUpdateResultInfo
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
 	if err := call(symCudaGraphExecUpdate, unsafe.Pointer(args)); err != nil {
@@ -3507,6 +3601,7 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
 	if err := call(symCudaGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
@@ -3528,6 +3623,7 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
 	if err := call(symCudaGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
@@ -3579,6 +3675,7 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
+		_         [7]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec}
 	if err := call(symCudaGraphExecDestroy, unsafe.Pointer(args)); err != nil {
@@ -3630,6 +3727,7 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 func CudaGraphDestroy(graph CudaGraph_t) error {
 	args := &struct {
 		graph CudaGraph_t
+		_     [7]uint64
 		ret   CudaError_t
 	}{graph: graph}
 	if err := call(symCudaGraphDestroy, unsafe.Pointer(args)); err != nil {
@@ -3676,6 +3774,8 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
 		graph CudaGraph_t
 		path  *byte
 		flags uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CudaError_t
 	}{graph: graph, path: path, flags: flags}
 	if err := call(symCudaGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
@@ -3739,7 +3839,10 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 		ptr             uintptr
 		destroy         CudaHostFn_t
 		initialRefcount uint32
+		_               [4]byte
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CudaError_t
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
 	if err := call(symCudaUserObjectCreate, unsafe.Pointer(args)); err != nil {
@@ -3778,6 +3881,8 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 	args := &struct {
 		object CudaUserObject_t
 		count  uint32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{object: object, count: count}
 	if err := call(symCudaUserObjectRetain, unsafe.Pointer(args)); err != nil {
@@ -3821,6 +3926,8 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 	args := &struct {
 		object CudaUserObject_t
 		count  uint32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{object: object, count: count}
 	if err := call(symCudaUserObjectRelease, unsafe.Pointer(args)); err != nil {
@@ -3871,7 +3978,10 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{graph: graph, object: object, count: count, flags: flags}
 	if err := call(symCudaGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
@@ -3913,6 +4023,8 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{graph: graph, object: object, count: count}
 	if err := call(symCudaGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
@@ -3989,6 +4101,7 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaGraphNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddNode, unsafe.Pointer(args)); err != nil {
@@ -4014,6 +4127,7 @@ func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepend
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		nodeParams      *CudaGraphNodeParams
+		_               [2]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddNode_v2, unsafe.Pointer(args)); err != nil {
@@ -4059,6 +4173,7 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{node: node, nodeParams: nodeParams}
 	if err := call(symCudaGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -4128,6 +4243,7 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 		graphExec  CudaGraphExec_t
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
+		_          [5]uint64
 		ret        CudaError_t
 	}{graphExec: graphExec, node: node, nodeParams: nodeParams}
 	if err := call(symCudaGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -4186,7 +4302,10 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 		pHandle_out        *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		defaultLaunchValue uint32
+		_                  [4]byte
 		flags              uint32
+		_                  [4]byte
+		_                  [4]uint64
 		ret                CudaError_t
 	}{pHandle_out: pHandle_out, graph: graph, defaultLaunchValue: defaultLaunchValue, flags: flags}
 	if err := call(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
@@ -4246,6 +4365,7 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
+		_                 [5]uint64
 		ret               CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
 	if err := call(symCudaGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
@@ -4303,6 +4423,7 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
 	if err := call(symCudaGraphUpload, unsafe.Pointer(args)); err != nil {
@@ -4373,6 +4494,7 @@ func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
 	if err := call(symCudaGraphLaunch, unsafe.Pointer(args)); err != nil {

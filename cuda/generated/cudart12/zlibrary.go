@@ -53,9 +53,11 @@ func CudaLibraryLoadData(library *CudaLibrary_t, code unsafe.Pointer, jitOptions
 		jitOptions          *CudaJitOption
 		jitOptionsValues    *uintptr
 		numJitOptions       uint32
+		_                   [4]byte
 		libraryOptions      *CudaLibraryOption
 		libraryOptionValues *uintptr
 		numLibraryOptions   uint32
+		_                   [4]byte
 		ret                 CudaError_t
 	}{library: library, code: code, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
 	if err := call(symCudaLibraryLoadData, unsafe.Pointer(args)); err != nil {
@@ -106,9 +108,11 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 		jitOptions          *CudaJitOption
 		jitOptionsValues    *uintptr
 		numJitOptions       uint32
+		_                   [4]byte
 		libraryOptions      *CudaLibraryOption
 		libraryOptionValues *uintptr
 		numLibraryOptions   uint32
+		_                   [4]byte
 		ret                 CudaError_t
 	}{library: library, fileName: fileName, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
 	if err := call(symCudaLibraryLoadFromFile, unsafe.Pointer(args)); err != nil {
@@ -146,6 +150,7 @@ func CudaLibraryLoadFromFile(library *CudaLibrary_t, fileName *byte, jitOptions 
 func CudaLibraryUnload(library CudaLibrary_t) error {
 	args := &struct {
 		library CudaLibrary_t
+		_       [7]uint64
 		ret     CudaError_t
 	}{library: library}
 	if err := call(symCudaLibraryUnload, unsafe.Pointer(args)); err != nil {
@@ -189,6 +194,7 @@ func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *by
 		pKernel *CudaKernel_t
 		library CudaLibrary_t
 		name    *byte
+		_       [5]uint64
 		ret     CudaError_t
 	}{pKernel: pKernel, library: library, name: name}
 	if err := call(symCudaLibraryGetKernel, unsafe.Pointer(args)); err != nil {
@@ -235,6 +241,7 @@ func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibra
 		bytes   *uint64
 		library CudaLibrary_t
 		name    *byte
+		_       [4]uint64
 		ret     CudaError_t
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
 	if err := call(symCudaLibraryGetGlobal, unsafe.Pointer(args)); err != nil {
@@ -279,6 +286,7 @@ func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibr
 		bytes   *uint64
 		library CudaLibrary_t
 		name    *byte
+		_       [4]uint64
 		ret     CudaError_t
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
 	if err := call(symCudaLibraryGetManaged, unsafe.Pointer(args)); err != nil {
@@ -322,6 +330,7 @@ func CudaLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CudaLibrary_t, 
 		fptr    *unsafe.Pointer
 		library CudaLibrary_t
 		symbol  *byte
+		_       [5]uint64
 		ret     CudaError_t
 	}{fptr: fptr, library: library, symbol: symbol}
 	if err := call(symCudaLibraryGetUnifiedFunction, unsafe.Pointer(args)); err != nil {
@@ -356,6 +365,7 @@ func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 	args := &struct {
 		count *uint32
 		lib   CudaLibrary_t
+		_     [6]uint64
 		ret   CudaError_t
 	}{count: count, lib: lib}
 	if err := call(symCudaLibraryGetKernelCount, unsafe.Pointer(args)); err != nil {
@@ -393,7 +403,9 @@ func CudaLibraryEnumerateKernels(kernels *CudaKernel_t, numKernels uint32, lib C
 	args := &struct {
 		kernels    *CudaKernel_t
 		numKernels uint32
+		_          [4]byte
 		lib        CudaLibrary_t
+		_          [5]uint64
 		ret        CudaError_t
 	}{kernels: kernels, numKernels: numKernels, lib: lib}
 	if err := call(symCudaLibraryEnumerateKernels, unsafe.Pointer(args)); err != nil {
@@ -440,8 +452,12 @@ func CudaKernelSetAttributeForDevice(kernel CudaKernel_t, attr CudaFuncAttribute
 	args := &struct {
 		kernel CudaKernel_t
 		attr   CudaFuncAttribute
+		_      [4]byte
 		value  int32
+		_      [4]byte
 		device int32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{kernel: kernel, attr: attr, value: value, device: device}
 	if err := call(symCudaKernelSetAttributeForDevice, unsafe.Pointer(args)); err != nil {

@@ -57,6 +57,8 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 		devPtr *unsafe.Pointer
 		size   uint64
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, size: size, flags: flags}
 	if err := call(symCudaMallocManaged, unsafe.Pointer(args)); err != nil {
@@ -115,6 +117,7 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
 		size   uint64
+		_      [6]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, size: size}
 	if err := call(symCudaMalloc, unsafe.Pointer(args)); err != nil {
@@ -168,6 +171,7 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		ptr  *unsafe.Pointer
 		size uint64
+		_    [6]uint64
 		ret  CudaError_t
 	}{ptr: ptr, size: size}
 	if err := call(symCudaMallocHost, unsafe.Pointer(args)); err != nil {
@@ -217,6 +221,7 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 		pitch  *uint64
 		width  uint64
 		height uint64
+		_      [4]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, width: width, height: height}
 	if err := call(symCudaMallocPitch, unsafe.Pointer(args)); err != nil {
@@ -257,6 +262,8 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 		width  uint64
 		height uint64
 		flags  uint32
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{array: array, desc: desc, width: width, height: height, flags: flags}
 	if err := call(symCudaMallocArray, unsafe.Pointer(args)); err != nil {
@@ -310,6 +317,7 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 func CudaFree(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
+		_      [7]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr}
 	if err := call(symCudaFree, unsafe.Pointer(args)); err != nil {
@@ -354,6 +362,7 @@ func CudaFree(devPtr unsafe.Pointer) error {
 func CudaFreeHost(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
+		_   [7]uint64
 		ret CudaError_t
 	}{ptr: ptr}
 	if err := call(symCudaFreeHost, unsafe.Pointer(args)); err != nil {
@@ -393,6 +402,7 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 func CudaFreeArray(array CudaArray_t) error {
 	args := &struct {
 		array CudaArray_t
+		_     [7]uint64
 		ret   CudaError_t
 	}{array: array}
 	if err := call(symCudaFreeArray, unsafe.Pointer(args)); err != nil {
@@ -424,6 +434,7 @@ func CudaFreeArray(array CudaArray_t) error {
 func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 	args := &struct {
 		mipmappedArray CudaMipmappedArray_t
+		_              [7]uint64
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray}
 	if err := call(symCudaFreeMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -476,6 +487,8 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 		pHost *unsafe.Pointer
 		size  uint64
 		flags uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CudaError_t
 	}{pHost: pHost, size: size, flags: flags}
 	if err := call(symCudaHostAlloc, unsafe.Pointer(args)); err != nil {
@@ -543,6 +556,8 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 		ptr   unsafe.Pointer
 		size  uint64
 		flags uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CudaError_t
 	}{ptr: ptr, size: size, flags: flags}
 	if err := call(symCudaHostRegister, unsafe.Pointer(args)); err != nil {
@@ -584,6 +599,7 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 func CudaHostUnregister(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
+		_   [7]uint64
 		ret CudaError_t
 	}{ptr: ptr}
 	if err := call(symCudaHostUnregister, unsafe.Pointer(args)); err != nil {
@@ -631,6 +647,8 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 		pDevice *unsafe.Pointer
 		pHost   unsafe.Pointer
 		flags   uint32
+		_       [4]byte
+		_       [5]uint64
 		ret     CudaError_t
 	}{pDevice: pDevice, pHost: pHost, flags: flags}
 	if err := call(symCudaHostGetDevicePointer, unsafe.Pointer(args)); err != nil {
@@ -666,6 +684,7 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 	args := &struct {
 		pFlags *uint32
 		pHost  unsafe.Pointer
+		_      [6]uint64
 		ret    CudaError_t
 	}{pFlags: pFlags, pHost: pHost}
 	if err := call(symCudaHostGetFlags, unsafe.Pointer(args)); err != nil {
@@ -708,6 +727,7 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 	args := &struct {
 		pitchedDevPtr *CudaPitchedPtr
 		extent        CudaExtent
+		_             [4]uint64
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, extent: extent}
 	if err := call(symCudaMalloc3D, unsafe.Pointer(args)); err != nil {
@@ -745,6 +765,8 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 		desc   *CudaChannelFormatDesc
 		extent CudaExtent
 		flags  uint32
+		_      [4]byte
+		_      [2]uint64
 		ret    CudaError_t
 	}{array: array, desc: desc, extent: extent, flags: flags}
 	if err := call(symCudaMalloc3DArray, unsafe.Pointer(args)); err != nil {
@@ -781,7 +803,10 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 		desc           *CudaChannelFormatDesc
 		extent         CudaExtent
 		numLevels      uint32
+		_              [4]byte
 		flags          uint32
+		_              [4]byte
+		_              [1]uint64
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray, desc: desc, extent: extent, numLevels: numLevels, flags: flags}
 	if err := call(symCudaMallocMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -818,6 +843,8 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 		levelArray     *CudaArray_t
 		mipmappedArray CudaMipmappedArray_const_t
 		level          uint32
+		_              [4]byte
+		_              [5]uint64
 		ret            CudaError_t
 	}{levelArray: levelArray, mipmappedArray: mipmappedArray, level: level}
 	if err := call(symCudaGetMipmappedArrayLevel, unsafe.Pointer(args)); err != nil {
@@ -839,6 +866,7 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DParms
+		_   [7]uint64
 		ret CudaError_t
 	}{p: p}
 	if err := call(symCudaMemcpy3D_ptds, unsafe.Pointer(args)); err != nil {
@@ -859,6 +887,7 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DPeerParms
+		_   [7]uint64
 		ret CudaError_t
 	}{p: p}
 	if err := call(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(args)); err != nil {
@@ -880,6 +909,7 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{p: p, stream: stream}
 	if err := call(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -901,6 +931,7 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{p: p, stream: stream}
 	if err := call(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -952,6 +983,7 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 	args := &struct {
 		free  *uint64
 		total *uint64
+		_     [6]uint64
 		ret   CudaError_t
 	}{free: free, total: total}
 	if err := call(symCudaMemGetInfo, unsafe.Pointer(args)); err != nil {
@@ -990,6 +1022,7 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 		extent *CudaExtent
 		flags  *uint32
 		array  CudaArray_t
+		_      [4]uint64
 		ret    CudaError_t
 	}{desc: desc, extent: extent, flags: flags, array: array}
 	if err := call(symCudaArrayGetInfo, unsafe.Pointer(args)); err != nil {
@@ -1027,6 +1060,8 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 		pPlaneArray *CudaArray_t
 		hArray      CudaArray_t
 		planeIdx    uint32
+		_           [4]byte
+		_           [5]uint64
 		ret         CudaError_t
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
 	if err := call(symCudaArrayGetPlane, unsafe.Pointer(args)); err != nil {
@@ -1063,6 +1098,8 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 		memoryRequirements *CudaArrayMemoryRequirements
 		array              CudaArray_t
 		device             int32
+		_                  [4]byte
+		_                  [5]uint64
 		ret                CudaError_t
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
 	if err := call(symCudaArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
@@ -1097,6 +1134,8 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 		memoryRequirements *CudaArrayMemoryRequirements
 		mipmap             CudaMipmappedArray_t
 		device             int32
+		_                  [4]byte
+		_                  [5]uint64
 		ret                CudaError_t
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
 	if err := call(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
@@ -1130,6 +1169,7 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		array            CudaArray_t
+		_                [6]uint64
 		ret              CudaError_t
 	}{sparseProperties: sparseProperties, array: array}
 	if err := call(symCudaArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
@@ -1164,6 +1204,7 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		mipmap           CudaMipmappedArray_t
+		_                [6]uint64
 		ret              CudaError_t
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
 	if err := call(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
@@ -1188,6 +1229,8 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
+		_     [4]byte
+		_     [4]uint64
 		ret   CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaMemcpy_ptds, unsafe.Pointer(args)); err != nil {
@@ -1239,9 +1282,12 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
+		_         [4]byte
 		src       unsafe.Pointer
 		srcDevice int32
+		_         [4]byte
 		count     uint64
+		_         [3]uint64
 		ret       CudaError_t
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count}
 	if err := call(symCudaMemcpyPeer, unsafe.Pointer(args)); err != nil {
@@ -1269,6 +1315,8 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [1]uint64
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2D_ptds, unsafe.Pointer(args)); err != nil {
@@ -1296,6 +1344,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -1323,6 +1372,7 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -1352,6 +1402,7 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 		width      uint64
 		height     uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -1377,6 +1428,8 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(args)); err != nil {
@@ -1402,6 +1455,8 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(args)); err != nil {
@@ -1426,7 +1481,9 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 		src    unsafe.Pointer
 		count  uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1477,10 +1534,13 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
+		_         [4]byte
 		src       unsafe.Pointer
 		srcDevice int32
+		_         [4]byte
 		count     uint64
 		stream    CudaStream_t
+		_         [2]uint64
 		ret       CudaError_t
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count, stream: stream}
 	if err := call(symCudaMemcpyPeerAsync, unsafe.Pointer(args)); err != nil {
@@ -1534,6 +1594,7 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fai
 		failIdx *uint64
 		flags   uint64
 		stream  CudaStream_t
+		_       [3]uint64
 		ret     CudaError_t
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, stream: stream}
 	if err := call(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1560,6 +1621,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
@@ -1588,6 +1650,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
@@ -1616,6 +1679,7 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
@@ -1642,7 +1706,9 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1667,7 +1733,9 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1689,7 +1757,9 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
+		_      [4]byte
 		count  uint64
+		_      [5]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count}
 	if err := call(symCudaMemset_ptds, unsafe.Pointer(args)); err != nil {
@@ -1712,8 +1782,10 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
+		_      [4]byte
 		width  uint64
 		height uint64
+		_      [3]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
 	if err := call(symCudaMemset2D_ptds, unsafe.Pointer(args)); err != nil {
@@ -1735,6 +1807,7 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
+		_             [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
@@ -1757,8 +1830,10 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
+		_      [4]byte
 		count  uint64
 		stream CudaStream_t
+		_      [4]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
 	if err := call(symCudaMemsetAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1781,9 +1856,11 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
+		_      [4]byte
 		width  uint64
 		height uint64
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
 	if err := call(symCudaMemset2DAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1805,6 +1882,7 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
+		_             [4]byte
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
@@ -1839,6 +1917,7 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
 		symbol unsafe.Pointer
+		_      [6]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, symbol: symbol}
 	if err := call(symCudaGetSymbolAddress, unsafe.Pointer(args)); err != nil {
@@ -1868,6 +1947,7 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 	args := &struct {
 		size   *uint64
 		symbol unsafe.Pointer
+		_      [6]uint64
 		ret    CudaError_t
 	}{size: size, symbol: symbol}
 	if err := call(symCudaGetSymbolSize, unsafe.Pointer(args)); err != nil {
@@ -1891,7 +1971,9 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, dstDevice in
 		devPtr    unsafe.Pointer
 		count     uint64
 		dstDevice int32
+		_         [4]byte
 		stream    CudaStream_t
+		_         [4]uint64
 		ret       CudaError_t
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, stream: stream}
 	if err := call(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1916,7 +1998,9 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 		count    uint64
 		location CudaMemLocation
 		flags    uint32
+		_        [4]byte
 		stream   CudaStream_t
+		_        [3]uint64
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
 	if err := call(symCudaMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1975,7 +2059,10 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 		devPtr unsafe.Pointer
 		count  uint64
 		advice CudaMemoryAdvise
+		_      [4]byte
 		device int32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, count: count, advice: advice, device: device}
 	if err := call(symCudaMemAdvise, unsafe.Pointer(args)); err != nil {
@@ -1998,7 +2085,9 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 		devPtr   unsafe.Pointer
 		count    uint64
 		advice   CudaMemoryAdvise
+		_        [4]byte
 		location CudaMemLocation
+		_        [4]uint64
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
 	if err := call(symCudaMemAdvise_v2, unsafe.Pointer(args)); err != nil {
@@ -2046,8 +2135,10 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 		data      unsafe.Pointer
 		dataSize  uint64
 		attribute CudaMemRangeAttribute
+		_         [4]byte
 		devPtr    unsafe.Pointer
 		count     uint64
+		_         [3]uint64
 		ret       CudaError_t
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
 	if err := call(symCudaMemRangeGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -2088,6 +2179,7 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 		numAttributes uint64
 		devPtr        unsafe.Pointer
 		count         uint64
+		_             [2]uint64
 		ret           CudaError_t
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
 	if err := call(symCudaMemRangeGetAttributes, unsafe.Pointer(args)); err != nil {
@@ -2150,6 +2242,8 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
+		_     [4]byte
+		_     [4]uint64
 		ret   CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaMemcpy, unsafe.Pointer(args)); err != nil {
@@ -2204,6 +2298,8 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaMemcpyToSymbol, unsafe.Pointer(args)); err != nil {
@@ -2255,6 +2351,8 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaMemcpyFromSymbol, unsafe.Pointer(args)); err != nil {
@@ -2310,6 +2408,8 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [1]uint64
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2D, unsafe.Pointer(args)); err != nil {
@@ -2364,6 +2464,7 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DToArray, unsafe.Pointer(args)); err != nil {
@@ -2418,6 +2519,7 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DFromArray, unsafe.Pointer(args)); err != nil {
@@ -2473,6 +2575,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 		width      uint64
 		height     uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DArrayToArray, unsafe.Pointer(args)); err != nil {
@@ -2525,6 +2628,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DParms
+		_   [7]uint64
 		ret CudaError_t
 	}{p: p}
 	if err := call(symCudaMemcpy3D, unsafe.Pointer(args)); err != nil {
@@ -2567,6 +2671,7 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DPeerParms
+		_   [7]uint64
 		ret CudaError_t
 	}{p: p}
 	if err := call(symCudaMemcpy3DPeer, unsafe.Pointer(args)); err != nil {
@@ -2682,6 +2787,7 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 		failIdx *uint64
 		flags   uint64
 		stream  CudaStream_t
+		_       [3]uint64
 		ret     CudaError_t
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, stream: stream}
 	if err := call(symCudaMemcpy3DBatchAsync, unsafe.Pointer(args)); err != nil {
@@ -2728,7 +2834,9 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
+		_      [4]byte
 		count  uint64
+		_      [5]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count}
 	if err := call(symCudaMemset, unsafe.Pointer(args)); err != nil {
@@ -2772,8 +2880,10 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
+		_      [4]byte
 		width  uint64
 		height uint64
+		_      [3]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
 	if err := call(symCudaMemset2D, unsafe.Pointer(args)); err != nil {
@@ -2810,6 +2920,7 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
+		_             [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
@@ -2874,7 +2985,9 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		src    unsafe.Pointer
 		count  uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyAsync, unsafe.Pointer(args)); err != nil {
@@ -2928,7 +3041,9 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyToSymbolAsync, unsafe.Pointer(args)); err != nil {
@@ -2982,7 +3097,9 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(args)); err != nil {
@@ -3036,6 +3153,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
@@ -3093,6 +3211,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
@@ -3150,6 +3269,7 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
@@ -3202,6 +3322,7 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{p: p, stream: stream}
 	if err := call(symCudaMemcpy3DAsync, unsafe.Pointer(args)); err != nil {
@@ -3246,6 +3367,7 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{p: p, stream: stream}
 	if err := call(symCudaMemcpy3DPeerAsync, unsafe.Pointer(args)); err != nil {
@@ -3295,8 +3417,10 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
+		_      [4]byte
 		count  uint64
 		stream CudaStream_t
+		_      [4]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
 	if err := call(symCudaMemsetAsync, unsafe.Pointer(args)); err != nil {
@@ -3347,9 +3471,11 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
+		_      [4]byte
 		width  uint64
 		height uint64
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
 	if err := call(symCudaMemset2DAsync, unsafe.Pointer(args)); err != nil {
@@ -3388,6 +3514,7 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
+		_             [4]byte
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
@@ -3445,7 +3572,9 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, 
 		devPtr    unsafe.Pointer
 		count     uint64
 		dstDevice int32
+		_         [4]byte
 		stream    CudaStream_t
+		_         [4]uint64
 		ret       CudaError_t
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, stream: stream}
 	if err := call(symCudaMemPrefetchAsync, unsafe.Pointer(args)); err != nil {
@@ -3469,7 +3598,9 @@ func CudaMemPrefetchAsync_v2(devPtr unsafe.Pointer, count uint64, location CudaM
 		count    uint64
 		location CudaMemLocation
 		flags    uint32
+		_        [4]byte
 		stream   CudaStream_t
+		_        [3]uint64
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
 	if err := call(symCudaMemPrefetchAsync_v2, unsafe.Pointer(args)); err != nil {

@@ -19,6 +19,7 @@ func CudaMallocAsync_ptsz(devPtr *unsafe.Pointer, size uint64, hStream CudaStrea
 		devPtr  *unsafe.Pointer
 		size    uint64
 		hStream CudaStream_t
+		_       [5]uint64
 		ret     CudaError_t
 	}{devPtr: devPtr, size: size, hStream: hStream}
 	if err := call(symCudaMallocAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -40,6 +41,7 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	args := &struct {
 		devPtr  unsafe.Pointer
 		hStream CudaStream_t
+		_       [6]uint64
 		ret     CudaError_t
 	}{devPtr: devPtr, hStream: hStream}
 	if err := call(symCudaFreeAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -85,6 +87,7 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 	args := &struct {
 		memPool        CudaMemPool_t
 		minBytesToKeep uint64
+		_              [6]uint64
 		ret            CudaError_t
 	}{memPool: memPool, minBytesToKeep: minBytesToKeep}
 	if err := call(symCudaMemPoolTrimTo, unsafe.Pointer(args)); err != nil {
@@ -133,7 +136,9 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 	args := &struct {
 		memPool CudaMemPool_t
 		attr    CudaMemPoolAttr
+		_       [4]byte
 		value   unsafe.Pointer
+		_       [5]uint64
 		ret     CudaError_t
 	}{memPool: memPool, attr: attr, value: value}
 	if err := call(symCudaMemPoolSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -182,7 +187,9 @@ func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 	args := &struct {
 		memPool CudaMemPool_t
 		attr    CudaMemPoolAttr
+		_       [4]byte
 		value   unsafe.Pointer
+		_       [5]uint64
 		ret     CudaError_t
 	}{memPool: memPool, attr: attr, value: value}
 	if err := call(symCudaMemPoolGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -229,6 +236,7 @@ func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, co
 		memPool  CudaMemPool_t
 		descList *CudaMemAccessDesc
 		count    uint64
+		_        [5]uint64
 		ret      CudaError_t
 	}{memPool: memPool, descList: descList, count: count}
 	if err := call(symCudaMemPoolSetAccess, unsafe.Pointer(args)); err != nil {
@@ -269,6 +277,7 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 		flags    *CudaMemAccessFlags
 		memPool  CudaMemPool_t
 		location *CudaMemLocation
+		_        [5]uint64
 		ret      CudaError_t
 	}{flags: flags, memPool: memPool, location: location}
 	if err := call(symCudaMemPoolGetAccess, unsafe.Pointer(args)); err != nil {
@@ -324,6 +333,7 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 	args := &struct {
 		memPool   *CudaMemPool_t
 		poolProps *CudaMemPoolProps
+		_         [6]uint64
 		ret       CudaError_t
 	}{memPool: memPool, poolProps: poolProps}
 	if err := call(symCudaMemPoolCreate, unsafe.Pointer(args)); err != nil {
@@ -366,6 +376,7 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
 	args := &struct {
 		memPool CudaMemPool_t
+		_       [7]uint64
 		ret     CudaError_t
 	}{memPool: memPool}
 	if err := call(symCudaMemPoolDestroy, unsafe.Pointer(args)); err != nil {
@@ -389,6 +400,7 @@ func CudaMallocFromPoolAsync_ptsz(ptr *unsafe.Pointer, size uint64, memPool Cuda
 		size    uint64
 		memPool CudaMemPool_t
 		stream  CudaStream_t
+		_       [4]uint64
 		ret     CudaError_t
 	}{ptr: ptr, size: size, memPool: memPool, stream: stream}
 	if err := call(symCudaMallocFromPoolAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -436,7 +448,10 @@ func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool 
 		shareableHandle unsafe.Pointer
 		memPool         CudaMemPool_t
 		handleType      CudaMemAllocationHandleType
+		_               [4]byte
 		flags           uint32
+		_               [4]byte
+		_               [4]uint64
 		ret             CudaError_t
 	}{shareableHandle: shareableHandle, memPool: memPool, handleType: handleType, flags: flags}
 	if err := call(symCudaMemPoolExportToShareableHandle, unsafe.Pointer(args)); err != nil {
@@ -486,7 +501,10 @@ func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandl
 		memPool         *CudaMemPool_t
 		shareableHandle unsafe.Pointer
 		handleType      CudaMemAllocationHandleType
+		_               [4]byte
 		flags           uint32
+		_               [4]byte
+		_               [4]uint64
 		ret             CudaError_t
 	}{memPool: memPool, shareableHandle: shareableHandle, handleType: handleType, flags: flags}
 	if err := call(symCudaMemPoolImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
@@ -528,6 +546,7 @@ func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.P
 	args := &struct {
 		exportData *CudaMemPoolPtrExportData
 		ptr        unsafe.Pointer
+		_          [6]uint64
 		ret        CudaError_t
 	}{exportData: exportData, ptr: ptr}
 	if err := call(symCudaMemPoolExportPointer, unsafe.Pointer(args)); err != nil {
@@ -572,6 +591,7 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 		ptr        *unsafe.Pointer
 		memPool    CudaMemPool_t
 		exportData *CudaMemPoolPtrExportData
+		_          [5]uint64
 		ret        CudaError_t
 	}{ptr: ptr, memPool: memPool, exportData: exportData}
 	if err := call(symCudaMemPoolImportPointer, unsafe.Pointer(args)); err != nil {
@@ -634,6 +654,7 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 		devPtr  *unsafe.Pointer
 		size    uint64
 		hStream CudaStream_t
+		_       [5]uint64
 		ret     CudaError_t
 	}{devPtr: devPtr, size: size, hStream: hStream}
 	if err := call(symCudaMallocAsync, unsafe.Pointer(args)); err != nil {
@@ -684,6 +705,7 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	args := &struct {
 		devPtr  unsafe.Pointer
 		hStream CudaStream_t
+		_       [6]uint64
 		ret     CudaError_t
 	}{devPtr: devPtr, hStream: hStream}
 	if err := call(symCudaFreeAsync, unsafe.Pointer(args)); err != nil {
@@ -735,6 +757,7 @@ func CudaMallocFromPoolAsync(ptr *unsafe.Pointer, size uint64, memPool CudaMemPo
 		size    uint64
 		memPool CudaMemPool_t
 		stream  CudaStream_t
+		_       [4]uint64
 		ret     CudaError_t
 	}{ptr: ptr, size: size, memPool: memPool, stream: stream}
 	if err := call(symCudaMallocFromPoolAsync, unsafe.Pointer(args)); err != nil {

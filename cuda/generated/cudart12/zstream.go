@@ -43,6 +43,7 @@ import "unsafe"
 func CudaStreamCreate(pStream *CudaStream_t) error {
 	args := &struct {
 		pStream *CudaStream_t
+		_       [7]uint64
 		ret     CudaError_t
 	}{pStream: pStream}
 	if err := call(symCudaStreamCreate, unsafe.Pointer(args)); err != nil {
@@ -106,6 +107,8 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 	args := &struct {
 		pStream *CudaStream_t
 		flags   uint32
+		_       [4]byte
+		_       [6]uint64
 		ret     CudaError_t
 	}{pStream: pStream, flags: flags}
 	if err := call(symCudaStreamCreateWithFlags, unsafe.Pointer(args)); err != nil {
@@ -165,7 +168,10 @@ func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority 
 	args := &struct {
 		pStream  *CudaStream_t
 		flags    uint32
+		_        [4]byte
 		priority int32
+		_        [4]byte
+		_        [5]uint64
 		ret      CudaError_t
 	}{pStream: pStream, flags: flags, priority: priority}
 	if err := call(symCudaStreamCreateWithPriority, unsafe.Pointer(args)); err != nil {
@@ -187,6 +193,7 @@ func CudaStreamGetPriority_ptsz(hStream CudaStream_t, priority *int32) error {
 	args := &struct {
 		hStream  CudaStream_t
 		priority *int32
+		_        [6]uint64
 		ret      CudaError_t
 	}{hStream: hStream, priority: priority}
 	if err := call(symCudaStreamGetPriority_ptsz, unsafe.Pointer(args)); err != nil {
@@ -209,6 +216,7 @@ func CudaStreamGetFlags_ptsz(hStream CudaStream_t, flags *uint32) error {
 	args := &struct {
 		hStream CudaStream_t
 		flags   *uint32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hStream: hStream, flags: flags}
 	if err := call(symCudaStreamGetFlags_ptsz, unsafe.Pointer(args)); err != nil {
@@ -230,6 +238,7 @@ func CudaStreamGetId_ptsz(hStream CudaStream_t, streamId *uint64) error {
 	args := &struct {
 		hStream  CudaStream_t
 		streamId *uint64
+		_        [6]uint64
 		ret      CudaError_t
 	}{hStream: hStream, streamId: streamId}
 	if err := call(symCudaStreamGetId_ptsz, unsafe.Pointer(args)); err != nil {
@@ -251,6 +260,7 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 	args := &struct {
 		hStream CudaStream_t
 		device  *int32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hStream: hStream, device: device}
 	if err := call(symCudaStreamGetDevice_ptsz, unsafe.Pointer(args)); err != nil {
@@ -288,6 +298,7 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 // [safe.Context.ResetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetPersistingL2
 func CudaCtxResetPersistingL2Cache() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaCtxResetPersistingL2Cache, unsafe.Pointer(args)); err != nil {
@@ -309,6 +320,7 @@ func CudaStreamCopyAttributes_ptsz(dst CudaStream_t, src CudaStream_t) error {
 	args := &struct {
 		dst CudaStream_t
 		src CudaStream_t
+		_   [6]uint64
 		ret CudaError_t
 	}{dst: dst, src: src}
 	if err := call(symCudaStreamCopyAttributes_ptsz, unsafe.Pointer(args)); err != nil {
@@ -330,7 +342,9 @@ func CudaStreamGetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 	args := &struct {
 		hStream   CudaStream_t
 		attr      CudaLaunchAttributeID
+		_         [4]byte
 		value_out *CudaLaunchAttributeValue
+		_         [5]uint64
 		ret       CudaError_t
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	if err := call(symCudaStreamGetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
@@ -352,7 +366,9 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 	args := &struct {
 		hStream CudaStream_t
 		attr    CudaLaunchAttributeID
+		_       [4]byte
 		value   *CudaLaunchAttributeValue
+		_       [5]uint64
 		ret     CudaError_t
 	}{hStream: hStream, attr: attr, value: value}
 	if err := call(symCudaStreamSetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
@@ -411,6 +427,7 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 func CudaStreamDestroy(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamDestroy, unsafe.Pointer(args)); err != nil {
@@ -433,6 +450,8 @@ func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint
 		stream CudaStream_t
 		event  CudaEvent_t
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{stream: stream, event: event, flags: flags}
 	if err := call(symCudaStreamWaitEvent_ptsz, unsafe.Pointer(args)); err != nil {
@@ -460,6 +479,8 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 		callback CudaStreamCallback_t
 		userData uintptr
 		flags    uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CudaError_t
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
 	if err := call(symCudaStreamAddCallback_ptsz, unsafe.Pointer(args)); err != nil {
@@ -481,6 +502,7 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamSynchronize_ptsz, unsafe.Pointer(args)); err != nil {
@@ -502,6 +524,7 @@ func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 func CudaStreamQuery_ptsz(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamQuery_ptsz, unsafe.Pointer(args)); err != nil {
@@ -526,6 +549,8 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 		devPtr unsafe.Pointer
 		length uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
 	if err := call(symCudaStreamAttachMemAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -548,6 +573,8 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 	args := &struct {
 		stream CudaStream_t
 		mode   CudaStreamCaptureMode
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{stream: stream, mode: mode}
 	if err := call(symCudaStreamBeginCapture_ptsz, unsafe.Pointer(args)); err != nil {
@@ -574,6 +601,8 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		mode            CudaStreamCaptureMode
+		_               [4]byte
+		_               [2]uint64
 		ret             CudaError_t
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	if err := call(symCudaStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
@@ -640,6 +669,7 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 	args := &struct {
 		mode *CudaStreamCaptureMode
+		_    [7]uint64
 		ret  CudaError_t
 	}{mode: mode}
 	if err := call(symCudaThreadExchangeStreamCaptureMode, unsafe.Pointer(args)); err != nil {
@@ -661,6 +691,7 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		stream CudaStream_t
 		pGraph *CudaGraph_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{stream: stream, pGraph: pGraph}
 	if err := call(symCudaStreamEndCapture_ptsz, unsafe.Pointer(args)); err != nil {
@@ -683,6 +714,7 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 	args := &struct {
 		stream         CudaStream_t
 		pCaptureStatus *CudaStreamCaptureStatus
+		_              [6]uint64
 		ret            CudaError_t
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
 	if err := call(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args)); err != nil {
@@ -709,6 +741,7 @@ func CudaStreamGetCaptureInfo_v2_ptsz(stream CudaStream_t, captureStatus_out *Cu
 		graph_out           *CudaGraph_t
 		dependencies_out    **CudaGraphNode_t
 		numDependencies_out *uint64
+		_                   [2]uint64
 		ret                 CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
 	if err := call(symCudaStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -736,6 +769,7 @@ func CudaStreamGetCaptureInfo_v3_ptsz(stream CudaStream_t, captureStatus_out *Cu
 		dependencies_out    **CudaGraphNode_t
 		edgeData_out        **CudaGraphEdgeData
 		numDependencies_out *uint64
+		_                   [1]uint64
 		ret                 CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	if err := call(symCudaStreamGetCaptureInfo_v3_ptsz, unsafe.Pointer(args)); err != nil {
@@ -760,6 +794,8 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 		dependencies    *CudaGraphNode_t
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [4]uint64
 		ret             CudaError_t
 	}{stream: stream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
 	if err := call(symCudaStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args)); err != nil {
@@ -785,6 +821,8 @@ func CudaStreamUpdateCaptureDependencies_v2_ptsz(stream CudaStream_t, dependenci
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CudaError_t
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	if err := call(symCudaStreamUpdateCaptureDependencies_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -841,6 +879,7 @@ func CudaStreamUpdateCaptureDependencies_v2_ptsz(stream CudaStream_t, dependenci
 func CudaStreamQuery(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamQuery, unsafe.Pointer(args)); err != nil {
@@ -889,6 +928,7 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 	args := &struct {
 		hStream CudaStream_t
 		device  *int32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hStream: hStream, device: device}
 	if err := call(symCudaStreamGetDevice, unsafe.Pointer(args)); err != nil {
@@ -937,6 +977,7 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 	args := &struct {
 		hStream CudaStream_t
 		flags   *uint32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hStream: hStream, flags: flags}
 	if err := call(symCudaStreamGetFlags, unsafe.Pointer(args)); err != nil {
@@ -987,6 +1028,7 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 	args := &struct {
 		hStream  CudaStream_t
 		streamId *uint64
+		_        [6]uint64
 		ret      CudaError_t
 	}{hStream: hStream, streamId: streamId}
 	if err := call(symCudaStreamGetId, unsafe.Pointer(args)); err != nil {
@@ -1035,6 +1077,7 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 	args := &struct {
 		hStream  CudaStream_t
 		priority *int32
+		_        [6]uint64
 		ret      CudaError_t
 	}{hStream: hStream, priority: priority}
 	if err := call(symCudaStreamGetPriority, unsafe.Pointer(args)); err != nil {
@@ -1102,6 +1145,8 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 		stream CudaStream_t
 		event  CudaEvent_t
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{stream: stream, event: event, flags: flags}
 	if err := call(symCudaStreamWaitEvent, unsafe.Pointer(args)); err != nil {
@@ -1186,6 +1231,8 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 		callback CudaStreamCallback_t
 		userData uintptr
 		flags    uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CudaError_t
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
 	if err := call(symCudaStreamAddCallback, unsafe.Pointer(args)); err != nil {
@@ -1256,6 +1303,8 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 		devPtr unsafe.Pointer
 		length uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
 	if err := call(symCudaStreamAttachMemAsync, unsafe.Pointer(args)); err != nil {
@@ -1315,6 +1364,7 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 func CudaStreamSynchronize(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamSynchronize, unsafe.Pointer(args)); err != nil {
@@ -1380,6 +1430,8 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 	args := &struct {
 		stream CudaStream_t
 		mode   CudaStreamCaptureMode
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{stream: stream, mode: mode}
 	if err := call(symCudaStreamBeginCapture, unsafe.Pointer(args)); err != nil {
@@ -1441,6 +1493,8 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		mode            CudaStreamCaptureMode
+		_               [4]byte
+		_               [2]uint64
 		ret             CudaError_t
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	if err := call(symCudaStreamBeginCaptureToGraph, unsafe.Pointer(args)); err != nil {
@@ -1500,6 +1554,7 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		stream CudaStream_t
 		pGraph *CudaGraph_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{stream: stream, pGraph: pGraph}
 	if err := call(symCudaStreamEndCapture, unsafe.Pointer(args)); err != nil {
@@ -1548,6 +1603,7 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 	args := &struct {
 		stream         CudaStream_t
 		pCaptureStatus *CudaStreamCaptureStatus
+		_              [6]uint64
 		ret            CudaError_t
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
 	if err := call(symCudaStreamIsCapturing, unsafe.Pointer(args)); err != nil {
@@ -1570,6 +1626,7 @@ func CudaStreamGetCaptureInfo_v1(stream CudaStream_t, captureStatus_out *CudaStr
 		stream            CudaStream_t
 		captureStatus_out *CudaStreamCaptureStatus
 		id_out            *uint64
+		_                 [5]uint64
 		ret               CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out}
 	if err := call(symCudaStreamGetCaptureInfo_v1, unsafe.Pointer(args)); err != nil {
@@ -1593,6 +1650,7 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 		stream            CudaStream_t
 		captureStatus_out *CudaStreamCaptureStatus
 		id_out            *uint64
+		_                 [5]uint64
 		ret               CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out}
 	if err := call(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1673,6 +1731,7 @@ func CudaStreamGetCaptureInfo_v2(stream CudaStream_t, captureStatus_out *CudaStr
 		graph_out           *CudaGraph_t
 		dependencies_out    **CudaGraphNode_t
 		numDependencies_out *uint64
+		_                   [2]uint64
 		ret                 CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
 	if err := call(symCudaStreamGetCaptureInfo_v2, unsafe.Pointer(args)); err != nil {
@@ -1699,6 +1758,7 @@ func CudaStreamGetCaptureInfo_v3(stream CudaStream_t, captureStatus_out *CudaStr
 		dependencies_out    **CudaGraphNode_t
 		edgeData_out        **CudaGraphEdgeData
 		numDependencies_out *uint64
+		_                   [1]uint64
 		ret                 CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	if err := call(symCudaStreamGetCaptureInfo_v3, unsafe.Pointer(args)); err != nil {
@@ -1749,6 +1809,8 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 		dependencies    *CudaGraphNode_t
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [4]uint64
 		ret             CudaError_t
 	}{stream: stream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
 	if err := call(symCudaStreamUpdateCaptureDependencies, unsafe.Pointer(args)); err != nil {
@@ -1773,6 +1835,8 @@ func CudaStreamUpdateCaptureDependencies_v2(stream CudaStream_t, dependencies *C
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CudaError_t
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	if err := call(symCudaStreamUpdateCaptureDependencies_v2, unsafe.Pointer(args)); err != nil {
@@ -1819,6 +1883,7 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 	args := &struct {
 		dst CudaStream_t
 		src CudaStream_t
+		_   [6]uint64
 		ret CudaError_t
 	}{dst: dst, src: src}
 	if err := call(symCudaStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
@@ -1871,7 +1936,9 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 	args := &struct {
 		hStream   CudaStream_t
 		attr      CudaLaunchAttributeID
+		_         [4]byte
 		value_out *CudaLaunchAttributeValue
+		_         [5]uint64
 		ret       CudaError_t
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	if err := call(symCudaStreamGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -1933,7 +2000,9 @@ func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 	args := &struct {
 		hStream CudaStream_t
 		attr    CudaLaunchAttributeID
+		_       [4]byte
 		value   *CudaLaunchAttributeValue
+		_       [5]uint64
 		ret     CudaError_t
 	}{hStream: hStream, attr: attr, value: value}
 	if err := call(symCudaStreamSetAttribute, unsafe.Pointer(args)); err != nil {

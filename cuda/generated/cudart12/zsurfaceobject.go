@@ -33,6 +33,7 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 	args := &struct {
 		pSurfObject *CudaSurfaceObject_t
 		pResDesc    *CudaResourceDesc
+		_           [6]uint64
 		ret         CudaError_t
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
 	if err := call(symCudaCreateSurfaceObject, unsafe.Pointer(args)); err != nil {
@@ -60,6 +61,7 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 func CudaDestroySurfaceObject(surfObject CudaSurfaceObject_t) error {
 	args := &struct {
 		surfObject CudaSurfaceObject_t
+		_          [7]uint64
 		ret        CudaError_t
 	}{surfObject: surfObject}
 	if err := call(symCudaDestroySurfaceObject, unsafe.Pointer(args)); err != nil {
@@ -88,6 +90,7 @@ func CudaGetSurfaceObjectResourceDesc(pResDesc *CudaResourceDesc, surfObject Cud
 	args := &struct {
 		pResDesc   *CudaResourceDesc
 		surfObject CudaSurfaceObject_t
+		_          [6]uint64
 		ret        CudaError_t
 	}{pResDesc: pResDesc, surfObject: surfObject}
 	if err := call(symCudaGetSurfaceObjectResourceDesc, unsafe.Pointer(args)); err != nil {

@@ -21,6 +21,7 @@ import "unsafe"
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadExit() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaThreadExit, unsafe.Pointer(args)); err != nil {
@@ -53,6 +54,7 @@ func CudaThreadExit() error {
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
 func CudaThreadSynchronize() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaThreadSynchronize, unsafe.Pointer(args)); err != nil {
@@ -82,7 +84,9 @@ func CudaThreadSynchronize() error {
 func CudaThreadSetLimit(limit CudaLimit, value uint64) error {
 	args := &struct {
 		limit CudaLimit
+		_     [4]byte
 		value uint64
+		_     [6]uint64
 		ret   CudaError_t
 	}{limit: limit, value: value}
 	if err := call(symCudaThreadSetLimit, unsafe.Pointer(args)); err != nil {
@@ -112,6 +116,8 @@ func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
 	args := &struct {
 		pValue *uint64
 		limit  CudaLimit
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{pValue: pValue, limit: limit}
 	if err := call(symCudaThreadGetLimit, unsafe.Pointer(args)); err != nil {
@@ -137,6 +143,7 @@ func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
 func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	args := &struct {
 		pCacheConfig *CudaFuncCache
+		_            [7]uint64
 		ret          CudaError_t
 	}{pCacheConfig: pCacheConfig}
 	if err := call(symCudaThreadGetCacheConfig, unsafe.Pointer(args)); err != nil {
@@ -162,6 +169,8 @@ func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 func CudaThreadSetCacheConfig(cacheConfig CudaFuncCache) error {
 	args := &struct {
 		cacheConfig CudaFuncCache
+		_           [4]byte
+		_           [7]uint64
 		ret         CudaError_t
 	}{cacheConfig: cacheConfig}
 	if err := call(symCudaThreadSetCacheConfig, unsafe.Pointer(args)); err != nil {

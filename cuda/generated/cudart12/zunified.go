@@ -34,6 +34,7 @@ func CudaPointerGetAttributes(attributes *CudaPointerAttributes, ptr unsafe.Poin
 	args := &struct {
 		attributes *CudaPointerAttributes
 		ptr        unsafe.Pointer
+		_          [6]uint64
 		ret        CudaError_t
 	}{attributes: attributes, ptr: ptr}
 	if err := call(symCudaPointerGetAttributes, unsafe.Pointer(args)); err != nil {

@@ -43,6 +43,7 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html.
 func CudaGetLastError() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaGetLastError, unsafe.Pointer(args)); err != nil {
@@ -80,6 +81,7 @@ func CudaGetLastError() error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html.
 func CudaPeekAtLastError() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaPeekAtLastError, unsafe.Pointer(args)); err != nil {
@@ -109,6 +111,8 @@ func CudaPeekAtLastError() error {
 func CudaGetErrorName(error_ CudaError_t) (string, error) {
 	args := &struct {
 		error_ CudaError_t
+		_      [4]byte
+		_      [7]uint64
 		ret    *byte
 	}{error_: error_}
 	if err := call(symCudaGetErrorName, unsafe.Pointer(args)); err != nil {
@@ -140,6 +144,8 @@ func CudaGetErrorName(error_ CudaError_t) (string, error) {
 func CudaGetErrorString(error_ CudaError_t) (string, error) {
 	args := &struct {
 		error_ CudaError_t
+		_      [4]byte
+		_      [7]uint64
 		ret    *byte
 	}{error_: error_}
 	if err := call(symCudaGetErrorString, unsafe.Pointer(args)); err != nil {

@@ -50,8 +50,11 @@ import "unsafe"
 func CudaDeviceGetDevResource(device int32, resource *CudaDevResource, type_ CudaDevResourceType) error {
 	args := &struct {
 		device   int32
+		_        [4]byte
 		resource *CudaDevResource
 		type_    CudaDevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CudaError_t
 	}{device: device, resource: resource, type_: type_}
 	if err := call(symCudaDeviceGetDevResource, unsafe.Pointer(args)); err != nil {
@@ -110,7 +113,10 @@ func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, in
 		input     *CudaDevResource
 		remaining *CudaDevResource
 		flags     uint32
+		_         [4]byte
 		minCount  uint32
+		_         [4]byte
+		_         [2]uint64
 		ret       CudaError_t
 	}{result: result, nbGroups: nbGroups, input: input, remaining: remaining, flags: flags, minCount: minCount}
 	if err := call(symCudaDevSmResourceSplitByCount, unsafe.Pointer(args)); err != nil {
@@ -173,10 +179,13 @@ func CudaDevSmResourceSplit(result *CudaDevResource, nbGroups uint32, input *Cud
 	args := &struct {
 		result      *CudaDevResource
 		nbGroups    uint32
+		_           [4]byte
 		input       *CudaDevResource
 		remainder   *CudaDevResource
 		flags       uint32
+		_           [4]byte
 		groupParams *CudaDevSmResourceGroupParams
+		_           [2]uint64
 		ret         CudaError_t
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, groupParams: groupParams}
 	if err := call(symCudaDevSmResourceSplit, unsafe.Pointer(args)); err != nil {
@@ -227,6 +236,8 @@ func CudaDevResourceGenerateDesc(phDesc *CudaDevResourceDesc_t, resources *CudaD
 		phDesc      *CudaDevResourceDesc_t
 		resources   *CudaDevResource
 		nbResources uint32
+		_           [4]byte
+		_           [5]uint64
 		ret         CudaError_t
 	}{phDesc: phDesc, resources: resources, nbResources: nbResources}
 	if err := call(symCudaDevResourceGenerateDesc, unsafe.Pointer(args)); err != nil {
@@ -280,7 +291,10 @@ func CudaGreenCtxCreate(phCtx *CudaExecutionContext_t, desc CudaDevResourceDesc_
 		phCtx  *CudaExecutionContext_t
 		desc   CudaDevResourceDesc_t
 		device int32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{phCtx: phCtx, desc: desc, device: device, flags: flags}
 	if err := call(symCudaGreenCtxCreate, unsafe.Pointer(args)); err != nil {
@@ -322,6 +336,7 @@ func CudaGreenCtxCreate(phCtx *CudaExecutionContext_t, desc CudaDevResourceDesc_
 func CudaExecutionCtxDestroy(ctx CudaExecutionContext_t) error {
 	args := &struct {
 		ctx CudaExecutionContext_t
+		_   [7]uint64
 		ret CudaError_t
 	}{ctx: ctx}
 	if err := call(symCudaExecutionCtxDestroy, unsafe.Pointer(args)); err != nil {
@@ -371,6 +386,8 @@ func CudaExecutionCtxGetDevResource(ctx CudaExecutionContext_t, resource *CudaDe
 		ctx      CudaExecutionContext_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CudaError_t
 	}{ctx: ctx, resource: resource, type_: type_}
 	if err := call(symCudaExecutionCtxGetDevResource, unsafe.Pointer(args)); err != nil {
@@ -412,6 +429,7 @@ func CudaExecutionCtxGetDevice(device *int32, ctx CudaExecutionContext_t) error 
 	args := &struct {
 		device *int32
 		ctx    CudaExecutionContext_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{device: device, ctx: ctx}
 	if err := call(symCudaExecutionCtxGetDevice, unsafe.Pointer(args)); err != nil {
@@ -452,6 +470,7 @@ func CudaExecutionCtxGetId(ctx CudaExecutionContext_t, ctxId *uint64) error {
 	args := &struct {
 		ctx   CudaExecutionContext_t
 		ctxId *uint64
+		_     [6]uint64
 		ret   CudaError_t
 	}{ctx: ctx, ctxId: ctxId}
 	if err := call(symCudaExecutionCtxGetId, unsafe.Pointer(args)); err != nil {
@@ -501,7 +520,10 @@ func CudaExecutionCtxStreamCreate(phStream *CudaStream_t, ctx CudaExecutionConte
 		phStream *CudaStream_t
 		ctx      CudaExecutionContext_t
 		flags    uint32
+		_        [4]byte
 		priority int32
+		_        [4]byte
+		_        [4]uint64
 		ret      CudaError_t
 	}{phStream: phStream, ctx: ctx, flags: flags, priority: priority}
 	if err := call(symCudaExecutionCtxStreamCreate, unsafe.Pointer(args)); err != nil {
@@ -544,6 +566,7 @@ func CudaExecutionCtxStreamCreate(phStream *CudaStream_t, ctx CudaExecutionConte
 func CudaExecutionCtxSynchronize(ctx CudaExecutionContext_t) error {
 	args := &struct {
 		ctx CudaExecutionContext_t
+		_   [7]uint64
 		ret CudaError_t
 	}{ctx: ctx}
 	if err := call(symCudaExecutionCtxSynchronize, unsafe.Pointer(args)); err != nil {
@@ -566,6 +589,8 @@ func CudaStreamGetDevResource_ptsz(hStream CudaStream_t, resource *CudaDevResour
 		hStream  CudaStream_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CudaError_t
 	}{hStream: hStream, resource: resource, type_: type_}
 	if err := call(symCudaStreamGetDevResource_ptsz, unsafe.Pointer(args)); err != nil {
@@ -611,6 +636,7 @@ func CudaExecutionCtxRecordEvent(ctx CudaExecutionContext_t, event CudaEvent_t) 
 	args := &struct {
 		ctx   CudaExecutionContext_t
 		event CudaEvent_t
+		_     [6]uint64
 		ret   CudaError_t
 	}{ctx: ctx, event: event}
 	if err := call(symCudaExecutionCtxRecordEvent, unsafe.Pointer(args)); err != nil {
@@ -655,6 +681,7 @@ func CudaExecutionCtxWaitEvent(ctx CudaExecutionContext_t, event CudaEvent_t) er
 	args := &struct {
 		ctx   CudaExecutionContext_t
 		event CudaEvent_t
+		_     [6]uint64
 		ret   CudaError_t
 	}{ctx: ctx, event: event}
 	if err := call(symCudaExecutionCtxWaitEvent, unsafe.Pointer(args)); err != nil {
@@ -693,6 +720,8 @@ func CudaDeviceGetExecutionCtx(ctx *CudaExecutionContext_t, device int32) error 
 	args := &struct {
 		ctx    *CudaExecutionContext_t
 		device int32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{ctx: ctx, device: device}
 	if err := call(symCudaDeviceGetExecutionCtx, unsafe.Pointer(args)); err != nil {
@@ -745,6 +774,8 @@ func CudaStreamGetDevResource(hStream CudaStream_t, resource *CudaDevResource, t
 		hStream  CudaStream_t
 		resource *CudaDevResource
 		type_    CudaDevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CudaError_t
 	}{hStream: hStream, resource: resource, type_: type_}
 	if err := call(symCudaStreamGetDevResource, unsafe.Pointer(args)); err != nil {

@@ -49,6 +49,8 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 	args := &struct {
 		pGraph *CudaGraph_t
 		flags  uint32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{pGraph: pGraph, flags: flags}
 	if err := call(symCudaGraphCreate, unsafe.Pointer(args)); err != nil {
@@ -108,6 +110,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pNodeParams     *CudaKernelNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphAddKernelNode, unsafe.Pointer(args)); err != nil {
@@ -152,6 +155,7 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphKernelNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -199,6 +203,7 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -235,6 +240,7 @@ func CudaGraphKernelNodeCopyAttributes(hDst CudaGraphNode_t, hSrc CudaGraphNode_
 	args := &struct {
 		hDst CudaGraphNode_t
 		hSrc CudaGraphNode_t
+		_    [6]uint64
 		ret  CudaError_t
 	}{hDst: hDst, hSrc: hSrc}
 	if err := call(symCudaGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
@@ -271,7 +277,9 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	args := &struct {
 		hNode     CudaGraphNode_t
 		attr      CudaLaunchAttributeID
+		_         [4]byte
 		value_out *CudaLaunchAttributeValue
+		_         [5]uint64
 		ret       CudaError_t
 	}{hNode: hNode, attr: attr, value_out: value_out}
 	if err := call(symCudaGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -316,7 +324,9 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 	args := &struct {
 		hNode CudaGraphNode_t
 		attr  CudaLaunchAttributeID
+		_     [4]byte
 		value *CudaLaunchAttributeValue
+		_     [5]uint64
 		ret   CudaError_t
 	}{hNode: hNode, attr: attr, value: value}
 	if err := call(symCudaGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -365,6 +375,7 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pCopyParams     *CudaMemcpy3DParms
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pCopyParams: pCopyParams}
 	if err := call(symCudaGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
@@ -418,6 +429,7 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 		count           uint64
 		offset          uint64
 		kind            CudaMemcpyKind
+		_               [4]byte
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphAddMemcpyNodeToSymbol, unsafe.Pointer(args)); err != nil {
@@ -470,6 +482,7 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 		count           uint64
 		offset          uint64
 		kind            CudaMemcpyKind
+		_               [4]byte
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphAddMemcpyNodeFromSymbol, unsafe.Pointer(args)); err != nil {
@@ -521,6 +534,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		src             unsafe.Pointer
 		count           uint64
 		kind            CudaMemcpyKind
+		_               [4]byte
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaGraphAddMemcpyNode1D, unsafe.Pointer(args)); err != nil {
@@ -561,6 +575,7 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -605,6 +620,7 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -650,6 +666,8 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [2]uint64
 		ret    CudaError_t
 	}{node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
@@ -693,6 +711,8 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [2]uint64
 		ret    CudaError_t
 	}{node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
@@ -731,6 +751,8 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
+		_     [4]byte
+		_     [3]uint64
 		ret   CudaError_t
 	}{node: node, dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaGraphMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
@@ -781,6 +803,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pMemsetParams   *CudaMemsetParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pMemsetParams: pMemsetParams}
 	if err := call(symCudaGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
@@ -818,6 +841,7 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -859,6 +883,7 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -916,6 +941,7 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		pNodeParams     *CudaHostNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphAddHostNode, unsafe.Pointer(args)); err != nil {
@@ -953,6 +979,7 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -994,6 +1021,7 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	args := &struct {
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
+		_           [6]uint64
 		ret         CudaError_t
 	}{node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1049,6 +1077,7 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		childGraph      CudaGraph_t
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, childGraph: childGraph}
 	if err := call(symCudaGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
@@ -1090,6 +1119,7 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 	args := &struct {
 		node   CudaGraphNode_t
 		pGraph *CudaGraph_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{node: node, pGraph: pGraph}
 	if err := call(symCudaGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
@@ -1138,6 +1168,7 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 		graph           CudaGraph_t
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
+		_               [4]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies}
 	if err := call(symCudaGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
@@ -1193,6 +1224,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		event           CudaEvent_t
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
 	if err := call(symCudaGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
@@ -1230,6 +1262,7 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{node: node, event_out: event_out}
 	if err := call(symCudaGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
@@ -1272,6 +1305,7 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
+		_     [6]uint64
 		ret   CudaError_t
 	}{node: node, event: event}
 	if err := call(symCudaGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -1325,6 +1359,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		event           CudaEvent_t
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, event: event}
 	if err := call(symCudaGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
@@ -1362,6 +1397,7 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 	args := &struct {
 		node      CudaGraphNode_t
 		event_out *CudaEvent_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{node: node, event_out: event_out}
 	if err := call(symCudaGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
@@ -1402,6 +1438,7 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 	args := &struct {
 		node  CudaGraphNode_t
 		event CudaEvent_t
+		_     [6]uint64
 		ret   CudaError_t
 	}{node: node, event: event}
 	if err := call(symCudaGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -1455,6 +1492,7 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaExternalSemaphoreSignalNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
@@ -1493,6 +1531,7 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreSignalNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{hNode: hNode, params_out: params_out}
 	if err := call(symCudaGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1529,6 +1568,7 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCudaGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1581,6 +1621,7 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaExternalSemaphoreWaitNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
@@ -1616,6 +1657,7 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 	args := &struct {
 		hNode      CudaGraphNode_t
 		params_out *CudaExternalSemaphoreWaitNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{hNode: hNode, params_out: params_out}
 	if err := call(symCudaGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1651,6 +1693,7 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 	args := &struct {
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCudaGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1724,6 +1767,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		nodeParams      *CudaMemAllocNodeParams
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
@@ -1762,6 +1806,7 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 	args := &struct {
 		node       CudaGraphNode_t
 		params_out *CudaMemAllocNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{node: node, params_out: params_out}
 	if err := call(symCudaGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1821,6 +1866,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 		pDependencies   *CudaGraphNode_t
 		numDependencies uint64
 		dptr            unsafe.Pointer
+		_               [3]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, numDependencies: numDependencies, dptr: dptr}
 	if err := call(symCudaGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
@@ -1858,6 +1904,7 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 	args := &struct {
 		node     CudaGraphNode_t
 		dptr_out unsafe.Pointer
+		_        [6]uint64
 		ret      CudaError_t
 	}{node: node, dptr_out: dptr_out}
 	if err := call(symCudaGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1904,6 +1951,8 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 func CudaDeviceGraphMemTrim(device int32) error {
 	args := &struct {
 		device int32
+		_      [4]byte
+		_      [7]uint64
 		ret    CudaError_t
 	}{device: device}
 	if err := call(symCudaDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
@@ -1949,8 +1998,11 @@ func CudaDeviceGraphMemTrim(device int32) error {
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
+		_      [4]byte
 		attr   CudaGraphMemAttributeType
+		_      [4]byte
 		value  unsafe.Pointer
+		_      [5]uint64
 		ret    CudaError_t
 	}{device: device, attr: attr, value: value}
 	if err := call(symCudaDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
@@ -1994,8 +2046,11 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
+		_      [4]byte
 		attr   CudaGraphMemAttributeType
+		_      [4]byte
 		value  unsafe.Pointer
+		_      [5]uint64
 		ret    CudaError_t
 	}{device: device, attr: attr, value: value}
 	if err := call(symCudaDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
@@ -2044,6 +2099,7 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	args := &struct {
 		pGraphClone   *CudaGraph_t
 		originalGraph CudaGraph_t
+		_             [6]uint64
 		ret           CudaError_t
 	}{pGraphClone: pGraphClone, originalGraph: originalGraph}
 	if err := call(symCudaGraphClone, unsafe.Pointer(args)); err != nil {
@@ -2084,6 +2140,7 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 		pNode        *CudaGraphNode_t
 		originalNode CudaGraphNode_t
 		clonedGraph  CudaGraph_t
+		_            [5]uint64
 		ret          CudaError_t
 	}{pNode: pNode, originalNode: originalNode, clonedGraph: clonedGraph}
 	if err := call(symCudaGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
@@ -2124,6 +2181,7 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 	args := &struct {
 		node  CudaGraphNode_t
 		pType *CudaGraphNodeType
+		_     [6]uint64
 		ret   CudaError_t
 	}{node: node, pType: pType}
 	if err := call(symCudaGraphNodeGetType, unsafe.Pointer(args)); err != nil {
@@ -2155,6 +2213,7 @@ func CudaGraphNodeGetContainingGraph(hNode CudaGraphNode_t, phGraph *CudaGraph_t
 	args := &struct {
 		hNode   CudaGraphNode_t
 		phGraph *CudaGraph_t
+		_       [6]uint64
 		ret     CudaError_t
 	}{hNode: hNode, phGraph: phGraph}
 	if err := call(symCudaGraphNodeGetContainingGraph, unsafe.Pointer(args)); err != nil {
@@ -2193,6 +2252,7 @@ func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 	args := &struct {
 		hNode  CudaGraphNode_t
 		nodeId *uint32
+		_      [6]uint64
 		ret    CudaError_t
 	}{hNode: hNode, nodeId: nodeId}
 	if err := call(symCudaGraphNodeGetLocalId, unsafe.Pointer(args)); err != nil {
@@ -2230,6 +2290,7 @@ func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CudaGraphNode_t
 		toolsNodeId *uint64
+		_           [6]uint64
 		ret         CudaError_t
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
 	if err := call(symCudaGraphNodeGetToolsId, unsafe.Pointer(args)); err != nil {
@@ -2265,6 +2326,7 @@ func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 	args := &struct {
 		hGraph  CudaGraph_t
 		graphID *uint32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hGraph: hGraph, graphID: graphID}
 	if err := call(symCudaGraphGetId, unsafe.Pointer(args)); err != nil {
@@ -2300,6 +2362,7 @@ func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
 		graphID    *uint32
+		_          [6]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, graphID: graphID}
 	if err := call(symCudaGraphExecGetId, unsafe.Pointer(args)); err != nil {
@@ -2342,6 +2405,7 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 		graph    CudaGraph_t
 		nodes    *CudaGraphNode_t
 		numNodes *uint64
+		_        [5]uint64
 		ret      CudaError_t
 	}{graph: graph, nodes: nodes, numNodes: numNodes}
 	if err := call(symCudaGraphGetNodes, unsafe.Pointer(args)); err != nil {
@@ -2382,6 +2446,7 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 		graph         CudaGraph_t
 		pRootNodes    *CudaGraphNode_t
 		pNumRootNodes *uint64
+		_             [5]uint64
 		ret           CudaError_t
 	}{graph: graph, pRootNodes: pRootNodes, pNumRootNodes: pNumRootNodes}
 	if err := call(symCudaGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
@@ -2432,6 +2497,7 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 		to       *CudaGraphNode_t
 		edgeData *CudaGraphEdgeData
 		numEdges *uint64
+		_        [3]uint64
 		ret      CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
 	if err := call(symCudaGraphGetEdges, unsafe.Pointer(args)); err != nil {
@@ -2476,6 +2542,7 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 		pDependencies    *CudaGraphNode_t
 		edgeData         *CudaGraphEdgeData
 		pNumDependencies *uint64
+		_                [4]uint64
 		ret              CudaError_t
 	}{node: node, pDependencies: pDependencies, edgeData: edgeData, pNumDependencies: pNumDependencies}
 	if err := call(symCudaGraphNodeGetDependencies, unsafe.Pointer(args)); err != nil {
@@ -2520,6 +2587,7 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 		pDependentNodes    *CudaGraphNode_t
 		edgeData           *CudaGraphEdgeData
 		pNumDependentNodes *uint64
+		_                  [4]uint64
 		ret                CudaError_t
 	}{node: node, pDependentNodes: pDependentNodes, edgeData: edgeData, pNumDependentNodes: pNumDependentNodes}
 	if err := call(symCudaGraphNodeGetDependentNodes, unsafe.Pointer(args)); err != nil {
@@ -2567,6 +2635,7 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 		to              *CudaGraphNode_t
 		edgeData        *CudaGraphEdgeData
 		numDependencies uint64
+		_               [3]uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	if err := call(symCudaGraphAddDependencies, unsafe.Pointer(args)); err != nil {
@@ -2614,6 +2683,7 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 		to              *CudaGraphNode_t
 		edgeData        *CudaGraphEdgeData
 		numDependencies uint64
+		_               [3]uint64
 		ret             CudaError_t
 	}{graph: graph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	if err := call(symCudaGraphRemoveDependencies, unsafe.Pointer(args)); err != nil {
@@ -2655,6 +2725,7 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 	args := &struct {
 		node CudaGraphNode_t
+		_    [7]uint64
 		ret  CudaError_t
 	}{node: node}
 	if err := call(symCudaGraphDestroyNode, unsafe.Pointer(args)); err != nil {
@@ -2736,6 +2807,7 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
+		_          [5]uint64
 		ret        CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
 	if err := call(symCudaGraphInstantiate, unsafe.Pointer(args)); err != nil {
@@ -2817,6 +2889,7 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
+		_          [5]uint64
 		ret        CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
 	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
@@ -2841,6 +2914,7 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
+		_                 [5]uint64
 		ret               CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
 	if err := call(symCudaGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2885,6 +2959,7 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		flags     *uint64
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, flags: flags}
 	if err := call(symCudaGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
@@ -2943,6 +3018,7 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaKernelNodeParams
+		_           [5]uint64
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphExecKernelNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -2994,6 +3070,7 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemcpy3DParms
+		_           [5]uint64
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3048,6 +3125,8 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 		count      uint64
 		offset     uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
+		_          [1]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphExecMemcpyNodeSetParamsToSymbol, unsafe.Pointer(args)); err != nil {
@@ -3103,6 +3182,8 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 		count      uint64
 		offset     uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
+		_          [1]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaGraphExecMemcpyNodeSetParamsFromSymbol, unsafe.Pointer(args)); err != nil {
@@ -3156,6 +3237,8 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 		src        unsafe.Pointer
 		count      uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
+		_          [2]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaGraphExecMemcpyNodeSetParams1D, unsafe.Pointer(args)); err != nil {
@@ -3204,6 +3287,7 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaMemsetParams
+		_           [5]uint64
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3257,6 +3341,7 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 		hGraphExec  CudaGraphExec_t
 		node        CudaGraphNode_t
 		pNodeParams *CudaHostNodeParams
+		_           [5]uint64
 		ret         CudaError_t
 	}{hGraphExec: hGraphExec, node: node, pNodeParams: pNodeParams}
 	if err := call(symCudaGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3311,6 +3396,7 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 		hGraphExec CudaGraphExec_t
 		node       CudaGraphNode_t
 		childGraph CudaGraph_t
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, node: node, childGraph: childGraph}
 	if err := call(symCudaGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3364,6 +3450,7 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	if err := call(symCudaGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -3416,6 +3503,7 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		event      CudaEvent_t
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	if err := call(symCudaGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -3465,6 +3553,7 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreSignalNodeParams
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCudaGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3513,6 +3602,7 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		nodeParams *CudaExternalSemaphoreWaitNodeParams
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCudaGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3558,6 +3648,8 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  uint32
+		_          [4]byte
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	if err := call(symCudaGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
@@ -3598,6 +3690,7 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 		hGraphExec CudaGraphExec_t
 		hNode      CudaGraphNode_t
 		isEnabled  *uint32
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	if err := call(symCudaGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
@@ -3679,6 +3772,7 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 		hGraphExec CudaGraphExec_t
 		hGraph     CudaGraph_t
 		resultInfo *CudaGraphExecUpdateResultInfo
+		_          [5]uint64
 		ret        CudaError_t
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
 	if err := call(symCudaGraphExecUpdate, unsafe.Pointer(args)); err != nil {
@@ -3701,6 +3795,7 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
 	if err := call(symCudaGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
@@ -3722,6 +3817,7 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
 	if err := call(symCudaGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
@@ -3773,6 +3869,7 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
+		_         [7]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec}
 	if err := call(symCudaGraphExecDestroy, unsafe.Pointer(args)); err != nil {
@@ -3824,6 +3921,7 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 func CudaGraphDestroy(graph CudaGraph_t) error {
 	args := &struct {
 		graph CudaGraph_t
+		_     [7]uint64
 		ret   CudaError_t
 	}{graph: graph}
 	if err := call(symCudaGraphDestroy, unsafe.Pointer(args)); err != nil {
@@ -3870,6 +3968,8 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
 		graph CudaGraph_t
 		path  *byte
 		flags uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CudaError_t
 	}{graph: graph, path: path, flags: flags}
 	if err := call(symCudaGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
@@ -3933,7 +4033,10 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 		ptr             uintptr
 		destroy         CudaHostFn_t
 		initialRefcount uint32
+		_               [4]byte
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CudaError_t
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
 	if err := call(symCudaUserObjectCreate, unsafe.Pointer(args)); err != nil {
@@ -3972,6 +4075,8 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 	args := &struct {
 		object CudaUserObject_t
 		count  uint32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{object: object, count: count}
 	if err := call(symCudaUserObjectRetain, unsafe.Pointer(args)); err != nil {
@@ -4015,6 +4120,8 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 	args := &struct {
 		object CudaUserObject_t
 		count  uint32
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{object: object, count: count}
 	if err := call(symCudaUserObjectRelease, unsafe.Pointer(args)); err != nil {
@@ -4066,7 +4173,10 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{graph: graph, object: object, count: count, flags: flags}
 	if err := call(symCudaGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
@@ -4108,6 +4218,8 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{graph: graph, object: object, count: count}
 	if err := call(symCudaGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
@@ -4187,6 +4299,7 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		nodeParams      *CudaGraphNodeParams
+		_               [2]uint64
 		ret             CudaError_t
 	}{pGraphNode: pGraphNode, graph: graph, pDependencies: pDependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCudaGraphAddNode, unsafe.Pointer(args)); err != nil {
@@ -4232,6 +4345,7 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{node: node, nodeParams: nodeParams}
 	if err := call(symCudaGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -4273,6 +4387,7 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 	args := &struct {
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
+		_          [6]uint64
 		ret        CudaError_t
 	}{node: node, nodeParams: nodeParams}
 	if err := call(symCudaGraphNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -4342,6 +4457,7 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 		graphExec  CudaGraphExec_t
 		node       CudaGraphNode_t
 		nodeParams *CudaGraphNodeParams
+		_          [5]uint64
 		ret        CudaError_t
 	}{graphExec: graphExec, node: node, nodeParams: nodeParams}
 	if err := call(symCudaGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -4400,7 +4516,10 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 		pHandle_out        *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		defaultLaunchValue uint32
+		_                  [4]byte
 		flags              uint32
+		_                  [4]byte
+		_                  [4]uint64
 		ret                CudaError_t
 	}{pHandle_out: pHandle_out, graph: graph, defaultLaunchValue: defaultLaunchValue, flags: flags}
 	if err := call(symCudaGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
@@ -4452,7 +4571,10 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		ctx                CudaExecutionContext_t
 		defaultLaunchValue uint32
+		_                  [4]byte
 		flags              uint32
+		_                  [4]byte
+		_                  [3]uint64
 		ret                CudaError_t
 	}{pHandle_out: pHandle_out, graph: graph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
 	if err := call(symCudaGraphConditionalHandleCreate_v2, unsafe.Pointer(args)); err != nil {
@@ -4512,6 +4634,7 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 		pGraphExec        *CudaGraphExec_t
 		graph             CudaGraph_t
 		instantiateParams *CudaGraphInstantiateParams
+		_                 [5]uint64
 		ret               CudaError_t
 	}{pGraphExec: pGraphExec, graph: graph, instantiateParams: instantiateParams}
 	if err := call(symCudaGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
@@ -4569,6 +4692,7 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
 	if err := call(symCudaGraphUpload, unsafe.Pointer(args)); err != nil {
@@ -4639,6 +4763,7 @@ func CudaGraphLaunch(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
 		stream    CudaStream_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{graphExec: graphExec, stream: stream}
 	if err := call(symCudaGraphLaunch, unsafe.Pointer(args)); err != nil {

@@ -28,6 +28,7 @@ import "unsafe"
 func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
 	args := &struct {
 		resource CudaGraphicsResource_t
+		_        [7]uint64
 		ret      CudaError_t
 	}{resource: resource}
 	if err := call(symCudaGraphicsUnregisterResource, unsafe.Pointer(args)); err != nil {
@@ -66,6 +67,8 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint
 	args := &struct {
 		resource CudaGraphicsResource_t
 		flags    uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CudaError_t
 	}{resource: resource, flags: flags}
 	if err := call(symCudaGraphicsResourceSetMapFlags, unsafe.Pointer(args)); err != nil {
@@ -123,8 +126,10 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint
 func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, stream CudaStream_t) error {
 	args := &struct {
 		count     int32
+		_         [4]byte
 		resources *CudaGraphicsResource_t
 		stream    CudaStream_t
+		_         [5]uint64
 		ret       CudaError_t
 	}{count: count, resources: resources, stream: stream}
 	if err := call(symCudaGraphicsMapResources, unsafe.Pointer(args)); err != nil {
@@ -173,8 +178,10 @@ func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, st
 func CudaGraphicsUnmapResources(count int32, resources *CudaGraphicsResource_t, stream CudaStream_t) error {
 	args := &struct {
 		count     int32
+		_         [4]byte
 		resources *CudaGraphicsResource_t
 		stream    CudaStream_t
+		_         [5]uint64
 		ret       CudaError_t
 	}{count: count, resources: resources, stream: stream}
 	if err := call(symCudaGraphicsUnmapResources, unsafe.Pointer(args)); err != nil {
@@ -213,6 +220,7 @@ func CudaGraphicsResourceGetMappedPointer(devPtr *unsafe.Pointer, size *uint64, 
 		devPtr   *unsafe.Pointer
 		size     *uint64
 		resource CudaGraphicsResource_t
+		_        [5]uint64
 		ret      CudaError_t
 	}{devPtr: devPtr, size: size, resource: resource}
 	if err := call(symCudaGraphicsResourceGetMappedPointer, unsafe.Pointer(args)); err != nil {
@@ -253,7 +261,10 @@ func CudaGraphicsSubResourceGetMappedArray(array *CudaArray_t, resource CudaGrap
 		array      *CudaArray_t
 		resource   CudaGraphicsResource_t
 		arrayIndex uint32
+		_          [4]byte
 		mipLevel   uint32
+		_          [4]byte
+		_          [4]uint64
 		ret        CudaError_t
 	}{array: array, resource: resource, arrayIndex: arrayIndex, mipLevel: mipLevel}
 	if err := call(symCudaGraphicsSubResourceGetMappedArray, unsafe.Pointer(args)); err != nil {
@@ -290,6 +301,7 @@ func CudaGraphicsResourceGetMappedMipmappedArray(mipmappedArray *CudaMipmappedAr
 	args := &struct {
 		mipmappedArray *CudaMipmappedArray_t
 		resource       CudaGraphicsResource_t
+		_              [6]uint64
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray, resource: resource}
 	if err := call(symCudaGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {

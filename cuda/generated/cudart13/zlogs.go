@@ -41,6 +41,7 @@ func CudaLogsRegisterCallback(callbackFunc CudaLogsCallback_t, userData uintptr,
 		callbackFunc CudaLogsCallback_t
 		userData     uintptr
 		callback_out *CudaLogsCallbackHandle
+		_            [5]uint64
 		ret          CudaError_t
 	}{callbackFunc: callbackFunc, userData: userData, callback_out: callback_out}
 	if err := call(symCudaLogsRegisterCallback, unsafe.Pointer(args)); err != nil {
@@ -68,6 +69,7 @@ func CudaLogsRegisterCallback(callbackFunc CudaLogsCallback_t, userData uintptr,
 func CudaLogsUnregisterCallback(callback CudaLogsCallbackHandle) error {
 	args := &struct {
 		callback CudaLogsCallbackHandle
+		_        [7]uint64
 		ret      CudaError_t
 	}{callback: callback}
 	if err := call(symCudaLogsUnregisterCallback, unsafe.Pointer(args)); err != nil {
@@ -97,6 +99,8 @@ func CudaLogsCurrent(iterator_out *CudaLogIterator, flags uint32) error {
 	args := &struct {
 		iterator_out *CudaLogIterator
 		flags        uint32
+		_            [4]byte
+		_            [6]uint64
 		ret          CudaError_t
 	}{iterator_out: iterator_out, flags: flags}
 	if err := call(symCudaLogsCurrent, unsafe.Pointer(args)); err != nil {
@@ -128,6 +132,8 @@ func CudaLogsDumpToFile(iterator *CudaLogIterator, pathToFile *byte, flags uint3
 		iterator   *CudaLogIterator
 		pathToFile *byte
 		flags      uint32
+		_          [4]byte
+		_          [5]uint64
 		ret        CudaError_t
 	}{iterator: iterator, pathToFile: pathToFile, flags: flags}
 	if err := call(symCudaLogsDumpToFile, unsafe.Pointer(args)); err != nil {
@@ -168,6 +174,8 @@ func CudaLogsDumpToMemory(iterator *CudaLogIterator, buffer *byte, size *uint64,
 		buffer   *byte
 		size     *uint64
 		flags    uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CudaError_t
 	}{iterator: iterator, buffer: buffer, size: size, flags: flags}
 	if err := call(symCudaLogsDumpToMemory, unsafe.Pointer(args)); err != nil {

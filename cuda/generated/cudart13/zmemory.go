@@ -57,6 +57,8 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 		devPtr *unsafe.Pointer
 		size   uint64
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, size: size, flags: flags}
 	if err := call(symCudaMallocManaged, unsafe.Pointer(args)); err != nil {
@@ -117,6 +119,7 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
 		size   uint64
+		_      [6]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, size: size}
 	if err := call(symCudaMalloc, unsafe.Pointer(args)); err != nil {
@@ -170,6 +173,7 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		ptr  *unsafe.Pointer
 		size uint64
+		_    [6]uint64
 		ret  CudaError_t
 	}{ptr: ptr, size: size}
 	if err := call(symCudaMallocHost, unsafe.Pointer(args)); err != nil {
@@ -219,6 +223,7 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 		pitch  *uint64
 		width  uint64
 		height uint64
+		_      [4]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, width: width, height: height}
 	if err := call(symCudaMallocPitch, unsafe.Pointer(args)); err != nil {
@@ -259,6 +264,8 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 		width  uint64
 		height uint64
 		flags  uint32
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{array: array, desc: desc, width: width, height: height, flags: flags}
 	if err := call(symCudaMallocArray, unsafe.Pointer(args)); err != nil {
@@ -312,6 +319,7 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 func CudaFree(devPtr unsafe.Pointer) error {
 	args := &struct {
 		devPtr unsafe.Pointer
+		_      [7]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr}
 	if err := call(symCudaFree, unsafe.Pointer(args)); err != nil {
@@ -356,6 +364,7 @@ func CudaFree(devPtr unsafe.Pointer) error {
 func CudaFreeHost(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
+		_   [7]uint64
 		ret CudaError_t
 	}{ptr: ptr}
 	if err := call(symCudaFreeHost, unsafe.Pointer(args)); err != nil {
@@ -395,6 +404,7 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 func CudaFreeArray(array CudaArray_t) error {
 	args := &struct {
 		array CudaArray_t
+		_     [7]uint64
 		ret   CudaError_t
 	}{array: array}
 	if err := call(symCudaFreeArray, unsafe.Pointer(args)); err != nil {
@@ -426,6 +436,7 @@ func CudaFreeArray(array CudaArray_t) error {
 func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 	args := &struct {
 		mipmappedArray CudaMipmappedArray_t
+		_              [7]uint64
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray}
 	if err := call(symCudaFreeMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -480,6 +491,8 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 		pHost *unsafe.Pointer
 		size  uint64
 		flags uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CudaError_t
 	}{pHost: pHost, size: size, flags: flags}
 	if err := call(symCudaHostAlloc, unsafe.Pointer(args)); err != nil {
@@ -549,6 +562,8 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 		ptr   unsafe.Pointer
 		size  uint64
 		flags uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CudaError_t
 	}{ptr: ptr, size: size, flags: flags}
 	if err := call(symCudaHostRegister, unsafe.Pointer(args)); err != nil {
@@ -590,6 +605,7 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 func CudaHostUnregister(ptr unsafe.Pointer) error {
 	args := &struct {
 		ptr unsafe.Pointer
+		_   [7]uint64
 		ret CudaError_t
 	}{ptr: ptr}
 	if err := call(symCudaHostUnregister, unsafe.Pointer(args)); err != nil {
@@ -637,6 +653,8 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 		pDevice *unsafe.Pointer
 		pHost   unsafe.Pointer
 		flags   uint32
+		_       [4]byte
+		_       [5]uint64
 		ret     CudaError_t
 	}{pDevice: pDevice, pHost: pHost, flags: flags}
 	if err := call(symCudaHostGetDevicePointer, unsafe.Pointer(args)); err != nil {
@@ -672,6 +690,7 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 	args := &struct {
 		pFlags *uint32
 		pHost  unsafe.Pointer
+		_      [6]uint64
 		ret    CudaError_t
 	}{pFlags: pFlags, pHost: pHost}
 	if err := call(symCudaHostGetFlags, unsafe.Pointer(args)); err != nil {
@@ -714,6 +733,7 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 	args := &struct {
 		pitchedDevPtr *CudaPitchedPtr
 		extent        CudaExtent
+		_             [4]uint64
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, extent: extent}
 	if err := call(symCudaMalloc3D, unsafe.Pointer(args)); err != nil {
@@ -751,6 +771,8 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 		desc   *CudaChannelFormatDesc
 		extent CudaExtent
 		flags  uint32
+		_      [4]byte
+		_      [2]uint64
 		ret    CudaError_t
 	}{array: array, desc: desc, extent: extent, flags: flags}
 	if err := call(symCudaMalloc3DArray, unsafe.Pointer(args)); err != nil {
@@ -787,7 +809,10 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 		desc           *CudaChannelFormatDesc
 		extent         CudaExtent
 		numLevels      uint32
+		_              [4]byte
 		flags          uint32
+		_              [4]byte
+		_              [1]uint64
 		ret            CudaError_t
 	}{mipmappedArray: mipmappedArray, desc: desc, extent: extent, numLevels: numLevels, flags: flags}
 	if err := call(symCudaMallocMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -824,6 +849,8 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 		levelArray     *CudaArray_t
 		mipmappedArray CudaMipmappedArray_const_t
 		level          uint32
+		_              [4]byte
+		_              [5]uint64
 		ret            CudaError_t
 	}{levelArray: levelArray, mipmappedArray: mipmappedArray, level: level}
 	if err := call(symCudaGetMipmappedArrayLevel, unsafe.Pointer(args)); err != nil {
@@ -845,6 +872,7 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DParms
+		_   [7]uint64
 		ret CudaError_t
 	}{p: p}
 	if err := call(symCudaMemcpy3D_ptds, unsafe.Pointer(args)); err != nil {
@@ -865,6 +893,7 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DPeerParms
+		_   [7]uint64
 		ret CudaError_t
 	}{p: p}
 	if err := call(symCudaMemcpy3DPeer_ptds, unsafe.Pointer(args)); err != nil {
@@ -886,6 +915,7 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{p: p, stream: stream}
 	if err := call(symCudaMemcpy3DAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -907,6 +937,7 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{p: p, stream: stream}
 	if err := call(symCudaMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -958,6 +989,7 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 	args := &struct {
 		free  *uint64
 		total *uint64
+		_     [6]uint64
 		ret   CudaError_t
 	}{free: free, total: total}
 	if err := call(symCudaMemGetInfo, unsafe.Pointer(args)); err != nil {
@@ -996,6 +1028,7 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 		extent *CudaExtent
 		flags  *uint32
 		array  CudaArray_t
+		_      [4]uint64
 		ret    CudaError_t
 	}{desc: desc, extent: extent, flags: flags, array: array}
 	if err := call(symCudaArrayGetInfo, unsafe.Pointer(args)); err != nil {
@@ -1033,6 +1066,8 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 		pPlaneArray *CudaArray_t
 		hArray      CudaArray_t
 		planeIdx    uint32
+		_           [4]byte
+		_           [5]uint64
 		ret         CudaError_t
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
 	if err := call(symCudaArrayGetPlane, unsafe.Pointer(args)); err != nil {
@@ -1069,6 +1104,8 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 		memoryRequirements *CudaArrayMemoryRequirements
 		array              CudaArray_t
 		device             int32
+		_                  [4]byte
+		_                  [5]uint64
 		ret                CudaError_t
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
 	if err := call(symCudaArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
@@ -1103,6 +1140,8 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 		memoryRequirements *CudaArrayMemoryRequirements
 		mipmap             CudaMipmappedArray_t
 		device             int32
+		_                  [4]byte
+		_                  [5]uint64
 		ret                CudaError_t
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
 	if err := call(symCudaMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
@@ -1136,6 +1175,7 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		array            CudaArray_t
+		_                [6]uint64
 		ret              CudaError_t
 	}{sparseProperties: sparseProperties, array: array}
 	if err := call(symCudaArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
@@ -1170,6 +1210,7 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 	args := &struct {
 		sparseProperties *CudaArraySparseProperties
 		mipmap           CudaMipmappedArray_t
+		_                [6]uint64
 		ret              CudaError_t
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
 	if err := call(symCudaMipmappedArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
@@ -1194,6 +1235,8 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
+		_     [4]byte
+		_     [4]uint64
 		ret   CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaMemcpy_ptds, unsafe.Pointer(args)); err != nil {
@@ -1245,9 +1288,12 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
+		_         [4]byte
 		src       unsafe.Pointer
 		srcDevice int32
+		_         [4]byte
 		count     uint64
+		_         [3]uint64
 		ret       CudaError_t
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count}
 	if err := call(symCudaMemcpyPeer, unsafe.Pointer(args)); err != nil {
@@ -1275,6 +1321,8 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [1]uint64
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2D_ptds, unsafe.Pointer(args)); err != nil {
@@ -1302,6 +1350,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DToArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -1329,6 +1378,7 @@ func CudaMemcpy2DFromArray_ptds(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DFromArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -1358,6 +1408,7 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 		width      uint64
 		height     uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DArrayToArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -1383,6 +1434,8 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaMemcpyToSymbol_ptds, unsafe.Pointer(args)); err != nil {
@@ -1408,6 +1461,8 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaMemcpyFromSymbol_ptds, unsafe.Pointer(args)); err != nil {
@@ -1432,7 +1487,9 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 		src    unsafe.Pointer
 		count  uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1483,10 +1540,13 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 	args := &struct {
 		dst       unsafe.Pointer
 		dstDevice int32
+		_         [4]byte
 		src       unsafe.Pointer
 		srcDevice int32
+		_         [4]byte
 		count     uint64
 		stream    CudaStream_t
+		_         [2]uint64
 		ret       CudaError_t
 	}{dst: dst, dstDevice: dstDevice, src: src, srcDevice: srcDevice, count: count, stream: stream}
 	if err := call(symCudaMemcpyPeerAsync, unsafe.Pointer(args)); err != nil {
@@ -1538,6 +1598,7 @@ func CudaMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CudaMemcpy3DBatchOp, fla
 		opList *CudaMemcpy3DBatchOp
 		flags  uint64
 		stream CudaStream_t
+		_      [4]uint64
 		ret    CudaError_t
 	}{numOps: numOps, opList: opList, flags: flags, stream: stream}
 	if err := call(symCudaMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1563,6 +1624,7 @@ func CudaMemcpyWithAttributesAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, 
 		size   uint64
 		attr   *CudaMemcpyAttributes
 		stream CudaStream_t
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, src: src, size: size, attr: attr, stream: stream}
 	if err := call(symCudaMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1586,6 +1648,7 @@ func CudaMemcpy3DWithAttributesAsync_ptsz(op *CudaMemcpy3DBatchOp, flags uint64,
 		op     *CudaMemcpy3DBatchOp
 		flags  uint64
 		stream CudaStream_t
+		_      [5]uint64
 		ret    CudaError_t
 	}{op: op, flags: flags, stream: stream}
 	if err := call(symCudaMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1612,6 +1675,7 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
@@ -1640,6 +1704,7 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
@@ -1668,6 +1733,7 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
@@ -1694,7 +1760,9 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyToSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1719,7 +1787,9 @@ func CudaMemcpyFromSymbolAsync_ptsz(dst unsafe.Pointer, symbol unsafe.Pointer, c
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyFromSymbolAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1741,7 +1811,9 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
+		_      [4]byte
 		count  uint64
+		_      [5]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count}
 	if err := call(symCudaMemset_ptds, unsafe.Pointer(args)); err != nil {
@@ -1764,8 +1836,10 @@ func CudaMemset2D_ptds(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
+		_      [4]byte
 		width  uint64
 		height uint64
+		_      [3]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
 	if err := call(symCudaMemset2D_ptds, unsafe.Pointer(args)); err != nil {
@@ -1787,6 +1861,7 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
+		_             [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
@@ -1809,8 +1884,10 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
+		_      [4]byte
 		count  uint64
 		stream CudaStream_t
+		_      [4]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
 	if err := call(symCudaMemsetAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1833,9 +1910,11 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
+		_      [4]byte
 		width  uint64
 		height uint64
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
 	if err := call(symCudaMemset2DAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1857,6 +1936,7 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
+		_             [4]byte
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
@@ -1891,6 +1971,7 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
 		symbol unsafe.Pointer
+		_      [6]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, symbol: symbol}
 	if err := call(symCudaGetSymbolAddress, unsafe.Pointer(args)); err != nil {
@@ -1920,6 +2001,7 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 	args := &struct {
 		size   *uint64
 		symbol unsafe.Pointer
+		_      [6]uint64
 		ret    CudaError_t
 	}{size: size, symbol: symbol}
 	if err := call(symCudaGetSymbolSize, unsafe.Pointer(args)); err != nil {
@@ -1944,7 +2026,9 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, location Cud
 		count    uint64
 		location CudaMemLocation
 		flags    uint32
+		_        [4]byte
 		stream   CudaStream_t
+		_        [3]uint64
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
 	if err := call(symCudaMemPrefetchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1997,6 +2081,7 @@ func CudaMemDiscardBatchAsync_ptsz(dptrs *unsafe.Pointer, sizes *uint64, count u
 		count  uint64
 		flags  uint64
 		stream CudaStream_t
+		_      [3]uint64
 		ret    CudaError_t
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, stream: stream}
 	if err := call(symCudaMemDiscardBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2067,6 +2152,7 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 		summaryGranularity  uint64
 		samplingGranularity uint64
 		location_out        *CudaMemLocation
+		_                   [3]uint64
 		ret                 CudaError_t
 	}{devPtr: devPtr, size: size, summaryGranularity: summaryGranularity, samplingGranularity: samplingGranularity, location_out: location_out}
 	if err := call(symCudaMemGetLocationInfo, unsafe.Pointer(args)); err != nil {
@@ -2127,7 +2213,9 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 		devPtr   unsafe.Pointer
 		count    uint64
 		advice   CudaMemoryAdvise
+		_        [4]byte
 		location CudaMemLocation
+		_        [4]uint64
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
 	if err := call(symCudaMemAdvise, unsafe.Pointer(args)); err != nil {
@@ -2175,8 +2263,10 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 		data      unsafe.Pointer
 		dataSize  uint64
 		attribute CudaMemRangeAttribute
+		_         [4]byte
 		devPtr    unsafe.Pointer
 		count     uint64
+		_         [3]uint64
 		ret       CudaError_t
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
 	if err := call(symCudaMemRangeGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -2217,6 +2307,7 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 		numAttributes uint64
 		devPtr        unsafe.Pointer
 		count         uint64
+		_             [2]uint64
 		ret           CudaError_t
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
 	if err := call(symCudaMemRangeGetAttributes, unsafe.Pointer(args)); err != nil {
@@ -2279,6 +2370,8 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 		src   unsafe.Pointer
 		count uint64
 		kind  CudaMemcpyKind
+		_     [4]byte
+		_     [4]uint64
 		ret   CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind}
 	if err := call(symCudaMemcpy, unsafe.Pointer(args)); err != nil {
@@ -2333,6 +2426,8 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind}
 	if err := call(symCudaMemcpyToSymbol, unsafe.Pointer(args)); err != nil {
@@ -2384,6 +2479,8 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind}
 	if err := call(symCudaMemcpyFromSymbol, unsafe.Pointer(args)); err != nil {
@@ -2439,6 +2536,8 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
+		_      [1]uint64
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2D, unsafe.Pointer(args)); err != nil {
@@ -2493,6 +2592,7 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DToArray, unsafe.Pointer(args)); err != nil {
@@ -2547,6 +2647,7 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DFromArray, unsafe.Pointer(args)); err != nil {
@@ -2602,6 +2703,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 		width      uint64
 		height     uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, width: width, height: height, kind: kind}
 	if err := call(symCudaMemcpy2DArrayToArray, unsafe.Pointer(args)); err != nil {
@@ -2654,6 +2756,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DParms
+		_   [7]uint64
 		ret CudaError_t
 	}{p: p}
 	if err := call(symCudaMemcpy3D, unsafe.Pointer(args)); err != nil {
@@ -2696,6 +2799,7 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 	args := &struct {
 		p   *CudaMemcpy3DPeerParms
+		_   [7]uint64
 		ret CudaError_t
 	}{p: p}
 	if err := call(symCudaMemcpy3DPeer, unsafe.Pointer(args)); err != nil {
@@ -2805,6 +2909,7 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, flags ui
 		opList *CudaMemcpy3DBatchOp
 		flags  uint64
 		stream CudaStream_t
+		_      [4]uint64
 		ret    CudaError_t
 	}{numOps: numOps, opList: opList, flags: flags, stream: stream}
 	if err := call(symCudaMemcpy3DBatchAsync, unsafe.Pointer(args)); err != nil {
@@ -2852,6 +2957,7 @@ func CudaMemcpyWithAttributesAsync(dst unsafe.Pointer, src unsafe.Pointer, size 
 		size   uint64
 		attr   *CudaMemcpyAttributes
 		stream CudaStream_t
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, src: src, size: size, attr: attr, stream: stream}
 	if err := call(symCudaMemcpyWithAttributesAsync, unsafe.Pointer(args)); err != nil {
@@ -2891,6 +2997,7 @@ func CudaMemcpy3DWithAttributesAsync(op *CudaMemcpy3DBatchOp, flags uint64, stre
 		op     *CudaMemcpy3DBatchOp
 		flags  uint64
 		stream CudaStream_t
+		_      [5]uint64
 		ret    CudaError_t
 	}{op: op, flags: flags, stream: stream}
 	if err := call(symCudaMemcpy3DWithAttributesAsync, unsafe.Pointer(args)); err != nil {
@@ -2937,7 +3044,9 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
+		_      [4]byte
 		count  uint64
+		_      [5]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count}
 	if err := call(symCudaMemset, unsafe.Pointer(args)); err != nil {
@@ -2981,8 +3090,10 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
+		_      [4]byte
 		width  uint64
 		height uint64
+		_      [3]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height}
 	if err := call(symCudaMemset2D, unsafe.Pointer(args)); err != nil {
@@ -3019,6 +3130,7 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
+		_             [4]byte
 		extent        CudaExtent
 		ret           CudaError_t
 	}{pitchedDevPtr: pitchedDevPtr, value: value, extent: extent}
@@ -3083,7 +3195,9 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 		src    unsafe.Pointer
 		count  uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [3]uint64
 		ret    CudaError_t
 	}{dst: dst, src: src, count: count, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyAsync, unsafe.Pointer(args)); err != nil {
@@ -3137,7 +3251,9 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{symbol: symbol, src: src, count: count, offset: offset, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyToSymbolAsync, unsafe.Pointer(args)); err != nil {
@@ -3191,7 +3307,9 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 		count  uint64
 		offset uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{dst: dst, symbol: symbol, count: count, offset: offset, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyFromSymbolAsync, unsafe.Pointer(args)); err != nil {
@@ -3245,6 +3363,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 		width  uint64
 		height uint64
 		kind   CudaMemcpyKind
+		_      [4]byte
 		stream CudaStream_t
 		ret    CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
@@ -3302,6 +3421,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, spitch: spitch, width: width, height: height, kind: kind, stream: stream}
@@ -3359,6 +3479,7 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 		width   uint64
 		height  uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
 		ret     CudaError_t
 	}{dst: dst, dpitch: dpitch, src: src, wOffset: wOffset, hOffset: hOffset, width: width, height: height, kind: kind, stream: stream}
@@ -3411,6 +3532,7 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {
 		p      *CudaMemcpy3DParms
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{p: p, stream: stream}
 	if err := call(symCudaMemcpy3DAsync, unsafe.Pointer(args)); err != nil {
@@ -3455,6 +3577,7 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 	args := &struct {
 		p      *CudaMemcpy3DPeerParms
 		stream CudaStream_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{p: p, stream: stream}
 	if err := call(symCudaMemcpy3DPeerAsync, unsafe.Pointer(args)); err != nil {
@@ -3504,8 +3627,10 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 	args := &struct {
 		devPtr unsafe.Pointer
 		value  int32
+		_      [4]byte
 		count  uint64
 		stream CudaStream_t
+		_      [4]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, value: value, count: count, stream: stream}
 	if err := call(symCudaMemsetAsync, unsafe.Pointer(args)); err != nil {
@@ -3556,9 +3681,11 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 		devPtr unsafe.Pointer
 		pitch  uint64
 		value  int32
+		_      [4]byte
 		width  uint64
 		height uint64
 		stream CudaStream_t
+		_      [2]uint64
 		ret    CudaError_t
 	}{devPtr: devPtr, pitch: pitch, value: value, width: width, height: height, stream: stream}
 	if err := call(symCudaMemset2DAsync, unsafe.Pointer(args)); err != nil {
@@ -3597,6 +3724,7 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	args := &struct {
 		pitchedDevPtr CudaPitchedPtr
 		value         int32
+		_             [4]byte
 		extent        CudaExtent
 		stream        CudaStream_t
 		ret           CudaError_t
@@ -3659,7 +3787,9 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemL
 		count    uint64
 		location CudaMemLocation
 		flags    uint32
+		_        [4]byte
 		stream   CudaStream_t
+		_        [3]uint64
 		ret      CudaError_t
 	}{devPtr: devPtr, count: count, location: location, flags: flags, stream: stream}
 	if err := call(symCudaMemPrefetchAsync, unsafe.Pointer(args)); err != nil {
@@ -3757,6 +3887,7 @@ func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64
 		count  uint64
 		flags  uint64
 		stream CudaStream_t
+		_      [3]uint64
 		ret    CudaError_t
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, stream: stream}
 	if err := call(symCudaMemDiscardBatchAsync, unsafe.Pointer(args)); err != nil {

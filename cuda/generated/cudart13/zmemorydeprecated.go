@@ -23,6 +23,8 @@ func CudaMemcpyToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 		src     unsafe.Pointer
 		count   uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
+		_       [2]uint64
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind}
 	if err := call(symCudaMemcpyToArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -50,6 +52,8 @@ func CudaMemcpyFromArray_ptds(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 		hOffset uint64
 		count   uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
+		_       [2]uint64
 		ret     CudaError_t
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind}
 	if err := call(symCudaMemcpyFromArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -80,6 +84,7 @@ func CudaMemcpyArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDst 
 		hOffsetSrc uint64
 		count      uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, count: count, kind: kind}
 	if err := call(symCudaMemcpyArrayToArray_ptds, unsafe.Pointer(args)); err != nil {
@@ -108,7 +113,9 @@ func CudaMemcpyToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64
 		src     unsafe.Pointer
 		count   uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
+		_       [1]uint64
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyToArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -137,7 +144,9 @@ func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wO
 		hOffset uint64
 		count   uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
+		_       [1]uint64
 		ret     CudaError_t
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyFromArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -193,6 +202,8 @@ func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsa
 		src     unsafe.Pointer
 		count   uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
+		_       [2]uint64
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind}
 	if err := call(symCudaMemcpyToArray, unsafe.Pointer(args)); err != nil {
@@ -248,6 +259,8 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 		hOffset uint64
 		count   uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
+		_       [2]uint64
 		ret     CudaError_t
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind}
 	if err := call(symCudaMemcpyFromArray, unsafe.Pointer(args)); err != nil {
@@ -305,6 +318,7 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 		hOffsetSrc uint64
 		count      uint64
 		kind       CudaMemcpyKind
+		_          [4]byte
 		ret        CudaError_t
 	}{dst: dst, wOffsetDst: wOffsetDst, hOffsetDst: hOffsetDst, src: src, wOffsetSrc: wOffsetSrc, hOffsetSrc: hOffsetSrc, count: count, kind: kind}
 	if err := call(symCudaMemcpyArrayToArray, unsafe.Pointer(args)); err != nil {
@@ -365,7 +379,9 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 		src     unsafe.Pointer
 		count   uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
+		_       [1]uint64
 		ret     CudaError_t
 	}{dst: dst, wOffset: wOffset, hOffset: hOffset, src: src, count: count, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyToArrayAsync, unsafe.Pointer(args)); err != nil {
@@ -423,7 +439,9 @@ func CudaMemcpyFromArrayAsync(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 		hOffset uint64
 		count   uint64
 		kind    CudaMemcpyKind
+		_       [4]byte
 		stream  CudaStream_t
+		_       [1]uint64
 		ret     CudaError_t
 	}{dst: dst, src: src, wOffset: wOffset, hOffset: hOffset, count: count, kind: kind, stream: stream}
 	if err := call(symCudaMemcpyFromArrayAsync, unsafe.Pointer(args)); err != nil {

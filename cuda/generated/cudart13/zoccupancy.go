@@ -42,7 +42,9 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 		numBlocks       *int32
 		func_           unsafe.Pointer
 		blockSize       int32
+		_               [4]byte
 		dynamicSMemSize uint64
+		_               [4]uint64
 		ret             CudaError_t
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize}
 	if err := call(symCudaOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args)); err != nil {
@@ -81,7 +83,10 @@ func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ un
 		dynamicSmemSize *uint64
 		func_           unsafe.Pointer
 		numBlocks       int32
+		_               [4]byte
 		blockSize       int32
+		_               [4]byte
+		_               [4]uint64
 		ret             CudaError_t
 	}{dynamicSmemSize: dynamicSmemSize, func_: func_, numBlocks: numBlocks, blockSize: blockSize}
 	if err := call(symCudaOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args)); err != nil {
@@ -119,8 +124,11 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 		numBlocks       *int32
 		func_           unsafe.Pointer
 		blockSize       int32
+		_               [4]byte
 		dynamicSMemSize uint64
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CudaError_t
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize, flags: flags}
 	if err := call(symCudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args)); err != nil {
@@ -162,6 +170,7 @@ func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Point
 		clusterSize  *int32
 		func_        unsafe.Pointer
 		launchConfig *CudaLaunchConfig_t
+		_            [5]uint64
 		ret          CudaError_t
 	}{clusterSize: clusterSize, func_: func_, launchConfig: launchConfig}
 	if err := call(symCudaOccupancyMaxPotentialClusterSize, unsafe.Pointer(args)); err != nil {
@@ -206,6 +215,7 @@ func CudaOccupancyMaxActiveClusters(numClusters *int32, func_ unsafe.Pointer, la
 		numClusters  *int32
 		func_        unsafe.Pointer
 		launchConfig *CudaLaunchConfig_t
+		_            [5]uint64
 		ret          CudaError_t
 	}{numClusters: numClusters, func_: func_, launchConfig: launchConfig}
 	if err := call(symCudaOccupancyMaxActiveClusters, unsafe.Pointer(args)); err != nil {

@@ -37,7 +37,10 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 	args := &struct {
 		canAccessPeer *int32
 		device        int32
+		_             [4]byte
 		peerDevice    int32
+		_             [4]byte
+		_             [5]uint64
 		ret           CudaError_t
 	}{canAccessPeer: canAccessPeer, device: device, peerDevice: peerDevice}
 	if err := call(symCudaDeviceCanAccessPeer, unsafe.Pointer(args)); err != nil {
@@ -81,7 +84,10 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 	args := &struct {
 		peerDevice int32
+		_          [4]byte
 		flags      uint32
+		_          [4]byte
+		_          [6]uint64
 		ret        CudaError_t
 	}{peerDevice: peerDevice, flags: flags}
 	if err := call(symCudaDeviceEnablePeerAccess, unsafe.Pointer(args)); err != nil {
@@ -118,6 +124,8 @@ func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 func CudaDeviceDisablePeerAccess(peerDevice int32) error {
 	args := &struct {
 		peerDevice int32
+		_          [4]byte
+		_          [7]uint64
 		ret        CudaError_t
 	}{peerDevice: peerDevice}
 	if err := call(symCudaDeviceDisablePeerAccess, unsafe.Pointer(args)); err != nil {

@@ -45,6 +45,7 @@ import "unsafe"
 func CudaStreamCreate(pStream *CudaStream_t) error {
 	args := &struct {
 		pStream *CudaStream_t
+		_       [7]uint64
 		ret     CudaError_t
 	}{pStream: pStream}
 	if err := call(symCudaStreamCreate, unsafe.Pointer(args)); err != nil {
@@ -110,6 +111,8 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 	args := &struct {
 		pStream *CudaStream_t
 		flags   uint32
+		_       [4]byte
+		_       [6]uint64
 		ret     CudaError_t
 	}{pStream: pStream, flags: flags}
 	if err := call(symCudaStreamCreateWithFlags, unsafe.Pointer(args)); err != nil {
@@ -171,7 +174,10 @@ func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority 
 	args := &struct {
 		pStream  *CudaStream_t
 		flags    uint32
+		_        [4]byte
 		priority int32
+		_        [4]byte
+		_        [5]uint64
 		ret      CudaError_t
 	}{pStream: pStream, flags: flags, priority: priority}
 	if err := call(symCudaStreamCreateWithPriority, unsafe.Pointer(args)); err != nil {
@@ -193,6 +199,7 @@ func CudaStreamGetPriority_ptsz(hStream CudaStream_t, priority *int32) error {
 	args := &struct {
 		hStream  CudaStream_t
 		priority *int32
+		_        [6]uint64
 		ret      CudaError_t
 	}{hStream: hStream, priority: priority}
 	if err := call(symCudaStreamGetPriority_ptsz, unsafe.Pointer(args)); err != nil {
@@ -215,6 +222,7 @@ func CudaStreamGetFlags_ptsz(hStream CudaStream_t, flags *uint32) error {
 	args := &struct {
 		hStream CudaStream_t
 		flags   *uint32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hStream: hStream, flags: flags}
 	if err := call(symCudaStreamGetFlags_ptsz, unsafe.Pointer(args)); err != nil {
@@ -236,6 +244,7 @@ func CudaStreamGetId_ptsz(hStream CudaStream_t, streamId *uint64) error {
 	args := &struct {
 		hStream  CudaStream_t
 		streamId *uint64
+		_        [6]uint64
 		ret      CudaError_t
 	}{hStream: hStream, streamId: streamId}
 	if err := call(symCudaStreamGetId_ptsz, unsafe.Pointer(args)); err != nil {
@@ -257,6 +266,7 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 	args := &struct {
 		hStream CudaStream_t
 		device  *int32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hStream: hStream, device: device}
 	if err := call(symCudaStreamGetDevice_ptsz, unsafe.Pointer(args)); err != nil {
@@ -294,6 +304,7 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 // [safe.Context.ResetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetPersistingL2
 func CudaCtxResetPersistingL2Cache() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaCtxResetPersistingL2Cache, unsafe.Pointer(args)); err != nil {
@@ -315,6 +326,7 @@ func CudaStreamCopyAttributes_ptsz(dst CudaStream_t, src CudaStream_t) error {
 	args := &struct {
 		dst CudaStream_t
 		src CudaStream_t
+		_   [6]uint64
 		ret CudaError_t
 	}{dst: dst, src: src}
 	if err := call(symCudaStreamCopyAttributes_ptsz, unsafe.Pointer(args)); err != nil {
@@ -336,7 +348,9 @@ func CudaStreamGetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 	args := &struct {
 		hStream   CudaStream_t
 		attr      CudaLaunchAttributeID
+		_         [4]byte
 		value_out *CudaLaunchAttributeValue
+		_         [5]uint64
 		ret       CudaError_t
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	if err := call(symCudaStreamGetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
@@ -358,7 +372,9 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 	args := &struct {
 		hStream CudaStream_t
 		attr    CudaLaunchAttributeID
+		_       [4]byte
 		value   *CudaLaunchAttributeValue
+		_       [5]uint64
 		ret     CudaError_t
 	}{hStream: hStream, attr: attr, value: value}
 	if err := call(symCudaStreamSetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
@@ -417,6 +433,7 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 func CudaStreamDestroy(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamDestroy, unsafe.Pointer(args)); err != nil {
@@ -439,6 +456,8 @@ func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint
 		stream CudaStream_t
 		event  CudaEvent_t
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{stream: stream, event: event, flags: flags}
 	if err := call(symCudaStreamWaitEvent_ptsz, unsafe.Pointer(args)); err != nil {
@@ -466,6 +485,8 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 		callback CudaStreamCallback_t
 		userData uintptr
 		flags    uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CudaError_t
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
 	if err := call(symCudaStreamAddCallback_ptsz, unsafe.Pointer(args)); err != nil {
@@ -487,6 +508,7 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamSynchronize_ptsz, unsafe.Pointer(args)); err != nil {
@@ -508,6 +530,7 @@ func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 func CudaStreamQuery_ptsz(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamQuery_ptsz, unsafe.Pointer(args)); err != nil {
@@ -532,6 +555,8 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 		devPtr unsafe.Pointer
 		length uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
 	if err := call(symCudaStreamAttachMemAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -554,6 +579,8 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 	args := &struct {
 		stream CudaStream_t
 		mode   CudaStreamCaptureMode
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{stream: stream, mode: mode}
 	if err := call(symCudaStreamBeginCapture_ptsz, unsafe.Pointer(args)); err != nil {
@@ -576,8 +603,10 @@ func CudaStreamBeginRecaptureToGraph_ptsz(stream CudaStream_t, mode CudaStreamCa
 	args := &struct {
 		stream       CudaStream_t
 		mode         CudaStreamCaptureMode
+		_            [4]byte
 		graph        CudaGraph_t
 		callbackData *CudaGraphRecaptureCallbackData
+		_            [4]uint64
 		ret          CudaError_t
 	}{stream: stream, mode: mode, graph: graph, callbackData: callbackData}
 	if err := call(symCudaStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
@@ -604,6 +633,8 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		mode            CudaStreamCaptureMode
+		_               [4]byte
+		_               [2]uint64
 		ret             CudaError_t
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	if err := call(symCudaStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
@@ -670,6 +701,7 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 	args := &struct {
 		mode *CudaStreamCaptureMode
+		_    [7]uint64
 		ret  CudaError_t
 	}{mode: mode}
 	if err := call(symCudaThreadExchangeStreamCaptureMode, unsafe.Pointer(args)); err != nil {
@@ -691,6 +723,7 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		stream CudaStream_t
 		pGraph *CudaGraph_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{stream: stream, pGraph: pGraph}
 	if err := call(symCudaStreamEndCapture_ptsz, unsafe.Pointer(args)); err != nil {
@@ -713,6 +746,7 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 	args := &struct {
 		stream         CudaStream_t
 		pCaptureStatus *CudaStreamCaptureStatus
+		_              [6]uint64
 		ret            CudaError_t
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
 	if err := call(symCudaStreamIsCapturing_ptsz, unsafe.Pointer(args)); err != nil {
@@ -740,6 +774,7 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 		dependencies_out    **CudaGraphNode_t
 		edgeData_out        **CudaGraphEdgeData
 		numDependencies_out *uint64
+		_                   [1]uint64
 		ret                 CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	if err := call(symCudaStreamGetCaptureInfo_ptsz, unsafe.Pointer(args)); err != nil {
@@ -765,6 +800,8 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CudaError_t
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	if err := call(symCudaStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args)); err != nil {
@@ -821,6 +858,7 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 func CudaStreamQuery(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamQuery, unsafe.Pointer(args)); err != nil {
@@ -869,6 +907,7 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 	args := &struct {
 		hStream CudaStream_t
 		device  *int32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hStream: hStream, device: device}
 	if err := call(symCudaStreamGetDevice, unsafe.Pointer(args)); err != nil {
@@ -917,6 +956,7 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 	args := &struct {
 		hStream CudaStream_t
 		flags   *uint32
+		_       [6]uint64
 		ret     CudaError_t
 	}{hStream: hStream, flags: flags}
 	if err := call(symCudaStreamGetFlags, unsafe.Pointer(args)); err != nil {
@@ -967,6 +1007,7 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 	args := &struct {
 		hStream  CudaStream_t
 		streamId *uint64
+		_        [6]uint64
 		ret      CudaError_t
 	}{hStream: hStream, streamId: streamId}
 	if err := call(symCudaStreamGetId, unsafe.Pointer(args)); err != nil {
@@ -1016,6 +1057,7 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 	args := &struct {
 		hStream  CudaStream_t
 		priority *int32
+		_        [6]uint64
 		ret      CudaError_t
 	}{hStream: hStream, priority: priority}
 	if err := call(symCudaStreamGetPriority, unsafe.Pointer(args)); err != nil {
@@ -1083,6 +1125,8 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 		stream CudaStream_t
 		event  CudaEvent_t
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CudaError_t
 	}{stream: stream, event: event, flags: flags}
 	if err := call(symCudaStreamWaitEvent, unsafe.Pointer(args)); err != nil {
@@ -1167,6 +1211,8 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 		callback CudaStreamCallback_t
 		userData uintptr
 		flags    uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CudaError_t
 	}{stream: stream, callback: callback, userData: userData, flags: flags}
 	if err := call(symCudaStreamAddCallback, unsafe.Pointer(args)); err != nil {
@@ -1237,6 +1283,8 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 		devPtr unsafe.Pointer
 		length uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CudaError_t
 	}{stream: stream, devPtr: devPtr, length: length, flags: flags}
 	if err := call(symCudaStreamAttachMemAsync, unsafe.Pointer(args)); err != nil {
@@ -1296,6 +1344,7 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 func CudaStreamSynchronize(stream CudaStream_t) error {
 	args := &struct {
 		stream CudaStream_t
+		_      [7]uint64
 		ret    CudaError_t
 	}{stream: stream}
 	if err := call(symCudaStreamSynchronize, unsafe.Pointer(args)); err != nil {
@@ -1361,6 +1410,8 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 	args := &struct {
 		stream CudaStream_t
 		mode   CudaStreamCaptureMode
+		_      [4]byte
+		_      [6]uint64
 		ret    CudaError_t
 	}{stream: stream, mode: mode}
 	if err := call(symCudaStreamBeginCapture, unsafe.Pointer(args)); err != nil {
@@ -1407,8 +1458,10 @@ func CudaStreamBeginRecaptureToGraph(stream CudaStream_t, mode CudaStreamCapture
 	args := &struct {
 		stream       CudaStream_t
 		mode         CudaStreamCaptureMode
+		_            [4]byte
 		graph        CudaGraph_t
 		callbackData *CudaGraphRecaptureCallbackData
+		_            [4]uint64
 		ret          CudaError_t
 	}{stream: stream, mode: mode, graph: graph, callbackData: callbackData}
 	if err := call(symCudaStreamBeginRecaptureToGraph, unsafe.Pointer(args)); err != nil {
@@ -1470,6 +1523,8 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		mode            CudaStreamCaptureMode
+		_               [4]byte
+		_               [2]uint64
 		ret             CudaError_t
 	}{stream: stream, graph: graph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	if err := call(symCudaStreamBeginCaptureToGraph, unsafe.Pointer(args)); err != nil {
@@ -1529,6 +1584,7 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	args := &struct {
 		stream CudaStream_t
 		pGraph *CudaGraph_t
+		_      [6]uint64
 		ret    CudaError_t
 	}{stream: stream, pGraph: pGraph}
 	if err := call(symCudaStreamEndCapture, unsafe.Pointer(args)); err != nil {
@@ -1577,6 +1633,7 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 	args := &struct {
 		stream         CudaStream_t
 		pCaptureStatus *CudaStreamCaptureStatus
+		_              [6]uint64
 		ret            CudaError_t
 	}{stream: stream, pCaptureStatus: pCaptureStatus}
 	if err := call(symCudaStreamIsCapturing, unsafe.Pointer(args)); err != nil {
@@ -1647,6 +1704,7 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 		dependencies_out    **CudaGraphNode_t
 		edgeData_out        **CudaGraphEdgeData
 		numDependencies_out *uint64
+		_                   [1]uint64
 		ret                 CudaError_t
 	}{stream: stream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	if err := call(symCudaStreamGetCaptureInfo, unsafe.Pointer(args)); err != nil {
@@ -1700,6 +1758,8 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CudaError_t
 	}{stream: stream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	if err := call(symCudaStreamUpdateCaptureDependencies, unsafe.Pointer(args)); err != nil {
@@ -1746,6 +1806,7 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 	args := &struct {
 		dst CudaStream_t
 		src CudaStream_t
+		_   [6]uint64
 		ret CudaError_t
 	}{dst: dst, src: src}
 	if err := call(symCudaStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
@@ -1798,7 +1859,9 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 	args := &struct {
 		hStream   CudaStream_t
 		attr      CudaLaunchAttributeID
+		_         [4]byte
 		value_out *CudaLaunchAttributeValue
+		_         [5]uint64
 		ret       CudaError_t
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	if err := call(symCudaStreamGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -1860,7 +1923,9 @@ func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 	args := &struct {
 		hStream CudaStream_t
 		attr    CudaLaunchAttributeID
+		_       [4]byte
 		value   *CudaLaunchAttributeValue
+		_       [5]uint64
 		ret     CudaError_t
 	}{hStream: hStream, attr: attr, value: value}
 	if err := call(symCudaStreamSetAttribute, unsafe.Pointer(args)); err != nil {

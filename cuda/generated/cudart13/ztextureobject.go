@@ -24,6 +24,7 @@ func CudaGetChannelDesc(desc *CudaChannelFormatDesc, array CudaArray_const_t) er
 	args := &struct {
 		desc  *CudaChannelFormatDesc
 		array CudaArray_const_t
+		_     [6]uint64
 		ret   CudaError_t
 	}{desc: desc, array: array}
 	if err := call(symCudaGetChannelDesc, unsafe.Pointer(args)); err != nil {
@@ -57,10 +58,16 @@ func CudaGetChannelDesc(desc *CudaChannelFormatDesc, array CudaArray_const_t) er
 func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelFormatKind) (CudaChannelFormatDesc, error) {
 	args := &struct {
 		x   int32
+		_   [4]byte
 		y   int32
+		_   [4]byte
 		z   int32
+		_   [4]byte
 		w   int32
+		_   [4]byte
 		f   CudaChannelFormatKind
+		_   [4]byte
+		_   [3]uint64
 		ret CudaChannelFormatDesc
 	}{x: x, y: y, z: z, w: w, f: f}
 	if err := call(symCudaCreateChannelDesc, unsafe.Pointer(args)); err != nil {
@@ -105,6 +112,7 @@ func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaReso
 		pResDesc     *CudaResourceDesc
 		pTexDesc     *CudaTextureDesc
 		pResViewDesc *CudaResourceViewDesc
+		_            [4]uint64
 		ret          CudaError_t
 	}{pTexObject: pTexObject, pResDesc: pResDesc, pTexDesc: pTexDesc, pResViewDesc: pResViewDesc}
 	if err := call(symCudaCreateTextureObject, unsafe.Pointer(args)); err != nil {
@@ -132,6 +140,7 @@ func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaReso
 func CudaDestroyTextureObject(texObject CudaTextureObject_t) error {
 	args := &struct {
 		texObject CudaTextureObject_t
+		_         [7]uint64
 		ret       CudaError_t
 	}{texObject: texObject}
 	if err := call(symCudaDestroyTextureObject, unsafe.Pointer(args)); err != nil {
@@ -161,6 +170,7 @@ func CudaGetTextureObjectResourceDesc(pResDesc *CudaResourceDesc, texObject Cuda
 	args := &struct {
 		pResDesc  *CudaResourceDesc
 		texObject CudaTextureObject_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{pResDesc: pResDesc, texObject: texObject}
 	if err := call(symCudaGetTextureObjectResourceDesc, unsafe.Pointer(args)); err != nil {
@@ -189,6 +199,7 @@ func CudaGetTextureObjectTextureDesc(pTexDesc *CudaTextureDesc, texObject CudaTe
 	args := &struct {
 		pTexDesc  *CudaTextureDesc
 		texObject CudaTextureObject_t
+		_         [6]uint64
 		ret       CudaError_t
 	}{pTexDesc: pTexDesc, texObject: texObject}
 	if err := call(symCudaGetTextureObjectTextureDesc, unsafe.Pointer(args)); err != nil {
@@ -219,6 +230,7 @@ func CudaGetTextureObjectResourceViewDesc(pResViewDesc *CudaResourceViewDesc, te
 	args := &struct {
 		pResViewDesc *CudaResourceViewDesc
 		texObject    CudaTextureObject_t
+		_            [6]uint64
 		ret          CudaError_t
 	}{pResViewDesc: pResViewDesc, texObject: texObject}
 	if err := call(symCudaGetTextureObjectResourceViewDesc, unsafe.Pointer(args)); err != nil {

@@ -34,6 +34,7 @@ import "unsafe"
 func CudaDriverGetVersion(driverVersion *int32) error {
 	args := &struct {
 		driverVersion *int32
+		_             [7]uint64
 		ret           CudaError_t
 	}{driverVersion: driverVersion}
 	if err := call(symCudaDriverGetVersion, unsafe.Pointer(args)); err != nil {
@@ -66,6 +67,7 @@ func CudaDriverGetVersion(driverVersion *int32) error {
 func CudaRuntimeGetVersion(runtimeVersion *int32) error {
 	args := &struct {
 		runtimeVersion *int32
+		_              [7]uint64
 		ret            CudaError_t
 	}{runtimeVersion: runtimeVersion}
 	if err := call(symCudaRuntimeGetVersion, unsafe.Pointer(args)); err != nil {

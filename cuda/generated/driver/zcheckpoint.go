@@ -26,7 +26,9 @@ import "unsafe"
 func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 	args := &struct {
 		pid int32
+		_   [4]byte
 		tid *int32
+		_   [6]uint64
 		ret CUresult
 	}{pid: pid, tid: tid}
 	if err := call(symCuCheckpointProcessGetRestoreThreadId, unsafe.Pointer(args)); err != nil {
@@ -60,7 +62,9 @@ func CuCheckpointProcessGetRestoreThreadId(pid int32, tid *int32) error {
 func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 	args := &struct {
 		pid   int32
+		_     [4]byte
 		state *CUprocessState
+		_     [6]uint64
 		ret   CUresult
 	}{pid: pid, state: state}
 	if err := call(symCuCheckpointProcessGetState, unsafe.Pointer(args)); err != nil {
@@ -96,7 +100,9 @@ func CuCheckpointProcessGetState(pid int32, state *CUprocessState) error {
 func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 	args := &struct {
 		pid   int32
+		_     [4]byte
 		args_ *CUcheckpointLockArgs
+		_     [6]uint64
 		ret   CUresult
 	}{pid: pid, args_: args_}
 	if err := call(symCuCheckpointProcessLock, unsafe.Pointer(args)); err != nil {
@@ -139,7 +145,9 @@ func CuCheckpointProcessLock(pid int32, args_ *CUcheckpointLockArgs) error {
 func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs) error {
 	args := &struct {
 		pid   int32
+		_     [4]byte
 		args_ *CUcheckpointCheckpointArgs
+		_     [6]uint64
 		ret   CUresult
 	}{pid: pid, args_: args_}
 	if err := call(symCuCheckpointProcessCheckpoint, unsafe.Pointer(args)); err != nil {
@@ -180,7 +188,9 @@ func CuCheckpointProcessCheckpoint(pid int32, args_ *CUcheckpointCheckpointArgs)
 func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error {
 	args := &struct {
 		pid   int32
+		_     [4]byte
 		args_ *CUcheckpointRestoreArgs
+		_     [6]uint64
 		ret   CUresult
 	}{pid: pid, args_: args_}
 	if err := call(symCuCheckpointProcessRestore, unsafe.Pointer(args)); err != nil {
@@ -216,6 +226,7 @@ func CuCheckpointProcessRestore(pid int32, args_ *CUcheckpointRestoreArgs) error
 func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 	args := &struct {
 		handle CUcheckpointOperationHandle
+		_      [7]uint64
 		ret    CUresult
 	}{handle: handle}
 	if err := call(symCuCheckpointOperationComplete, unsafe.Pointer(args)); err != nil {
@@ -244,7 +255,9 @@ func CuCheckpointOperationComplete(handle CUcheckpointOperationHandle) error {
 func CuCheckpointProcessUnlock(pid int32, args_ *CUcheckpointUnlockArgs) error {
 	args := &struct {
 		pid   int32
+		_     [4]byte
 		args_ *CUcheckpointUnlockArgs
+		_     [6]uint64
 		ret   CUresult
 	}{pid: pid, args_: args_}
 	if err := call(symCuCheckpointProcessUnlock, unsafe.Pointer(args)); err != nil {

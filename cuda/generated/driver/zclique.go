@@ -29,6 +29,8 @@ func CuDeviceGetFabricClusterUuid(uuid *CUuuid, dev CUdevice) error {
 	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
+		_    [4]byte
+		_    [6]uint64
 		ret  CUresult
 	}{uuid: uuid, dev: dev}
 	if err := call(symCuDeviceGetFabricClusterUuid, unsafe.Pointer(args)); err != nil {
@@ -60,6 +62,8 @@ func CuDeviceGetCliqueCount(count *uint64, dev CUdevice) error {
 	args := &struct {
 		count *uint64
 		dev   CUdevice
+		_     [4]byte
+		_     [6]uint64
 		ret   CUresult
 	}{count: count, dev: dev}
 	if err := call(symCuDeviceGetCliqueCount, unsafe.Pointer(args)); err != nil {
@@ -96,6 +100,8 @@ func CuDeviceGetCliqueInfo(cliqueInfo *CUcliqueInfo, count *uint64, dev CUdevice
 		cliqueInfo *CUcliqueInfo
 		count      *uint64
 		dev        CUdevice
+		_          [4]byte
+		_          [5]uint64
 		ret        CUresult
 	}{cliqueInfo: cliqueInfo, count: count, dev: dev}
 	if err := call(symCuDeviceGetCliqueInfo, unsafe.Pointer(args)); err != nil {

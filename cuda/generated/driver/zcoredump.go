@@ -36,8 +36,10 @@ import "unsafe"
 func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := &struct {
 		attrib CUcoredumpSettings
+		_      [4]byte
 		value  unsafe.Pointer
 		size   *uint64
+		_      [5]uint64
 		ret    CUresult
 	}{attrib: attrib, value: value, size: size}
 	if err := call(symCuCoredumpGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -69,8 +71,10 @@ func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := &struct {
 		attrib CUcoredumpSettings
+		_      [4]byte
 		value  unsafe.Pointer
 		size   *uint64
+		_      [5]uint64
 		ret    CUresult
 	}{attrib: attrib, value: value, size: size}
 	if err := call(symCuCoredumpGetAttributeGlobal, unsafe.Pointer(args)); err != nil {
@@ -114,8 +118,10 @@ func CuCoredumpGetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointe
 func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := &struct {
 		attrib CUcoredumpSettings
+		_      [4]byte
 		value  unsafe.Pointer
 		size   *uint64
+		_      [5]uint64
 		ret    CUresult
 	}{attrib: attrib, value: value, size: size}
 	if err := call(symCuCoredumpSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -154,8 +160,10 @@ func CuCoredumpSetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 func CuCoredumpSetAttributeGlobal(attrib CUcoredumpSettings, value unsafe.Pointer, size *uint64) error {
 	args := &struct {
 		attrib CUcoredumpSettings
+		_      [4]byte
 		value  unsafe.Pointer
 		size   *uint64
+		_      [5]uint64
 		ret    CUresult
 	}{attrib: attrib, value: value, size: size}
 	if err := call(symCuCoredumpSetAttributeGlobal, unsafe.Pointer(args)); err != nil {
@@ -196,6 +204,7 @@ func CuCoredumpRegisterStartCallback(callback CUcoredumpStatusCallback, userData
 		callback    CUcoredumpStatusCallback
 		userData    uintptr
 		callbackOut *CUcoredumpCallbackHandle
+		_           [5]uint64
 		ret         CUresult
 	}{callback: callback, userData: userData, callbackOut: callbackOut}
 	if err := call(symCuCoredumpRegisterStartCallback, unsafe.Pointer(args)); err != nil {
@@ -235,6 +244,7 @@ func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userD
 		callback    CUcoredumpStatusCallback
 		userData    uintptr
 		callbackOut *CUcoredumpCallbackHandle
+		_           [5]uint64
 		ret         CUresult
 	}{callback: callback, userData: userData, callbackOut: callbackOut}
 	if err := call(symCuCoredumpRegisterCompleteCallback, unsafe.Pointer(args)); err != nil {
@@ -262,6 +272,7 @@ func CuCoredumpRegisterCompleteCallback(callback CUcoredumpStatusCallback, userD
 func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error {
 	args := &struct {
 		callback CUcoredumpCallbackHandle
+		_        [7]uint64
 		ret      CUresult
 	}{callback: callback}
 	if err := call(symCuCoredumpDeregisterStartCallback, unsafe.Pointer(args)); err != nil {
@@ -289,6 +300,7 @@ func CuCoredumpDeregisterStartCallback(callback CUcoredumpCallbackHandle) error 
 func CuCoredumpDeregisterCompleteCallback(callback CUcoredumpCallbackHandle) error {
 	args := &struct {
 		callback CUcoredumpCallbackHandle
+		_        [7]uint64
 		ret      CUresult
 	}{callback: callback}
 	if err := call(symCuCoredumpDeregisterCompleteCallback, unsafe.Pointer(args)); err != nil {

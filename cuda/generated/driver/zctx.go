@@ -62,7 +62,10 @@ func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags u
 		pctx            *CUcontext
 		ctxCreateParams *CUctxCreateParams
 		flags           uint32
+		_               [4]byte
 		dev             CUdevice
+		_               [4]byte
+		_               [4]uint64
 		ret             CUresult
 	}{pctx: pctx, ctxCreateParams: ctxCreateParams, flags: flags, dev: dev}
 	if err := call(symCuCtxCreate_v4, unsafe.Pointer(args)); err != nil {
@@ -116,6 +119,7 @@ func CuCtxDestroy(ctx CUcontext) error {
 func CuCtxDestroy_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
+		_   [7]uint64
 		ret CUresult
 	}{ctx: ctx}
 	if err := call(symCuCtxDestroy_v2, unsafe.Pointer(args)); err != nil {
@@ -168,6 +172,7 @@ func CuCtxPushCurrent(ctx CUcontext) error {
 func CuCtxPushCurrent_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
+		_   [7]uint64
 		ret CUresult
 	}{ctx: ctx}
 	if err := call(symCuCtxPushCurrent_v2, unsafe.Pointer(args)); err != nil {
@@ -217,6 +222,7 @@ func CuCtxPopCurrent(pctx *CUcontext) error {
 func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
+		_    [7]uint64
 		ret  CUresult
 	}{pctx: pctx}
 	if err := call(symCuCtxPopCurrent_v2, unsafe.Pointer(args)); err != nil {
@@ -258,6 +264,7 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 func CuCtxSetCurrent(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
+		_   [7]uint64
 		ret CUresult
 	}{ctx: ctx}
 	if err := call(symCuCtxSetCurrent, unsafe.Pointer(args)); err != nil {
@@ -296,6 +303,7 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 func CuCtxGetCurrent(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
+		_    [7]uint64
 		ret  CUresult
 	}{pctx: pctx}
 	if err := call(symCuCtxGetCurrent, unsafe.Pointer(args)); err != nil {
@@ -333,6 +341,7 @@ func CuCtxGetCurrent(pctx *CUcontext) error {
 func CuCtxGetDevice(device *CUdevice) error {
 	args := &struct {
 		device *CUdevice
+		_      [7]uint64
 		ret    CUresult
 	}{device: device}
 	if err := call(symCuCtxGetDevice, unsafe.Pointer(args)); err != nil {
@@ -363,6 +372,7 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 	args := &struct {
 		device *CUdevice
 		ctx    CUcontext
+		_      [6]uint64
 		ret    CUresult
 	}{device: device, ctx: ctx}
 	if err := call(symCuCtxGetDevice_v2, unsafe.Pointer(args)); err != nil {
@@ -401,6 +411,7 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 func CuCtxGetFlags(flags *uint32) error {
 	args := &struct {
 		flags *uint32
+		_     [7]uint64
 		ret   CUresult
 	}{flags: flags}
 	if err := call(symCuCtxGetFlags, unsafe.Pointer(args)); err != nil {
@@ -435,6 +446,8 @@ func CuCtxGetFlags(flags *uint32) error {
 func CuCtxSetFlags(flags uint32) error {
 	args := &struct {
 		flags uint32
+		_     [4]byte
+		_     [7]uint64
 		ret   CUresult
 	}{flags: flags}
 	if err := call(symCuCtxSetFlags, unsafe.Pointer(args)); err != nil {
@@ -471,6 +484,7 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 	args := &struct {
 		ctx   CUcontext
 		ctxId *uint64
+		_     [6]uint64
 		ret   CUresult
 	}{ctx: ctx, ctxId: ctxId}
 	if err := call(symCuCtxGetId, unsafe.Pointer(args)); err != nil {
@@ -519,6 +533,7 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 // [safe.Context.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Synchronize
 func CuCtxSynchronize() error {
 	args := &struct {
+		_   [8]uint64
 		ret CUresult
 	}{}
 	if err := call(symCuCtxSynchronize, unsafe.Pointer(args)); err != nil {
@@ -564,6 +579,7 @@ func CuCtxSynchronize() error {
 func CuCtxSynchronize_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
+		_   [7]uint64
 		ret CUresult
 	}{ctx: ctx}
 	if err := call(symCuCtxSynchronize_v2, unsafe.Pointer(args)); err != nil {
@@ -625,7 +641,9 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 func CuCtxSetLimit(limit CUlimit, value uint64) error {
 	args := &struct {
 		limit CUlimit
+		_     [4]byte
 		value uint64
+		_     [6]uint64
 		ret   CUresult
 	}{limit: limit, value: value}
 	if err := call(symCuCtxSetLimit, unsafe.Pointer(args)); err != nil {
@@ -666,6 +684,8 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 	args := &struct {
 		pvalue *uint64
 		limit  CUlimit
+		_      [4]byte
+		_      [6]uint64
 		ret    CUresult
 	}{pvalue: pvalue, limit: limit}
 	if err := call(symCuCtxGetLimit, unsafe.Pointer(args)); err != nil {
@@ -698,6 +718,7 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 	args := &struct {
 		pconfig *CUfunc_cache
+		_       [7]uint64
 		ret     CUresult
 	}{pconfig: pconfig}
 	if err := call(symCuCtxGetCacheConfig, unsafe.Pointer(args)); err != nil {
@@ -734,6 +755,8 @@ func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 func CuCtxSetCacheConfig(config CUfunc_cache) error {
 	args := &struct {
 		config CUfunc_cache
+		_      [4]byte
+		_      [7]uint64
 		ret    CUresult
 	}{config: config}
 	if err := call(symCuCtxSetCacheConfig, unsafe.Pointer(args)); err != nil {
@@ -768,6 +791,7 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 	args := &struct {
 		ctx     CUcontext
 		version *uint32
+		_       [6]uint64
 		ret     CUresult
 	}{ctx: ctx, version: version}
 	if err := call(symCuCtxGetApiVersion, unsafe.Pointer(args)); err != nil {
@@ -816,6 +840,7 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 	args := &struct {
 		leastPriority    *int32
 		greatestPriority *int32
+		_                [6]uint64
 		ret              CUresult
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
 	if err := call(symCuCtxGetStreamPriorityRange, unsafe.Pointer(args)); err != nil {
@@ -851,6 +876,7 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 // [safe.Context.ResetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetPersistingL2
 func CuCtxResetPersistingL2Cache() error {
 	args := &struct {
+		_   [8]uint64
 		ret CUresult
 	}{}
 	if err := call(symCuCtxResetPersistingL2Cache, unsafe.Pointer(args)); err != nil {
@@ -882,6 +908,8 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 	args := &struct {
 		pExecAffinity *CUexecAffinityParam
 		type_         CUexecAffinityType
+		_             [4]byte
+		_             [6]uint64
 		ret           CUresult
 	}{pExecAffinity: pExecAffinity, type_: type_}
 	if err := call(symCuCtxGetExecAffinity, unsafe.Pointer(args)); err != nil {
@@ -927,6 +955,7 @@ func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUcontext
 		hEvent CUevent
+		_      [6]uint64
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
 	if err := call(symCuCtxRecordEvent, unsafe.Pointer(args)); err != nil {
@@ -973,6 +1002,7 @@ func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUcontext
 		hEvent CUevent
+		_      [6]uint64
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
 	if err := call(symCuCtxWaitEvent, unsafe.Pointer(args)); err != nil {
@@ -994,7 +1024,10 @@ func CuCtxCreate_v1(pctx *CUcontext, flags uint32, dev CUdevice) error {
 	args := &struct {
 		pctx  *CUcontext
 		flags uint32
+		_     [4]byte
 		dev   CUdevice
+		_     [4]byte
+		_     [5]uint64
 		ret   CUresult
 	}{pctx: pctx, flags: flags, dev: dev}
 	if err := call(symCuCtxCreate_v1, unsafe.Pointer(args)); err != nil {
@@ -1035,7 +1068,10 @@ func CuCtxCreate_v2(pctx *CUcontext, flags uint32, dev CUdevice) error {
 	args := &struct {
 		pctx  *CUcontext
 		flags uint32
+		_     [4]byte
 		dev   CUdevice
+		_     [4]byte
+		_     [5]uint64
 		ret   CUresult
 	}{pctx: pctx, flags: flags, dev: dev}
 	if err := call(symCuCtxCreate_v2, unsafe.Pointer(args)); err != nil {
@@ -1079,8 +1115,12 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 		pctx        *CUcontext
 		paramsArray *CUexecAffinityParam
 		numParams   int32
+		_           [4]byte
 		flags       uint32
+		_           [4]byte
 		dev         CUdevice
+		_           [4]byte
+		_           [3]uint64
 		ret         CUresult
 	}{pctx: pctx, paramsArray: paramsArray, numParams: numParams, flags: flags, dev: dev}
 	if err := call(symCuCtxCreate_v3, unsafe.Pointer(args)); err != nil {
@@ -1101,6 +1141,7 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 func CuCtxDestroy_v1(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
+		_   [7]uint64
 		ret CUresult
 	}{ctx: ctx}
 	if err := call(symCuCtxDestroy_v1, unsafe.Pointer(args)); err != nil {
@@ -1121,6 +1162,7 @@ func CuCtxDestroy_v1(ctx CUcontext) error {
 func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
+		_    [7]uint64
 		ret  CUresult
 	}{pctx: pctx}
 	if err := call(symCuCtxPopCurrent_v1, unsafe.Pointer(args)); err != nil {
@@ -1141,6 +1183,7 @@ func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 func CuCtxPushCurrent_v1(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
+		_   [7]uint64
 		ret CUresult
 	}{ctx: ctx}
 	if err := call(symCuCtxPushCurrent_v1, unsafe.Pointer(args)); err != nil {

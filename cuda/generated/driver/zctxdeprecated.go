@@ -30,6 +30,8 @@ func CuCtxAttach(pctx *CUcontext, flags uint32) error {
 	args := &struct {
 		pctx  *CUcontext
 		flags uint32
+		_     [4]byte
+		_     [6]uint64
 		ret   CUresult
 	}{pctx: pctx, flags: flags}
 	if err := call(symCuCtxAttach, unsafe.Pointer(args)); err != nil {
@@ -62,6 +64,7 @@ func CuCtxAttach(pctx *CUcontext, flags uint32) error {
 func CuCtxDetach(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
+		_   [7]uint64
 		ret CUresult
 	}{ctx: ctx}
 	if err := call(symCuCtxDetach, unsafe.Pointer(args)); err != nil {
@@ -98,6 +101,7 @@ func CuCtxDetach(ctx CUcontext) error {
 func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 	args := &struct {
 		pConfig *CUsharedconfig
+		_       [7]uint64
 		ret     CUresult
 	}{pConfig: pConfig}
 	if err := call(symCuCtxGetSharedMemConfig, unsafe.Pointer(args)); err != nil {
@@ -133,6 +137,8 @@ func CuCtxGetSharedMemConfig(pConfig *CUsharedconfig) error {
 func CuCtxSetSharedMemConfig(config CUsharedconfig) error {
 	args := &struct {
 		config CUsharedconfig
+		_      [4]byte
+		_      [7]uint64
 		ret    CUresult
 	}{config: config}
 	if err := call(symCuCtxSetSharedMemConfig, unsafe.Pointer(args)); err != nil {

@@ -36,6 +36,8 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 	args := &struct {
 		device  *CUdevice
 		ordinal int32
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{device: device, ordinal: ordinal}
 	if err := call(symCuDeviceGet, unsafe.Pointer(args)); err != nil {
@@ -76,6 +78,7 @@ func CuDeviceGet(device *CUdevice, ordinal int32) error {
 func CuDeviceGetCount(count *int32) error {
 	args := &struct {
 		count *int32
+		_     [7]uint64
 		ret   CUresult
 	}{count: count}
 	if err := call(symCuDeviceGetCount, unsafe.Pointer(args)); err != nil {
@@ -118,7 +121,10 @@ func CuDeviceGetName(name *byte, len int32, dev CUdevice) error {
 	args := &struct {
 		name *byte
 		len  int32
+		_    [4]byte
 		dev  CUdevice
+		_    [4]byte
+		_    [5]uint64
 		ret  CUresult
 	}{name: name, len: len, dev: dev}
 	if err := call(symCuDeviceGetName, unsafe.Pointer(args)); err != nil {
@@ -171,6 +177,8 @@ func CuDeviceGetUuid_v2(uuid *CUuuid, dev CUdevice) error {
 	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
+		_    [4]byte
+		_    [6]uint64
 		ret  CUresult
 	}{uuid: uuid, dev: dev}
 	if err := call(symCuDeviceGetUuid_v2, unsafe.Pointer(args)); err != nil {
@@ -207,6 +215,8 @@ func CuDeviceGetLuid(luid *byte, deviceNodeMask *uint32, dev CUdevice) error {
 		luid           *byte
 		deviceNodeMask *uint32
 		dev            CUdevice
+		_              [4]byte
+		_              [5]uint64
 		ret            CUresult
 	}{luid: luid, deviceNodeMask: deviceNodeMask, dev: dev}
 	if err := call(symCuDeviceGetLuid, unsafe.Pointer(args)); err != nil {
@@ -256,6 +266,8 @@ func CuDeviceTotalMem_v2(bytes *uint64, dev CUdevice) error {
 	args := &struct {
 		bytes *uint64
 		dev   CUdevice
+		_     [4]byte
+		_     [6]uint64
 		ret   CUresult
 	}{bytes: bytes, dev: dev}
 	if err := call(symCuDeviceTotalMem_v2, unsafe.Pointer(args)); err != nil {
@@ -293,8 +305,12 @@ func CuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, format CUarr
 	args := &struct {
 		maxWidthInElements *uint64
 		format             CUarray_format
+		_                  [4]byte
 		numChannels        uint32
+		_                  [4]byte
 		dev                CUdevice
+		_                  [4]byte
+		_                  [4]uint64
 		ret                CUresult
 	}{maxWidthInElements: maxWidthInElements, format: format, numChannels: numChannels, dev: dev}
 	if err := call(symCuDeviceGetTexture1DLinearMaxWidth, unsafe.Pointer(args)); err != nil {
@@ -339,7 +355,10 @@ func CuDeviceGetAttribute(pi *int32, attrib CUdevice_attribute, dev CUdevice) er
 	args := &struct {
 		pi     *int32
 		attrib CUdevice_attribute
+		_      [4]byte
 		dev    CUdevice
+		_      [4]byte
+		_      [5]uint64
 		ret    CUresult
 	}{pi: pi, attrib: attrib, dev: dev}
 	if err := call(symCuDeviceGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -377,7 +396,10 @@ func CuDeviceGetHostAtomicCapabilities(capabilities *uint32, operations *CUatomi
 		capabilities *uint32
 		operations   *CUatomicOperation
 		count        uint32
+		_            [4]byte
 		dev          CUdevice
+		_            [4]byte
+		_            [4]uint64
 		ret          CUresult
 	}{capabilities: capabilities, operations: operations, count: count, dev: dev}
 	if err := call(symCuDeviceGetHostAtomicCapabilities, unsafe.Pointer(args)); err != nil {
@@ -417,7 +439,10 @@ func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevi
 	args := &struct {
 		nvSciSyncAttrList unsafe.Pointer
 		dev               CUdevice
+		_                 [4]byte
 		flags             int32
+		_                 [4]byte
+		_                 [5]uint64
 		ret               CUresult
 	}{nvSciSyncAttrList: nvSciSyncAttrList, dev: dev, flags: flags}
 	if err := call(symCuDeviceGetNvSciSyncAttributes, unsafe.Pointer(args)); err != nil {
@@ -456,7 +481,9 @@ func CuDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, dev CUdevi
 func CuDeviceSetMemPool(dev CUdevice, pool CUmemoryPool) error {
 	args := &struct {
 		dev  CUdevice
+		_    [4]byte
 		pool CUmemoryPool
+		_    [6]uint64
 		ret  CUresult
 	}{dev: dev, pool: pool}
 	if err := call(symCuDeviceSetMemPool, unsafe.Pointer(args)); err != nil {
@@ -495,6 +522,8 @@ func CuDeviceGetMemPool(pool *CUmemoryPool, dev CUdevice) error {
 	args := &struct {
 		pool *CUmemoryPool
 		dev  CUdevice
+		_    [4]byte
+		_    [6]uint64
 		ret  CUresult
 	}{pool: pool, dev: dev}
 	if err := call(symCuDeviceGetMemPool, unsafe.Pointer(args)); err != nil {
@@ -537,6 +566,8 @@ func CuDeviceGetDefaultMemPool(pool_out *CUmemoryPool, dev CUdevice) error {
 	args := &struct {
 		pool_out *CUmemoryPool
 		dev      CUdevice
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{pool_out: pool_out, dev: dev}
 	if err := call(symCuDeviceGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
@@ -570,7 +601,10 @@ func CuDeviceGetExecAffinitySupport(pi *int32, type_ CUexecAffinityType, dev CUd
 	args := &struct {
 		pi    *int32
 		type_ CUexecAffinityType
+		_     [4]byte
 		dev   CUdevice
+		_     [4]byte
+		_     [5]uint64
 		ret   CUresult
 	}{pi: pi, type_: type_, dev: dev}
 	if err := call(symCuDeviceGetExecAffinitySupport, unsafe.Pointer(args)); err != nil {
@@ -608,7 +642,10 @@ func CuDeviceGetExecAffinitySupport(pi *int32, type_ CUexecAffinityType, dev CUd
 func CuFlushGPUDirectRDMAWrites(target CUflushGPUDirectRDMAWritesTarget, scope CUflushGPUDirectRDMAWritesScope) error {
 	args := &struct {
 		target CUflushGPUDirectRDMAWritesTarget
+		_      [4]byte
 		scope  CUflushGPUDirectRDMAWritesScope
+		_      [4]byte
+		_      [6]uint64
 		ret    CUresult
 	}{target: target, scope: scope}
 	if err := call(symCuFlushGPUDirectRDMAWrites, unsafe.Pointer(args)); err != nil {
@@ -629,6 +666,8 @@ func CuDeviceTotalMem_v1(bytes *uint32, dev CUdevice) error {
 	args := &struct {
 		bytes *uint32
 		dev   CUdevice
+		_     [4]byte
+		_     [6]uint64
 		ret   CUresult
 	}{bytes: bytes, dev: dev}
 	if err := call(symCuDeviceTotalMem_v1, unsafe.Pointer(args)); err != nil {
@@ -650,6 +689,8 @@ func CuDeviceGetUuid_v1(uuid *CUuuid, dev CUdevice) error {
 	args := &struct {
 		uuid *CUuuid
 		dev  CUdevice
+		_    [4]byte
+		_    [6]uint64
 		ret  CUresult
 	}{uuid: uuid, dev: dev}
 	if err := call(symCuDeviceGetUuid_v1, unsafe.Pointer(args)); err != nil {

@@ -34,6 +34,8 @@ func CuDeviceGetProperties(prop *CUdevprop, dev CUdevice) error {
 	args := &struct {
 		prop *CUdevprop
 		dev  CUdevice
+		_    [4]byte
+		_    [6]uint64
 		ret  CUresult
 	}{prop: prop, dev: dev}
 	if err := call(symCuDeviceGetProperties, unsafe.Pointer(args)); err != nil {
@@ -75,6 +77,8 @@ func CuDeviceComputeCapability(major *int32, minor *int32, dev CUdevice) error {
 		major *int32
 		minor *int32
 		dev   CUdevice
+		_     [4]byte
+		_     [5]uint64
 		ret   CUresult
 	}{major: major, minor: minor, dev: dev}
 	if err := call(symCuDeviceComputeCapability, unsafe.Pointer(args)); err != nil {

@@ -56,8 +56,10 @@ func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		symbol       *byte
 		pfn          *unsafe.Pointer
 		cudaVersion  int32
+		_            [4]byte
 		flags        uint64
 		symbolStatus *CUdriverProcAddressQueryResult
+		_            [3]uint64
 		ret          CUresult
 	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: flags, symbolStatus: symbolStatus}
 	if err := call(symCuGetProcAddress_v2, unsafe.Pointer(args)); err != nil {
@@ -84,6 +86,7 @@ func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) err
 	args := &struct {
 		ppExportTable  *unsafe.Pointer
 		pExportTableId *CUuuid
+		_              [6]uint64
 		ret            CUresult
 	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
 	if err := call(symCuGetExportTable, unsafe.Pointer(args)); err != nil {
@@ -106,7 +109,9 @@ func CuGetProcAddress_v1(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		symbol      *byte
 		pfn         *unsafe.Pointer
 		cudaVersion int32
+		_           [4]byte
 		flags       uint64
+		_           [4]uint64
 		ret         CUresult
 	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: flags}
 	if err := call(symCuGetProcAddress_v1, unsafe.Pointer(args)); err != nil {

@@ -31,7 +31,9 @@ import "unsafe"
 func CuGetErrorString(error_ CUresult, pStr **byte) error {
 	args := &struct {
 		error_ CUresult
+		_      [4]byte
 		pStr   **byte
+		_      [6]uint64
 		ret    CUresult
 	}{error_: error_, pStr: pStr}
 	if err := call(symCuGetErrorString, unsafe.Pointer(args)); err != nil {
@@ -64,7 +66,9 @@ func CuGetErrorString(error_ CUresult, pStr **byte) error {
 func CuGetErrorName(error_ CUresult, pStr **byte) error {
 	args := &struct {
 		error_ CUresult
+		_      [4]byte
 		pStr   **byte
+		_      [6]uint64
 		ret    CUresult
 	}{error_: error_, pStr: pStr}
 	if err := call(symCuGetErrorName, unsafe.Pointer(args)); err != nil {

@@ -47,6 +47,8 @@ func CuEventCreate(phEvent *CUevent, Flags uint32) error {
 	args := &struct {
 		phEvent *CUevent
 		Flags   uint32
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{phEvent: phEvent, Flags: Flags}
 	if err := call(symCuEventCreate, unsafe.Pointer(args)); err != nil {
@@ -69,6 +71,7 @@ func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{hEvent: hEvent, hStream: hStream}
 	if err := call(symCuEventRecord_ptsz, unsafe.Pointer(args)); err != nil {
@@ -92,6 +95,8 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32)
 		hEvent  CUevent
 		hStream CUstream
 		flags   uint32
+		_       [4]byte
+		_       [5]uint64
 		ret     CUresult
 	}{hEvent: hEvent, hStream: hStream, flags: flags}
 	if err := call(symCuEventRecordWithFlags_ptsz, unsafe.Pointer(args)); err != nil {
@@ -147,6 +152,7 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32)
 func CuEventQuery(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
+		_      [7]uint64
 		ret    CUresult
 	}{hEvent: hEvent}
 	if err := call(symCuEventQuery, unsafe.Pointer(args)); err != nil {
@@ -199,6 +205,7 @@ func CuEventQuery(hEvent CUevent) error {
 func CuEventSynchronize(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
+		_      [7]uint64
 		ret    CUresult
 	}{hEvent: hEvent}
 	if err := call(symCuEventSynchronize, unsafe.Pointer(args)); err != nil {
@@ -258,6 +265,7 @@ func CuEventDestroy(hEvent CUevent) error {
 func CuEventDestroy_v2(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
+		_      [7]uint64
 		ret    CUresult
 	}{hEvent: hEvent}
 	if err := call(symCuEventDestroy_v2, unsafe.Pointer(args)); err != nil {
@@ -327,6 +335,7 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 		pMilliseconds *float32
 		hStart        CUevent
 		hEnd          CUevent
+		_             [5]uint64
 		ret           CUresult
 	}{pMilliseconds: pMilliseconds, hStart: hStart, hEnd: hEnd}
 	if err := call(symCuEventElapsedTime_v2, unsafe.Pointer(args)); err != nil {
@@ -346,6 +355,7 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 func CuEventDestroy_v1(hEvent CUevent) error {
 	args := &struct {
 		hEvent CUevent
+		_      [7]uint64
 		ret    CUresult
 	}{hEvent: hEvent}
 	if err := call(symCuEventDestroy_v1, unsafe.Pointer(args)); err != nil {
@@ -367,6 +377,7 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 		pMilliseconds *float32
 		hStart        CUevent
 		hEnd          CUevent
+		_             [5]uint64
 		ret           CUresult
 	}{pMilliseconds: pMilliseconds, hStart: hStart, hEnd: hEnd}
 	if err := call(symCuEventElapsedTime_v1, unsafe.Pointer(args)); err != nil {
@@ -425,6 +436,7 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{hEvent: hEvent, hStream: hStream}
 	if err := call(symCuEventRecord, unsafe.Pointer(args)); err != nil {
@@ -478,6 +490,8 @@ func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags uint32) erro
 		hEvent  CUevent
 		hStream CUstream
 		flags   uint32
+		_       [4]byte
+		_       [5]uint64
 		ret     CUresult
 	}{hEvent: hEvent, hStream: hStream, flags: flags}
 	if err := call(symCuEventRecordWithFlags, unsafe.Pointer(args)); err != nil {

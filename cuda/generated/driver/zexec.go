@@ -44,7 +44,9 @@ func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction
 	args := &struct {
 		pi     *int32
 		attrib CUfunction_attribute
+		_      [4]byte
 		hfunc  CUfunction
+		_      [5]uint64
 		ret    CUresult
 	}{pi: pi, attrib: attrib, hfunc: hfunc}
 	if err := call(symCuFuncGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -95,7 +97,10 @@ func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int
 	args := &struct {
 		hfunc  CUfunction
 		attrib CUfunction_attribute
+		_      [4]byte
 		value  int32
+		_      [4]byte
+		_      [5]uint64
 		ret    CUresult
 	}{hfunc: hfunc, attrib: attrib, value: value}
 	if err := call(symCuFuncSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -138,6 +143,8 @@ func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 	args := &struct {
 		hfunc  CUfunction
 		config CUfunc_cache
+		_      [4]byte
+		_      [6]uint64
 		ret    CUresult
 	}{hfunc: hfunc, config: config}
 	if err := call(symCuFuncSetCacheConfig, unsafe.Pointer(args)); err != nil {
@@ -169,6 +176,7 @@ func CuFuncGetModule(hmod *CUmodule, hfunc CUfunction) error {
 	args := &struct {
 		hmod  *CUmodule
 		hfunc CUfunction
+		_     [6]uint64
 		ret   CUresult
 	}{hmod: hmod, hfunc: hfunc}
 	if err := call(symCuFuncGetModule, unsafe.Pointer(args)); err != nil {
@@ -200,6 +208,7 @@ func CuFuncGetName(name **byte, hfunc CUfunction) error {
 	args := &struct {
 		name  **byte
 		hfunc CUfunction
+		_     [6]uint64
 		ret   CUresult
 	}{name: name, hfunc: hfunc}
 	if err := call(symCuFuncGetName, unsafe.Pointer(args)); err != nil {
@@ -241,6 +250,7 @@ func CuFuncGetParamInfo(func_ CUfunction, paramIndex uint64, paramOffset *uint64
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
+		_           [4]uint64
 		ret         CUresult
 	}{func_: func_, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
 	if err := call(symCuFuncGetParamInfo, unsafe.Pointer(args)); err != nil {
@@ -275,6 +285,7 @@ func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 	args := &struct {
 		func_      CUfunction
 		paramCount *uint64
+		_          [6]uint64
 		ret        CUresult
 	}{func_: func_, paramCount: paramCount}
 	if err := call(symCuFuncGetParamCount, unsafe.Pointer(args)); err != nil {
@@ -311,6 +322,7 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 	args := &struct {
 		state    *CUfunctionLoadingState
 		function CUfunction
+		_        [6]uint64
 		ret      CUresult
 	}{state: state, function: function}
 	if err := call(symCuFuncIsLoaded, unsafe.Pointer(args)); err != nil {
@@ -346,6 +358,7 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 func CuFuncLoad(function CUfunction) error {
 	args := &struct {
 		function CUfunction
+		_        [7]uint64
 		ret      CUresult
 	}{function: function}
 	if err := call(symCuFuncLoad, unsafe.Pointer(args)); err != nil {
@@ -368,12 +381,19 @@ func CuLaunchKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint32, gridDim
 	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
+		_              [4]byte
 		gridDimY       uint32
+		_              [4]byte
 		gridDimZ       uint32
+		_              [4]byte
 		blockDimX      uint32
+		_              [4]byte
 		blockDimY      uint32
+		_              [4]byte
 		blockDimZ      uint32
+		_              [4]byte
 		sharedMemBytes uint32
+		_              [4]byte
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		extra          *uintptr
@@ -401,6 +421,7 @@ func CuLaunchKernelEx_ptsz(config *CUlaunchConfig, f CUfunction, kernelParams *u
 		f            CUfunction
 		kernelParams *unsafe.Pointer
 		extra        *uintptr
+		_            [4]uint64
 		ret          CUresult
 	}{config: config, f: f, kernelParams: kernelParams, extra: extra}
 	if err := call(symCuLaunchKernelEx_ptsz, unsafe.Pointer(args)); err != nil {
@@ -423,12 +444,19 @@ func CuLaunchCooperativeKernel_ptsz(f CUfunction, gridDimX uint32, gridDimY uint
 	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
+		_              [4]byte
 		gridDimY       uint32
+		_              [4]byte
 		gridDimZ       uint32
+		_              [4]byte
 		blockDimX      uint32
+		_              [4]byte
 		blockDimY      uint32
+		_              [4]byte
 		blockDimZ      uint32
+		_              [4]byte
 		sharedMemBytes uint32
+		_              [4]byte
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		ret            CUresult
@@ -454,6 +482,7 @@ func CuLaunchHostFunc_ptsz(hStream CUstream, fn CUhostFn, userData uintptr) erro
 		hStream  CUstream
 		fn       CUhostFn
 		userData uintptr
+		_        [5]uint64
 		ret      CUresult
 	}{hStream: hStream, fn: fn, userData: userData}
 	if err := call(symCuLaunchHostFunc_ptsz, unsafe.Pointer(args)); err != nil {
@@ -478,6 +507,8 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 		fn       CUhostFn
 		userData uintptr
 		syncMode uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CUresult
 	}{hStream: hStream, fn: fn, userData: userData, syncMode: syncMode}
 	if err := call(symCuLaunchHostFunc_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -564,12 +595,19 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
+		_              [4]byte
 		gridDimY       uint32
+		_              [4]byte
 		gridDimZ       uint32
+		_              [4]byte
 		blockDimX      uint32
+		_              [4]byte
 		blockDimY      uint32
+		_              [4]byte
 		blockDimZ      uint32
+		_              [4]byte
 		sharedMemBytes uint32
+		_              [4]byte
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		extra          *uintptr
@@ -647,6 +685,7 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 		f            CUfunction
 		kernelParams *unsafe.Pointer
 		extra        *uintptr
+		_            [4]uint64
 		ret          CUresult
 	}{config: config, f: f, kernelParams: kernelParams, extra: extra}
 	if err := call(symCuLaunchKernelEx, unsafe.Pointer(args)); err != nil {
@@ -722,6 +761,7 @@ func CuLaunchHostFunc(hStream CUstream, fn CUhostFn, userData uintptr) error {
 		hStream  CUstream
 		fn       CUhostFn
 		userData uintptr
+		_        [5]uint64
 		ret      CUresult
 	}{hStream: hStream, fn: fn, userData: userData}
 	if err := call(symCuLaunchHostFunc, unsafe.Pointer(args)); err != nil {
@@ -778,6 +818,8 @@ func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMo
 		fn       CUhostFn
 		userData uintptr
 		syncMode uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CUresult
 	}{hStream: hStream, fn: fn, userData: userData, syncMode: syncMode}
 	if err := call(symCuLaunchHostFunc_v2, unsafe.Pointer(args)); err != nil {
@@ -845,12 +887,19 @@ func CuLaunchCooperativeKernel(f CUfunction, gridDimX uint32, gridDimY uint32, g
 	args := &struct {
 		f              CUfunction
 		gridDimX       uint32
+		_              [4]byte
 		gridDimY       uint32
+		_              [4]byte
 		gridDimZ       uint32
+		_              [4]byte
 		blockDimX      uint32
+		_              [4]byte
 		blockDimY      uint32
+		_              [4]byte
 		blockDimZ      uint32
+		_              [4]byte
 		sharedMemBytes uint32
+		_              [4]byte
 		hStream        CUstream
 		kernelParams   *unsafe.Pointer
 		ret            CUresult

@@ -37,8 +37,12 @@ func CuFuncSetBlockShape(hfunc CUfunction, x int32, y int32, z int32) error {
 	args := &struct {
 		hfunc CUfunction
 		x     int32
+		_     [4]byte
 		y     int32
+		_     [4]byte
 		z     int32
+		_     [4]byte
+		_     [4]uint64
 		ret   CUresult
 	}{hfunc: hfunc, x: x, y: y, z: z}
 	if err := call(symCuFuncSetBlockShape, unsafe.Pointer(args)); err != nil {
@@ -74,6 +78,8 @@ func CuFuncSetSharedSize(hfunc CUfunction, bytes uint32) error {
 	args := &struct {
 		hfunc CUfunction
 		bytes uint32
+		_     [4]byte
+		_     [6]uint64
 		ret   CUresult
 	}{hfunc: hfunc, bytes: bytes}
 	if err := call(symCuFuncSetSharedSize, unsafe.Pointer(args)); err != nil {
@@ -111,6 +117,8 @@ func CuParamSetSize(hfunc CUfunction, numbytes uint32) error {
 	args := &struct {
 		hfunc    CUfunction
 		numbytes uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{hfunc: hfunc, numbytes: numbytes}
 	if err := call(symCuParamSetSize, unsafe.Pointer(args)); err != nil {
@@ -144,7 +152,10 @@ func CuParamSeti(hfunc CUfunction, offset int32, value uint32) error {
 	args := &struct {
 		hfunc  CUfunction
 		offset int32
+		_      [4]byte
 		value  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CUresult
 	}{hfunc: hfunc, offset: offset, value: value}
 	if err := call(symCuParamSeti, unsafe.Pointer(args)); err != nil {
@@ -179,7 +190,10 @@ func CuParamSetf(hfunc CUfunction, offset int32, value float32) error {
 	args := &struct {
 		hfunc  CUfunction
 		offset int32
+		_      [4]byte
 		value  float32
+		_      [4]byte
+		_      [5]uint64
 		ret    CUresult
 	}{hfunc: hfunc, offset: offset, value: value}
 	if err := call(symCuParamSetf, unsafe.Pointer(args)); err != nil {
@@ -215,8 +229,11 @@ func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes ui
 	args := &struct {
 		hfunc    CUfunction
 		offset   int32
+		_        [4]byte
 		ptr      unsafe.Pointer
 		numbytes uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CUresult
 	}{hfunc: hfunc, offset: offset, ptr: ptr, numbytes: numbytes}
 	if err := call(symCuParamSetv, unsafe.Pointer(args)); err != nil {
@@ -265,6 +282,7 @@ func CuParamSetv(hfunc CUfunction, offset int32, ptr unsafe.Pointer, numbytes ui
 func CuLaunch(f CUfunction) error {
 	args := &struct {
 		f   CUfunction
+		_   [7]uint64
 		ret CUresult
 	}{f: f}
 	if err := call(symCuLaunch, unsafe.Pointer(args)); err != nil {
@@ -313,7 +331,10 @@ func CuLaunchGrid(f CUfunction, grid_width int32, grid_height int32) error {
 	args := &struct {
 		f           CUfunction
 		grid_width  int32
+		_           [4]byte
 		grid_height int32
+		_           [4]byte
+		_           [5]uint64
 		ret         CUresult
 	}{f: f, grid_width: grid_width, grid_height: grid_height}
 	if err := call(symCuLaunchGrid, unsafe.Pointer(args)); err != nil {
@@ -364,8 +385,11 @@ func CuLaunchGridAsync(f CUfunction, grid_width int32, grid_height int32, hStrea
 	args := &struct {
 		f           CUfunction
 		grid_width  int32
+		_           [4]byte
 		grid_height int32
+		_           [4]byte
 		hStream     CUstream
+		_           [4]uint64
 		ret         CUresult
 	}{f: f, grid_width: grid_width, grid_height: grid_height, hStream: hStream}
 	if err := call(symCuLaunchGridAsync, unsafe.Pointer(args)); err != nil {
@@ -422,7 +446,10 @@ func CuLaunchCooperativeKernelMultiDevice(launchParamsList *CUDA_LAUNCH_PARAMS, 
 	args := &struct {
 		launchParamsList *CUDA_LAUNCH_PARAMS
 		numDevices       uint32
+		_                [4]byte
 		flags            uint32
+		_                [4]byte
+		_                [5]uint64
 		ret              CUresult
 	}{launchParamsList: launchParamsList, numDevices: numDevices, flags: flags}
 	if err := call(symCuLaunchCooperativeKernelMultiDevice, unsafe.Pointer(args)); err != nil {
@@ -458,7 +485,9 @@ func CuParamSetTexRef(hfunc CUfunction, texunit int32, hTexRef CUtexref) error {
 	args := &struct {
 		hfunc   CUfunction
 		texunit int32
+		_       [4]byte
 		hTexRef CUtexref
+		_       [5]uint64
 		ret     CUresult
 	}{hfunc: hfunc, texunit: texunit, hTexRef: hTexRef}
 	if err := call(symCuParamSetTexRef, unsafe.Pointer(args)); err != nil {
@@ -499,6 +528,8 @@ func CuFuncSetSharedMemConfig(hfunc CUfunction, config CUsharedconfig) error {
 	args := &struct {
 		hfunc  CUfunction
 		config CUsharedconfig
+		_      [4]byte
+		_      [6]uint64
 		ret    CUresult
 	}{hfunc: hfunc, config: config}
 	if err := call(symCuFuncSetSharedMemConfig, unsafe.Pointer(args)); err != nil {

@@ -51,6 +51,7 @@ func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EX
 	args := &struct {
 		extMem_out    *CUexternalMemory
 		memHandleDesc *CUDA_EXTERNAL_MEMORY_HANDLE_DESC
+		_             [6]uint64
 		ret           CUresult
 	}{extMem_out: extMem_out, memHandleDesc: memHandleDesc}
 	if err := call(symCuImportExternalMemory, unsafe.Pointer(args)); err != nil {
@@ -92,6 +93,7 @@ func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemor
 		devPtr     *CUdeviceptr
 		extMem     CUexternalMemory
 		bufferDesc *CUDA_EXTERNAL_MEMORY_BUFFER_DESC
+		_          [5]uint64
 		ret        CUresult
 	}{devPtr: devPtr, extMem: extMem, bufferDesc: bufferDesc}
 	if err := call(symCuExternalMemoryGetMappedBuffer, unsafe.Pointer(args)); err != nil {
@@ -133,6 +135,7 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 		mipmap     *CUmipmappedArray
 		extMem     CUexternalMemory
 		mipmapDesc *CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC
+		_          [5]uint64
 		ret        CUresult
 	}{mipmap: mipmap, extMem: extMem, mipmapDesc: mipmapDesc}
 	if err := call(symCuExternalMemoryGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -167,6 +170,7 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 	args := &struct {
 		extMem CUexternalMemory
+		_      [7]uint64
 		ret    CUresult
 	}{extMem: extMem}
 	if err := call(symCuDestroyExternalMemory, unsafe.Pointer(args)); err != nil {
@@ -216,6 +220,7 @@ func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *C
 	args := &struct {
 		extSem_out    *CUexternalSemaphore
 		semHandleDesc *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
+		_             [6]uint64
 		ret           CUresult
 	}{extSem_out: extSem_out, semHandleDesc: semHandleDesc}
 	if err := call(symCuImportExternalSemaphore, unsafe.Pointer(args)); err != nil {
@@ -239,7 +244,9 @@ func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, para
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
 		numExtSems  uint32
+		_           [4]byte
 		stream      CUstream
+		_           [4]uint64
 		ret         CUresult
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCuSignalExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -263,7 +270,9 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
 		numExtSems  uint32
+		_           [4]byte
 		stream      CUstream
+		_           [4]uint64
 		ret         CUresult
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCuWaitExternalSemaphoresAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -295,6 +304,7 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 	args := &struct {
 		extSem CUexternalSemaphore
+		_      [7]uint64
 		ret    CUresult
 	}{extSem: extSem}
 	if err := call(symCuDestroyExternalSemaphore, unsafe.Pointer(args)); err != nil {
@@ -344,7 +354,9 @@ func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArr
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
 		numExtSems  uint32
+		_           [4]byte
 		stream      CUstream
+		_           [4]uint64
 		ret         CUresult
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCuSignalExternalSemaphoresAsync, unsafe.Pointer(args)); err != nil {
@@ -395,7 +407,9 @@ func CuWaitExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray
 		extSemArray *CUexternalSemaphore
 		paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
 		numExtSems  uint32
+		_           [4]byte
 		stream      CUstream
+		_           [4]uint64
 		ret         CUresult
 	}{extSemArray: extSemArray, paramsArray: paramsArray, numExtSems: numExtSems, stream: stream}
 	if err := call(symCuWaitExternalSemaphoresAsync, unsafe.Pointer(args)); err != nil {

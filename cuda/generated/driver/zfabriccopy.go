@@ -20,6 +20,7 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 		opList  *CUDA_FABRIC_COPY_BATCH_OP
 		flags   uint64
 		hStream CUstream
+		_       [4]uint64
 		ret     CUresult
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
 	if err := call(symCuFabricCpyBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -69,6 +70,7 @@ func CuFabricCpyBatchAsync(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP, fla
 		opList  *CUDA_FABRIC_COPY_BATCH_OP
 		flags   uint64
 		hStream CUstream
+		_       [4]uint64
 		ret     CUresult
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
 	if err := call(symCuFabricCpyBatchAsync, unsafe.Pointer(args)); err != nil {

@@ -49,6 +49,8 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 	args := &struct {
 		phGraph *CUgraph
 		flags   uint32
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{phGraph: phGraph, flags: flags}
 	if err := call(symCuGraphCreate, unsafe.Pointer(args)); err != nil {
@@ -125,6 +127,7 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddKernelNode_v2, unsafe.Pointer(args)); err != nil {
@@ -185,6 +188,7 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphKernelNodeGetParams_v2, unsafe.Pointer(args)); err != nil {
@@ -248,6 +252,7 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphKernelNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
@@ -306,6 +311,7 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		numDependencies uint64
 		copyParams      *CUDA_MEMCPY3D
 		ctx             CUcontext
+		_               [2]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, copyParams: copyParams, ctx: ctx}
 	if err := call(symCuGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
@@ -348,6 +354,7 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMCPY3D
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -392,6 +399,7 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMCPY3D
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -450,6 +458,7 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		numDependencies uint64
 		memsetParams    *CUDA_MEMSET_NODE_PARAMS
 		ctx             CUcontext
+		_               [2]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, memsetParams: memsetParams, ctx: ctx}
 	if err := call(symCuGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
@@ -489,6 +498,7 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -531,6 +541,7 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -589,6 +600,7 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_HOST_NODE_PARAMS
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddHostNode, unsafe.Pointer(args)); err != nil {
@@ -628,6 +640,7 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -671,6 +684,7 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -728,6 +742,7 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		childGraph      CUgraph
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, childGraph: childGraph}
 	if err := call(symCuGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
@@ -771,6 +786,7 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := &struct {
 		hNode   CUgraphNode
 		phGraph *CUgraph
+		_       [6]uint64
 		ret     CUresult
 	}{hNode: hNode, phGraph: phGraph}
 	if err := call(symCuGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
@@ -820,6 +836,7 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
 		numDependencies uint64
+		_               [4]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies}
 	if err := call(symCuGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
@@ -877,6 +894,7 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		event           CUevent
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
 	if err := call(symCuGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
@@ -916,6 +934,7 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 	args := &struct {
 		hNode     CUgraphNode
 		event_out *CUevent
+		_         [6]uint64
 		ret       CUresult
 	}{hNode: hNode, event_out: event_out}
 	if err := call(symCuGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
@@ -959,6 +978,7 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
 		event CUevent
+		_     [6]uint64
 		ret   CUresult
 	}{hNode: hNode, event: event}
 	if err := call(symCuGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -1014,6 +1034,7 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		event           CUevent
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
 	if err := call(symCuGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
@@ -1053,6 +1074,7 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
 		event_out *CUevent
+		_         [6]uint64
 		ret       CUresult
 	}{hNode: hNode, event_out: event_out}
 	if err := call(symCuGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
@@ -1095,6 +1117,7 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
 		event CUevent
+		_     [6]uint64
 		ret   CUresult
 	}{hNode: hNode, event: event}
 	if err := call(symCuGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -1150,6 +1173,7 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
@@ -1189,6 +1213,7 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
 	if err := call(symCuGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1227,6 +1252,7 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1280,6 +1306,7 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_EXT_SEM_WAIT_NODE_PARAMS
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
@@ -1317,6 +1344,7 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_EXT_SEM_WAIT_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
 	if err := call(symCuGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1354,6 +1382,7 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1412,6 +1441,7 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_BATCH_MEM_OP_NODE_PARAMS
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddBatchMemOpNode, unsafe.Pointer(args)); err != nil {
@@ -1453,6 +1483,7 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 	args := &struct {
 		hNode          CUgraphNode
 		nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS
+		_              [6]uint64
 		ret            CUresult
 	}{hNode: hNode, nodeParams_out: nodeParams_out}
 	if err := call(symCuGraphBatchMemOpNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1495,6 +1526,7 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphBatchMemOpNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1545,6 +1577,7 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExecBatchMemOpNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -1619,6 +1652,7 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_MEM_ALLOC_NODE_PARAMS
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
@@ -1659,6 +1693,7 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_MEM_ALLOC_NODE_PARAMS
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
 	if err := call(symCuGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1718,6 +1753,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		dptr            CUdeviceptr
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, dptr: dptr}
 	if err := call(symCuGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
@@ -1756,6 +1792,7 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 	args := &struct {
 		hNode    CUgraphNode
 		dptr_out *CUdeviceptr
+		_        [6]uint64
 		ret      CUresult
 	}{hNode: hNode, dptr_out: dptr_out}
 	if err := call(symCuGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -1800,6 +1837,8 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 func CuDeviceGraphMemTrim(device CUdevice) error {
 	args := &struct {
 		device CUdevice
+		_      [4]byte
+		_      [7]uint64
 		ret    CUresult
 	}{device: device}
 	if err := call(symCuDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
@@ -1844,8 +1883,11 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
+		_      [4]byte
 		attr   CUgraphMem_attribute
+		_      [4]byte
 		value  unsafe.Pointer
+		_      [5]uint64
 		ret    CUresult
 	}{device: device, attr: attr, value: value}
 	if err := call(symCuDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
@@ -1888,8 +1930,11 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
+		_      [4]byte
 		attr   CUgraphMem_attribute
+		_      [4]byte
 		value  unsafe.Pointer
+		_      [5]uint64
 		ret    CUresult
 	}{device: device, attr: attr, value: value}
 	if err := call(symCuDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
@@ -1938,6 +1983,7 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 	args := &struct {
 		phGraphClone  *CUgraph
 		originalGraph CUgraph
+		_             [6]uint64
 		ret           CUresult
 	}{phGraphClone: phGraphClone, originalGraph: originalGraph}
 	if err := call(symCuGraphClone, unsafe.Pointer(args)); err != nil {
@@ -1978,6 +2024,7 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 		phNode        *CUgraphNode
 		hOriginalNode CUgraphNode
 		hClonedGraph  CUgraph
+		_             [5]uint64
 		ret           CUresult
 	}{phNode: phNode, hOriginalNode: hOriginalNode, hClonedGraph: hClonedGraph}
 	if err := call(symCuGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
@@ -2020,6 +2067,7 @@ func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 	args := &struct {
 		hNode CUgraphNode
 		type_ *CUgraphNodeType
+		_     [6]uint64
 		ret   CUresult
 	}{hNode: hNode, type_: type_}
 	if err := call(symCuGraphNodeGetType, unsafe.Pointer(args)); err != nil {
@@ -2051,6 +2099,7 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := &struct {
 		hNode   CUgraphNode
 		phGraph *CUgraph
+		_       [6]uint64
 		ret     CUresult
 	}{hNode: hNode, phGraph: phGraph}
 	if err := call(symCuGraphNodeGetContainingGraph, unsafe.Pointer(args)); err != nil {
@@ -2089,6 +2138,7 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 	args := &struct {
 		hNode  CUgraphNode
 		nodeId *uint32
+		_      [6]uint64
 		ret    CUresult
 	}{hNode: hNode, nodeId: nodeId}
 	if err := call(symCuGraphNodeGetLocalId, unsafe.Pointer(args)); err != nil {
@@ -2126,6 +2176,7 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CUgraphNode
 		toolsNodeId *uint64
+		_           [6]uint64
 		ret         CUresult
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
 	if err := call(symCuGraphNodeGetToolsId, unsafe.Pointer(args)); err != nil {
@@ -2161,6 +2212,7 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 	args := &struct {
 		hGraph  CUgraph
 		graphId *uint32
+		_       [6]uint64
 		ret     CUresult
 	}{hGraph: hGraph, graphId: graphId}
 	if err := call(symCuGraphGetId, unsafe.Pointer(args)); err != nil {
@@ -2196,6 +2248,7 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		graphId    *uint32
+		_          [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, graphId: graphId}
 	if err := call(symCuGraphExecGetId, unsafe.Pointer(args)); err != nil {
@@ -2240,6 +2293,7 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 		hGraph   CUgraph
 		nodes    *CUgraphNode
 		numNodes *uint64
+		_        [5]uint64
 		ret      CUresult
 	}{hGraph: hGraph, nodes: nodes, numNodes: numNodes}
 	if err := call(symCuGraphGetNodes, unsafe.Pointer(args)); err != nil {
@@ -2282,6 +2336,7 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 		hGraph       CUgraph
 		rootNodes    *CUgraphNode
 		numRootNodes *uint64
+		_            [5]uint64
 		ret          CUresult
 	}{hGraph: hGraph, rootNodes: rootNodes, numRootNodes: numRootNodes}
 	if err := call(symCuGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
@@ -2347,6 +2402,7 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 		to       *CUgraphNode
 		edgeData *CUgraphEdgeData
 		numEdges *uint64
+		_        [3]uint64
 		ret      CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
 	if err := call(symCuGraphGetEdges_v2, unsafe.Pointer(args)); err != nil {
@@ -2405,6 +2461,7 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 		dependencies    *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies *uint64
+		_               [4]uint64
 		ret             CUresult
 	}{hNode: hNode, dependencies: dependencies, edgeData: edgeData, numDependencies: numDependencies}
 	if err := call(symCuGraphNodeGetDependencies_v2, unsafe.Pointer(args)); err != nil {
@@ -2464,6 +2521,7 @@ func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphN
 		dependentNodes    *CUgraphNode
 		edgeData          *CUgraphEdgeData
 		numDependentNodes *uint64
+		_                 [4]uint64
 		ret               CUresult
 	}{hNode: hNode, dependentNodes: dependentNodes, edgeData: edgeData, numDependentNodes: numDependentNodes}
 	if err := call(symCuGraphNodeGetDependentNodes_v2, unsafe.Pointer(args)); err != nil {
@@ -2524,6 +2582,7 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		to              *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies uint64
+		_               [3]uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	if err := call(symCuGraphAddDependencies_v2, unsafe.Pointer(args)); err != nil {
@@ -2584,6 +2643,7 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		to              *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies uint64
+		_               [3]uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
 	if err := call(symCuGraphRemoveDependencies_v2, unsafe.Pointer(args)); err != nil {
@@ -2625,6 +2685,7 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 func CuGraphDestroyNode(hNode CUgraphNode) error {
 	args := &struct {
 		hNode CUgraphNode
+		_     [7]uint64
 		ret   CUresult
 	}{hNode: hNode}
 	if err := call(symCuGraphDestroyNode, unsafe.Pointer(args)); err != nil {
@@ -2758,6 +2819,7 @@ func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags
 		phGraphExec *CUgraphExec
 		hGraph      CUgraph
 		flags       uint64
+		_           [5]uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, flags: flags}
 	if err := call(symCuGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
@@ -2781,6 +2843,7 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 		phGraphExec       *CUgraphExec
 		hGraph            CUgraph
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
+		_                 [5]uint64
 		ret               CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
 	if err := call(symCuGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2824,6 +2887,7 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		flags      *uint64
+		_          [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, flags: flags}
 	if err := call(symCuGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
@@ -2898,6 +2962,7 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExecKernelNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
@@ -2955,6 +3020,7 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 		hNode      CUgraphNode
 		copyParams *CUDA_MEMCPY3D
 		ctx        CUcontext
+		_          [4]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, copyParams: copyParams, ctx: ctx}
 	if err := call(symCuGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3010,6 +3076,7 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 		hNode        CUgraphNode
 		memsetParams *CUDA_MEMSET_NODE_PARAMS
 		ctx          CUcontext
+		_            [4]uint64
 		ret          CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, memsetParams: memsetParams, ctx: ctx}
 	if err := call(symCuGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3062,6 +3129,7 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3115,6 +3183,7 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		childGraph CUgraph
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, childGraph: childGraph}
 	if err := call(symCuGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3167,6 +3236,7 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		event      CUevent
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	if err := call(symCuGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -3218,6 +3288,7 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		event      CUevent
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
 	if err := call(symCuGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
@@ -3266,6 +3337,7 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3313,6 +3385,7 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -3357,6 +3430,8 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		isEnabled  uint32
+		_          [4]byte
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	if err := call(symCuGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
@@ -3396,6 +3471,7 @@ func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		isEnabled  *uint32
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
 	if err := call(symCuGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
@@ -3418,6 +3494,7 @@ func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
+		_          [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
 	if err := call(symCuGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
@@ -3439,6 +3516,7 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
+		_          [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
 	if err := call(symCuGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
@@ -3492,6 +3570,7 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 	args := &struct {
 		hGraphExec CUgraphExec
+		_          [7]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec}
 	if err := call(symCuGraphExecDestroy, unsafe.Pointer(args)); err != nil {
@@ -3544,6 +3623,7 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 func CuGraphDestroy(hGraph CUgraph) error {
 	args := &struct {
 		hGraph CUgraph
+		_      [7]uint64
 		ret    CUresult
 	}{hGraph: hGraph}
 	if err := call(symCuGraphDestroy, unsafe.Pointer(args)); err != nil {
@@ -3639,6 +3719,7 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 		hGraphExec CUgraphExec
 		hGraph     CUgraph
 		resultInfo *CUgraphExecUpdateResultInfo
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
 	if err := call(symCuGraphExecUpdate_v2, unsafe.Pointer(args)); err != nil {
@@ -3670,6 +3751,7 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 	args := &struct {
 		dst CUgraphNode
 		src CUgraphNode
+		_   [6]uint64
 		ret CUresult
 	}{dst: dst, src: src}
 	if err := call(symCuGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
@@ -3704,7 +3786,9 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	args := &struct {
 		hNode     CUgraphNode
 		attr      CUkernelNodeAttrID
+		_         [4]byte
 		value_out *CUkernelNodeAttrValue
+		_         [5]uint64
 		ret       CUresult
 	}{hNode: hNode, attr: attr, value_out: value_out}
 	if err := call(symCuGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -3747,7 +3831,9 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	args := &struct {
 		hNode CUgraphNode
 		attr  CUkernelNodeAttrID
+		_     [4]byte
 		value *CUkernelNodeAttrValue
+		_     [5]uint64
 		ret   CUresult
 	}{hNode: hNode, attr: attr, value: value}
 	if err := call(symCuGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -3794,6 +3880,8 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
 		hGraph CUgraph
 		path   *byte
 		flags  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CUresult
 	}{hGraph: hGraph, path: path, flags: flags}
 	if err := call(symCuGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
@@ -3857,7 +3945,10 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 		ptr             uintptr
 		destroy         CUhostFn
 		initialRefcount uint32
+		_               [4]byte
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CUresult
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
 	if err := call(symCuUserObjectCreate, unsafe.Pointer(args)); err != nil {
@@ -3896,6 +3987,8 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 	args := &struct {
 		object CUuserObject
 		count  uint32
+		_      [4]byte
+		_      [6]uint64
 		ret    CUresult
 	}{object: object, count: count}
 	if err := call(symCuUserObjectRetain, unsafe.Pointer(args)); err != nil {
@@ -3939,6 +4032,8 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 	args := &struct {
 		object CUuserObject
 		count  uint32
+		_      [4]byte
+		_      [6]uint64
 		ret    CUresult
 	}{object: object, count: count}
 	if err := call(symCuUserObjectRelease, unsafe.Pointer(args)); err != nil {
@@ -3989,7 +4084,10 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{graph: graph, object: object, count: count, flags: flags}
 	if err := call(symCuGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
@@ -4031,6 +4129,8 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
+		_      [4]byte
+		_      [5]uint64
 		ret    CUresult
 	}{graph: graph, object: object, count: count}
 	if err := call(symCuGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
@@ -4123,6 +4223,7 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
+		_               [2]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddNode_v2, unsafe.Pointer(args)); err != nil {
@@ -4148,6 +4249,7 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
+		_               [2]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddNode_v3, unsafe.Pointer(args)); err != nil {
@@ -4191,6 +4293,7 @@ func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -4212,6 +4315,7 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
@@ -4253,6 +4357,7 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphNodeGetParams, unsafe.Pointer(args)); err != nil {
@@ -4317,6 +4422,7 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
@@ -4376,7 +4482,10 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 		hGraph             CUgraph
 		ctx                CUcontext
 		defaultLaunchValue uint32
+		_                  [4]byte
 		flags              uint32
+		_                  [4]byte
+		_                  [3]uint64
 		ret                CUresult
 	}{pHandle_out: pHandle_out, hGraph: hGraph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
 	if err := call(symCuGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
@@ -4403,6 +4512,7 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS_v1
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddKernelNode_v1, unsafe.Pointer(args)); err != nil {
@@ -4426,6 +4536,7 @@ func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphKernelNodeGetParams_v1, unsafe.Pointer(args)); err != nil {
@@ -4450,6 +4561,7 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
+		_          [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphKernelNodeSetParams_v1, unsafe.Pointer(args)); err != nil {
@@ -4475,6 +4587,7 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
+		_          [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
 	if err := call(symCuGraphExecKernelNodeSetParams_v1, unsafe.Pointer(args)); err != nil {
@@ -4533,6 +4646,7 @@ func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, inst
 		phGraphExec       *CUgraphExec
 		hGraph            CUgraph
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
+		_                 [5]uint64
 		ret               CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
 	if err := call(symCuGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
@@ -4556,6 +4670,7 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 		hGraph           CUgraph
 		hErrorNode_out   *CUgraphNode
 		updateResult_out *CUgraphExecUpdateResult
+		_                [4]uint64
 		ret              CUresult
 	}{hGraphExec: hGraphExec, hGraph: hGraph, hErrorNode_out: hErrorNode_out, updateResult_out: updateResult_out}
 	if err := call(symCuGraphExecUpdate_v1, unsafe.Pointer(args)); err != nil {
@@ -4615,6 +4730,7 @@ func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
+		_          [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
 	if err := call(symCuGraphUpload, unsafe.Pointer(args)); err != nil {
@@ -4687,6 +4803,7 @@ func CuGraphLaunch(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
+		_          [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
 	if err := call(symCuGraphLaunch, unsafe.Pointer(args)); err != nil {
@@ -4710,6 +4827,7 @@ func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numE
 		from     *CUgraphNode
 		to       *CUgraphNode
 		numEdges *uint64
+		_        [4]uint64
 		ret      CUresult
 	}{hGraph: hGraph, from: from, to: to, numEdges: numEdges}
 	if err := call(symCuGraphGetEdges_v1, unsafe.Pointer(args)); err != nil {
@@ -4732,6 +4850,7 @@ func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode,
 		hNode           CUgraphNode
 		dependencies    *CUgraphNode
 		numDependencies *uint64
+		_               [5]uint64
 		ret             CUresult
 	}{hNode: hNode, dependencies: dependencies, numDependencies: numDependencies}
 	if err := call(symCuGraphNodeGetDependencies_v1, unsafe.Pointer(args)); err != nil {
@@ -4754,6 +4873,7 @@ func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphN
 		hNode             CUgraphNode
 		dependentNodes    *CUgraphNode
 		numDependentNodes *uint64
+		_                 [5]uint64
 		ret               CUresult
 	}{hNode: hNode, dependentNodes: dependentNodes, numDependentNodes: numDependentNodes}
 	if err := call(symCuGraphNodeGetDependentNodes_v1, unsafe.Pointer(args)); err != nil {
@@ -4777,6 +4897,7 @@ func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		from            *CUgraphNode
 		to              *CUgraphNode
 		numDependencies uint64
+		_               [4]uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
 	if err := call(symCuGraphAddDependencies_v1, unsafe.Pointer(args)); err != nil {
@@ -4800,6 +4921,7 @@ func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		from            *CUgraphNode
 		to              *CUgraphNode
 		numDependencies uint64
+		_               [4]uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
 	if err := call(symCuGraphRemoveDependencies_v1, unsafe.Pointer(args)); err != nil {
@@ -4824,6 +4946,7 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
+		_               [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
 	if err := call(symCuGraphAddNode_v1, unsafe.Pointer(args)); err != nil {
@@ -4848,6 +4971,7 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		phErrorNode *CUgraphNode
 		logBuffer   *byte
 		bufferSize  uint64
+		_           [3]uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
 	if err := call(symCuGraphInstantiate_v1, unsafe.Pointer(args)); err != nil {
@@ -4872,6 +4996,7 @@ func CuGraphInstantiate_v2(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		phErrorNode *CUgraphNode
 		logBuffer   *byte
 		bufferSize  uint64
+		_           [3]uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
 	if err := call(symCuGraphInstantiate_v2, unsafe.Pointer(args)); err != nil {

@@ -30,6 +30,7 @@ import "unsafe"
 func CuGraphicsUnregisterResource(resource CUgraphicsResource) error {
 	args := &struct {
 		resource CUgraphicsResource
+		_        [7]uint64
 		ret      CUresult
 	}{resource: resource}
 	if err := call(symCuGraphicsUnregisterResource, unsafe.Pointer(args)); err != nil {
@@ -71,7 +72,10 @@ func CuGraphicsSubResourceGetMappedArray(pArray *CUarray, resource CUgraphicsRes
 		pArray     *CUarray
 		resource   CUgraphicsResource
 		arrayIndex uint32
+		_          [4]byte
 		mipLevel   uint32
+		_          [4]byte
+		_          [4]uint64
 		ret        CUresult
 	}{pArray: pArray, resource: resource, arrayIndex: arrayIndex, mipLevel: mipLevel}
 	if err := call(symCuGraphicsSubResourceGetMappedArray, unsafe.Pointer(args)); err != nil {
@@ -109,6 +113,7 @@ func CuGraphicsResourceGetMappedMipmappedArray(pMipmappedArray *CUmipmappedArray
 	args := &struct {
 		pMipmappedArray *CUmipmappedArray
 		resource        CUgraphicsResource
+		_               [6]uint64
 		ret             CUresult
 	}{pMipmappedArray: pMipmappedArray, resource: resource}
 	if err := call(symCuGraphicsResourceGetMappedMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -159,6 +164,7 @@ func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, 
 		pDevPtr  *CUdeviceptr
 		pSize    *uint64
 		resource CUgraphicsResource
+		_        [5]uint64
 		ret      CUresult
 	}{pDevPtr: pDevPtr, pSize: pSize, resource: resource}
 	if err := call(symCuGraphicsResourceGetMappedPointer_v2, unsafe.Pointer(args)); err != nil {
@@ -211,6 +217,8 @@ func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags uint32)
 	args := &struct {
 		resource CUgraphicsResource
 		flags    uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{resource: resource, flags: flags}
 	if err := call(symCuGraphicsResourceSetMapFlags_v2, unsafe.Pointer(args)); err != nil {
@@ -232,8 +240,10 @@ func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags uint32)
 func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := &struct {
 		count     uint32
+		_         [4]byte
 		resources *CUgraphicsResource
 		hStream   CUstream
+		_         [5]uint64
 		ret       CUresult
 	}{count: count, resources: resources, hStream: hStream}
 	if err := call(symCuGraphicsMapResources_ptsz, unsafe.Pointer(args)); err != nil {
@@ -255,8 +265,10 @@ func CuGraphicsMapResources_ptsz(count uint32, resources *CUgraphicsResource, hS
 func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := &struct {
 		count     uint32
+		_         [4]byte
 		resources *CUgraphicsResource
 		hStream   CUstream
+		_         [5]uint64
 		ret       CUresult
 	}{count: count, resources: resources, hStream: hStream}
 	if err := call(symCuGraphicsUnmapResources_ptsz, unsafe.Pointer(args)); err != nil {
@@ -278,6 +290,8 @@ func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags uint32)
 	args := &struct {
 		resource CUgraphicsResource
 		flags    uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{resource: resource, flags: flags}
 	if err := call(symCuGraphicsResourceSetMapFlags_v1, unsafe.Pointer(args)); err != nil {
@@ -299,6 +313,7 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 		pDevPtr  *CUdeviceptr_v1
 		pSize    *uint32
 		resource CUgraphicsResource
+		_        [5]uint64
 		ret      CUresult
 	}{pDevPtr: pDevPtr, pSize: pSize, resource: resource}
 	if err := call(symCuGraphicsResourceGetMappedPointer_v1, unsafe.Pointer(args)); err != nil {
@@ -358,8 +373,10 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := &struct {
 		count     uint32
+		_         [4]byte
 		resources *CUgraphicsResource
 		hStream   CUstream
+		_         [5]uint64
 		ret       CUresult
 	}{count: count, resources: resources, hStream: hStream}
 	if err := call(symCuGraphicsMapResources, unsafe.Pointer(args)); err != nil {
@@ -409,8 +426,10 @@ func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream
 func CuGraphicsUnmapResources(count uint32, resources *CUgraphicsResource, hStream CUstream) error {
 	args := &struct {
 		count     uint32
+		_         [4]byte
 		resources *CUgraphicsResource
 		hStream   CUstream
+		_         [5]uint64
 		ret       CUresult
 	}{count: count, resources: resources, hStream: hStream}
 	if err := call(symCuGraphicsUnmapResources, unsafe.Pointer(args)); err != nil {

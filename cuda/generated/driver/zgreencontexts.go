@@ -56,7 +56,10 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 		phCtx *CUgreenCtx
 		desc  CUdevResourceDesc
 		dev   CUdevice
+		_     [4]byte
 		flags uint32
+		_     [4]byte
+		_     [4]uint64
 		ret   CUresult
 	}{phCtx: phCtx, desc: desc, dev: dev, flags: flags}
 	if err := call(symCuGreenCtxCreate, unsafe.Pointer(args)); err != nil {
@@ -103,6 +106,7 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 func CuGreenCtxDestroy(hCtx CUgreenCtx) error {
 	args := &struct {
 		hCtx CUgreenCtx
+		_    [7]uint64
 		ret  CUresult
 	}{hCtx: hCtx}
 	if err := call(symCuGreenCtxDestroy, unsafe.Pointer(args)); err != nil {
@@ -150,6 +154,7 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 	args := &struct {
 		pContext *CUcontext
 		hCtx     CUgreenCtx
+		_        [6]uint64
 		ret      CUresult
 	}{pContext: pContext, hCtx: hCtx}
 	if err := call(symCuCtxFromGreenCtx, unsafe.Pointer(args)); err != nil {
@@ -201,8 +206,11 @@ func CuCtxFromGreenCtx(pContext *CUcontext, hCtx CUgreenCtx) error {
 func CuDeviceGetDevResource(device CUdevice, resource *CUdevResource, type_ CUdevResourceType) error {
 	args := &struct {
 		device   CUdevice
+		_        [4]byte
 		resource *CUdevResource
 		type_    CUdevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{device: device, resource: resource, type_: type_}
 	if err := call(symCuDeviceGetDevResource, unsafe.Pointer(args)); err != nil {
@@ -248,6 +256,8 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 		hCtx     CUcontext
 		resource *CUdevResource
 		type_    CUdevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{hCtx: hCtx, resource: resource, type_: type_}
 	if err := call(symCuCtxGetDevResource, unsafe.Pointer(args)); err != nil {
@@ -295,6 +305,8 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 		hCtx     CUgreenCtx
 		resource *CUdevResource
 		type_    CUdevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{hCtx: hCtx, resource: resource, type_: type_}
 	if err := call(symCuGreenCtxGetDevResource, unsafe.Pointer(args)); err != nil {
@@ -358,7 +370,10 @@ func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input 
 		input     *CUdevResource
 		remainder *CUdevResource
 		flags     uint32
+		_         [4]byte
 		minCount  uint32
+		_         [4]byte
+		_         [2]uint64
 		ret       CUresult
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, minCount: minCount}
 	if err := call(symCuDevSmResourceSplitByCount, unsafe.Pointer(args)); err != nil {
@@ -419,10 +434,13 @@ func CuDevSmResourceSplit(result *CUdevResource, nbGroups uint32, input *CUdevRe
 	args := &struct {
 		result      *CUdevResource
 		nbGroups    uint32
+		_           [4]byte
 		input       *CUdevResource
 		remainder   *CUdevResource
 		flags       uint32
+		_           [4]byte
 		groupParams *CU_DEV_SM_RESOURCE_GROUP_PARAMS
+		_           [2]uint64
 		ret         CUresult
 	}{result: result, nbGroups: nbGroups, input: input, remainder: remainder, flags: flags, groupParams: groupParams}
 	if err := call(symCuDevSmResourceSplit, unsafe.Pointer(args)); err != nil {
@@ -470,6 +488,8 @@ func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResour
 		phDesc      *CUdevResourceDesc
 		resources   *CUdevResource
 		nbResources uint32
+		_           [4]byte
+		_           [5]uint64
 		ret         CUresult
 	}{phDesc: phDesc, resources: resources, nbResources: nbResources}
 	if err := call(symCuDevResourceGenerateDesc, unsafe.Pointer(args)); err != nil {
@@ -516,6 +536,7 @@ func CuGreenCtxRecordEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUgreenCtx
 		hEvent CUevent
+		_      [6]uint64
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
 	if err := call(symCuGreenCtxRecordEvent, unsafe.Pointer(args)); err != nil {
@@ -561,6 +582,7 @@ func CuGreenCtxWaitEvent(hCtx CUgreenCtx, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUgreenCtx
 		hEvent CUevent
+		_      [6]uint64
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
 	if err := call(symCuGreenCtxWaitEvent, unsafe.Pointer(args)); err != nil {
@@ -609,6 +631,7 @@ func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 	args := &struct {
 		hStream CUstream
 		phCtx   *CUgreenCtx
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, phCtx: phCtx}
 	if err := call(symCuStreamGetGreenCtx, unsafe.Pointer(args)); err != nil {
@@ -664,7 +687,10 @@ func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint3
 		phStream *CUstream
 		greenCtx CUgreenCtx
 		flags    uint32
+		_        [4]byte
 		priority int32
+		_        [4]byte
+		_        [4]uint64
 		ret      CUresult
 	}{phStream: phStream, greenCtx: greenCtx, flags: flags, priority: priority}
 	if err := call(symCuGreenCtxStreamCreate, unsafe.Pointer(args)); err != nil {
@@ -709,6 +735,7 @@ func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 	args := &struct {
 		greenCtx   CUgreenCtx
 		greenCtxId *uint64
+		_          [6]uint64
 		ret        CUresult
 	}{greenCtx: greenCtx, greenCtxId: greenCtxId}
 	if err := call(symCuGreenCtxGetId, unsafe.Pointer(args)); err != nil {
@@ -731,6 +758,8 @@ func CuStreamGetDevResource_ptsz(hStream CUstream, resource *CUdevResource, type
 		hStream  CUstream
 		resource *CUdevResource
 		type_    CUdevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{hStream: hStream, resource: resource, type_: type_}
 	if err := call(symCuStreamGetDevResource_ptsz, unsafe.Pointer(args)); err != nil {
@@ -783,6 +812,8 @@ func CuStreamGetDevResource(hStream CUstream, resource *CUdevResource, type_ CUd
 		hStream  CUstream
 		resource *CUdevResource
 		type_    CUdevResourceType
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{hStream: hStream, resource: resource, type_: type_}
 	if err := call(symCuStreamGetDevResource, unsafe.Pointer(args)); err != nil {

@@ -39,6 +39,8 @@ import "unsafe"
 func CuInit(Flags uint32) error {
 	args := &struct {
 		Flags uint32
+		_     [4]byte
+		_     [7]uint64
 		ret   CUresult
 	}{Flags: Flags}
 	if err := call(symCuInit, unsafe.Pointer(args)); err != nil {

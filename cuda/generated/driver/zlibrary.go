@@ -55,9 +55,11 @@ func CuLibraryLoadData(library *CUlibrary, code unsafe.Pointer, jitOptions *CUji
 		jitOptions          *CUjit_option
 		jitOptionsValues    *uintptr
 		numJitOptions       uint32
+		_                   [4]byte
 		libraryOptions      *CUlibraryOption
 		libraryOptionValues *uintptr
 		numLibraryOptions   uint32
+		_                   [4]byte
 		ret                 CUresult
 	}{library: library, code: code, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
 	if err := call(symCuLibraryLoadData, unsafe.Pointer(args)); err != nil {
@@ -109,9 +111,11 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 		jitOptions          *CUjit_option
 		jitOptionsValues    *uintptr
 		numJitOptions       uint32
+		_                   [4]byte
 		libraryOptions      *CUlibraryOption
 		libraryOptionValues *uintptr
 		numLibraryOptions   uint32
+		_                   [4]byte
 		ret                 CUresult
 	}{library: library, fileName: fileName, jitOptions: jitOptions, jitOptionsValues: jitOptionsValues, numJitOptions: numJitOptions, libraryOptions: libraryOptions, libraryOptionValues: libraryOptionValues, numLibraryOptions: numLibraryOptions}
 	if err := call(symCuLibraryLoadFromFile, unsafe.Pointer(args)); err != nil {
@@ -148,6 +152,7 @@ func CuLibraryLoadFromFile(library *CUlibrary, fileName *byte, jitOptions *CUjit
 func CuLibraryUnload(library CUlibrary) error {
 	args := &struct {
 		library CUlibrary
+		_       [7]uint64
 		ret     CUresult
 	}{library: library}
 	if err := call(symCuLibraryUnload, unsafe.Pointer(args)); err != nil {
@@ -189,6 +194,7 @@ func CuLibraryGetKernel(pKernel *CUkernel, library CUlibrary, name *byte) error 
 		pKernel *CUkernel
 		library CUlibrary
 		name    *byte
+		_       [5]uint64
 		ret     CUresult
 	}{pKernel: pKernel, library: library, name: name}
 	if err := call(symCuLibraryGetKernel, unsafe.Pointer(args)); err != nil {
@@ -219,6 +225,7 @@ func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 	args := &struct {
 		count *uint32
 		lib   CUlibrary
+		_     [6]uint64
 		ret   CUresult
 	}{count: count, lib: lib}
 	if err := call(symCuLibraryGetKernelCount, unsafe.Pointer(args)); err != nil {
@@ -253,7 +260,9 @@ func CuLibraryEnumerateKernels(kernels *CUkernel, numKernels uint32, lib CUlibra
 	args := &struct {
 		kernels    *CUkernel
 		numKernels uint32
+		_          [4]byte
 		lib        CUlibrary
+		_          [5]uint64
 		ret        CUresult
 	}{kernels: kernels, numKernels: numKernels, lib: lib}
 	if err := call(symCuLibraryEnumerateKernels, unsafe.Pointer(args)); err != nil {
@@ -288,6 +297,7 @@ func CuLibraryGetModule(pMod *CUmodule, library CUlibrary) error {
 	args := &struct {
 		pMod    *CUmodule
 		library CUlibrary
+		_       [6]uint64
 		ret     CUresult
 	}{pMod: pMod, library: library}
 	if err := call(symCuLibraryGetModule, unsafe.Pointer(args)); err != nil {
@@ -330,6 +340,7 @@ func CuKernelGetFunction(pFunc *CUfunction, kernel CUkernel) error {
 	args := &struct {
 		pFunc  *CUfunction
 		kernel CUkernel
+		_      [6]uint64
 		ret    CUresult
 	}{pFunc: pFunc, kernel: kernel}
 	if err := call(symCuKernelGetFunction, unsafe.Pointer(args)); err != nil {
@@ -358,6 +369,7 @@ func CuKernelGetLibrary(pLib *CUlibrary, kernel CUkernel) error {
 	args := &struct {
 		pLib   *CUlibrary
 		kernel CUkernel
+		_      [6]uint64
 		ret    CUresult
 	}{pLib: pLib, kernel: kernel}
 	if err := call(symCuKernelGetLibrary, unsafe.Pointer(args)); err != nil {
@@ -404,6 +416,7 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 		bytes   *uint64
 		library CUlibrary
 		name    *byte
+		_       [4]uint64
 		ret     CUresult
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
 	if err := call(symCuLibraryGetGlobal, unsafe.Pointer(args)); err != nil {
@@ -445,6 +458,7 @@ func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, na
 		bytes   *uint64
 		library CUlibrary
 		name    *byte
+		_       [4]uint64
 		ret     CUresult
 	}{dptr: dptr, bytes: bytes, library: library, name: name}
 	if err := call(symCuLibraryGetManaged, unsafe.Pointer(args)); err != nil {
@@ -484,6 +498,7 @@ func CuLibraryGetUnifiedFunction(fptr *unsafe.Pointer, library CUlibrary, symbol
 		fptr    *unsafe.Pointer
 		library CUlibrary
 		symbol  *byte
+		_       [5]uint64
 		ret     CUresult
 	}{fptr: fptr, library: library, symbol: symbol}
 	if err := call(symCuLibraryGetUnifiedFunction, unsafe.Pointer(args)); err != nil {
@@ -522,8 +537,11 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 	args := &struct {
 		pi     *int32
 		attrib CUfunction_attribute
+		_      [4]byte
 		kernel CUkernel
 		dev    CUdevice
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{pi: pi, attrib: attrib, kernel: kernel, dev: dev}
 	if err := call(symCuKernelGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -567,9 +585,13 @@ func CuKernelGetAttribute(pi *int32, attrib CUfunction_attribute, kernel CUkerne
 func CuKernelSetAttribute(attrib CUfunction_attribute, val int32, kernel CUkernel, dev CUdevice) error {
 	args := &struct {
 		attrib CUfunction_attribute
+		_      [4]byte
 		val    int32
+		_      [4]byte
 		kernel CUkernel
 		dev    CUdevice
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{attrib: attrib, val: val, kernel: kernel, dev: dev}
 	if err := call(symCuKernelSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -605,7 +627,10 @@ func CuKernelSetCacheConfig(kernel CUkernel, config CUfunc_cache, dev CUdevice) 
 	args := &struct {
 		kernel CUkernel
 		config CUfunc_cache
+		_      [4]byte
 		dev    CUdevice
+		_      [4]byte
+		_      [5]uint64
 		ret    CUresult
 	}{kernel: kernel, config: config, dev: dev}
 	if err := call(symCuKernelSetCacheConfig, unsafe.Pointer(args)); err != nil {
@@ -636,6 +661,7 @@ func CuKernelGetName(name **byte, hfunc CUkernel) error {
 	args := &struct {
 		name  **byte
 		hfunc CUkernel
+		_     [6]uint64
 		ret   CUresult
 	}{name: name, hfunc: hfunc}
 	if err := call(symCuKernelGetName, unsafe.Pointer(args)); err != nil {
@@ -672,6 +698,7 @@ func CuKernelGetParamInfo(kernel CUkernel, paramIndex uint64, paramOffset *uint6
 		paramIndex  uint64
 		paramOffset *uint64
 		paramSize   *uint64
+		_           [4]uint64
 		ret         CUresult
 	}{kernel: kernel, paramIndex: paramIndex, paramOffset: paramOffset, paramSize: paramSize}
 	if err := call(symCuKernelGetParamInfo, unsafe.Pointer(args)); err != nil {
@@ -699,6 +726,7 @@ func CuKernelGetParamCount(kernel CUkernel, paramCount *uint64) error {
 	args := &struct {
 		kernel     CUkernel
 		paramCount *uint64
+		_          [6]uint64
 		ret        CUresult
 	}{kernel: kernel, paramCount: paramCount}
 	if err := call(symCuKernelGetParamCount, unsafe.Pointer(args)); err != nil {

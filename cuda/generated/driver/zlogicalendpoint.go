@@ -36,6 +36,8 @@ func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) err
 	args := &struct {
 		baseLeId *CUlogicalEndpointId
 		count    uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{baseLeId: baseLeId, count: count}
 	if err := call(symCuLogicalEndpointIdReserve, unsafe.Pointer(args)); err != nil {
@@ -70,7 +72,10 @@ func CuLogicalEndpointIdReserve(baseLeId *CUlogicalEndpointId, count uint32) err
 func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) error {
 	args := &struct {
 		baseLeId CUlogicalEndpointId
+		_        [4]byte
 		count    uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{baseLeId: baseLeId, count: count}
 	if err := call(symCuLogicalEndpointIdRelease, unsafe.Pointer(args)); err != nil {
@@ -112,7 +117,9 @@ func CuLogicalEndpointIdRelease(baseLeId CUlogicalEndpointId, count uint32) erro
 func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointProp) error {
 	args := &struct {
 		leId CUlogicalEndpointId
+		_    [4]byte
 		prop *CUlogicalEndpointProp
+		_    [6]uint64
 		ret  CUresult
 	}{leId: leId, prop: prop}
 	if err := call(symCuLogicalEndpointCreate, unsafe.Pointer(args)); err != nil {
@@ -149,7 +156,10 @@ func CuLogicalEndpointCreate(leId CUlogicalEndpointId, prop *CUlogicalEndpointPr
 func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 	args := &struct {
 		leId CUlogicalEndpointId
+		_    [4]byte
 		dev  CUdevice
+		_    [4]byte
+		_    [6]uint64
 		ret  CUresult
 	}{leId: leId, dev: dev}
 	if err := call(symCuLogicalEndpointAddDevice, unsafe.Pointer(args)); err != nil {
@@ -187,6 +197,8 @@ func CuLogicalEndpointAddDevice(leId CUlogicalEndpointId, dev CUdevice) error {
 func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 	args := &struct {
 		leId CUlogicalEndpointId
+		_    [4]byte
+		_    [7]uint64
 		ret  CUresult
 	}{leId: leId}
 	if err := call(symCuLogicalEndpointDestroy, unsafe.Pointer(args)); err != nil {
@@ -234,11 +246,14 @@ func CuLogicalEndpointDestroy(leId CUlogicalEndpointId) error {
 func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset uint64, ptr unsafe.Pointer, size uint64, flags uint64) error {
 	args := &struct {
 		leId   CUlogicalEndpointId
+		_      [4]byte
 		dev    CUdevice
+		_      [4]byte
 		offset uint64
 		ptr    unsafe.Pointer
 		size   uint64
 		flags  uint64
+		_      [2]uint64
 		ret    CUresult
 	}{leId: leId, dev: dev, offset: offset, ptr: ptr, size: size, flags: flags}
 	if err := call(symCuLogicalEndpointBindAddr, unsafe.Pointer(args)); err != nil {
@@ -284,12 +299,15 @@ func CuLogicalEndpointBindAddr(leId CUlogicalEndpointId, dev CUdevice, offset ui
 func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
 	args := &struct {
 		leId      CUlogicalEndpointId
+		_         [4]byte
 		dev       CUdevice
+		_         [4]byte
 		offset    uint64
 		memHandle CUmemGenericAllocationHandle
 		memOffset uint64
 		size      uint64
 		flags     uint64
+		_         [1]uint64
 		ret       CUresult
 	}{leId: leId, dev: dev, offset: offset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
 	if err := call(symCuLogicalEndpointBindMem, unsafe.Pointer(args)); err != nil {
@@ -328,9 +346,12 @@ func CuLogicalEndpointBindMem(leId CUlogicalEndpointId, dev CUdevice, offset uin
 func CuLogicalEndpointUnbind(leId CUlogicalEndpointId, dev CUdevice, offset uint64, size uint64) error {
 	args := &struct {
 		leId   CUlogicalEndpointId
+		_      [4]byte
 		dev    CUdevice
+		_      [4]byte
 		offset uint64
 		size   uint64
+		_      [4]uint64
 		ret    CUresult
 	}{leId: leId, dev: dev, offset: offset, size: size}
 	if err := call(symCuLogicalEndpointUnbind, unsafe.Pointer(args)); err != nil {
@@ -368,7 +389,10 @@ func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, ha
 	args := &struct {
 		handle     unsafe.Pointer
 		leId       CUlogicalEndpointId
+		_          [4]byte
 		handleType CUlogicalEndpointIpcHandleType
+		_          [4]byte
+		_          [5]uint64
 		ret        CUresult
 	}{handle: handle, leId: leId, handleType: handleType}
 	if err := call(symCuLogicalEndpointExport, unsafe.Pointer(args)); err != nil {
@@ -407,8 +431,11 @@ func CuLogicalEndpointExport(handle unsafe.Pointer, leId CUlogicalEndpointId, ha
 func CuLogicalEndpointImport(leId CUlogicalEndpointId, handle unsafe.Pointer, handleType CUlogicalEndpointIpcHandleType) error {
 	args := &struct {
 		leId       CUlogicalEndpointId
+		_          [4]byte
 		handle     unsafe.Pointer
 		handleType CUlogicalEndpointIpcHandleType
+		_          [4]byte
+		_          [5]uint64
 		ret        CUresult
 	}{leId: leId, handle: handle, handleType: handleType}
 	if err := call(symCuLogicalEndpointImport, unsafe.Pointer(args)); err != nil {
@@ -448,6 +475,7 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 		bindAlignment *uint64
 		maxSize       *uint64
 		prop          *CUlogicalEndpointProp
+		_             [5]uint64
 		ret           CUresult
 	}{bindAlignment: bindAlignment, maxSize: maxSize, prop: prop}
 	if err := call(symCuLogicalEndpointGetLimits, unsafe.Pointer(args)); err != nil {
@@ -489,8 +517,11 @@ func CuLogicalEndpointGetLimits(bindAlignment *uint64, maxSize *uint64, prop *CU
 func CuLogicalEndpointQuery(leId CUlogicalEndpointId, count uint32, queryStatus *int32) error {
 	args := &struct {
 		leId        CUlogicalEndpointId
+		_           [4]byte
 		count       uint32
+		_           [4]byte
 		queryStatus *int32
+		_           [5]uint64
 		ret         CUresult
 	}{leId: leId, count: count, queryStatus: queryStatus}
 	if err := call(symCuLogicalEndpointQuery, unsafe.Pointer(args)); err != nil {

@@ -41,6 +41,7 @@ func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callb
 		callbackFunc CUlogsCallback
 		userData     uintptr
 		callback_out *CUlogsCallbackHandle
+		_            [5]uint64
 		ret          CUresult
 	}{callbackFunc: callbackFunc, userData: userData, callback_out: callback_out}
 	if err := call(symCuLogsRegisterCallback, unsafe.Pointer(args)); err != nil {
@@ -68,6 +69,7 @@ func CuLogsRegisterCallback(callbackFunc CUlogsCallback, userData uintptr, callb
 func CuLogsUnregisterCallback(callback CUlogsCallbackHandle) error {
 	args := &struct {
 		callback CUlogsCallbackHandle
+		_        [7]uint64
 		ret      CUresult
 	}{callback: callback}
 	if err := call(symCuLogsUnregisterCallback, unsafe.Pointer(args)); err != nil {
@@ -97,6 +99,8 @@ func CuLogsCurrent(iterator_out *CUlogIterator, flags uint32) error {
 	args := &struct {
 		iterator_out *CUlogIterator
 		flags        uint32
+		_            [4]byte
+		_            [6]uint64
 		ret          CUresult
 	}{iterator_out: iterator_out, flags: flags}
 	if err := call(symCuLogsCurrent, unsafe.Pointer(args)); err != nil {
@@ -128,6 +132,8 @@ func CuLogsDumpToFile(iterator *CUlogIterator, pathToFile *byte, flags uint32) e
 		iterator   *CUlogIterator
 		pathToFile *byte
 		flags      uint32
+		_          [4]byte
+		_          [5]uint64
 		ret        CUresult
 	}{iterator: iterator, pathToFile: pathToFile, flags: flags}
 	if err := call(symCuLogsDumpToFile, unsafe.Pointer(args)); err != nil {
@@ -168,6 +174,8 @@ func CuLogsDumpToMemory(iterator *CUlogIterator, buffer *byte, size *uint64, fla
 		buffer   *byte
 		size     *uint64
 		flags    uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CUresult
 	}{iterator: iterator, buffer: buffer, size: size, flags: flags}
 	if err := call(symCuLogsDumpToMemory, unsafe.Pointer(args)); err != nil {

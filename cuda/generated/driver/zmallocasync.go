@@ -17,6 +17,7 @@ func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
 	args := &struct {
 		dptr    CUdeviceptr
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{dptr: dptr, hStream: hStream}
 	if err := call(symCuMemFreeAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -40,6 +41,7 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 		dptr     *CUdeviceptr
 		bytesize uint64
 		hStream  CUstream
+		_        [5]uint64
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, hStream: hStream}
 	if err := call(symCuMemAllocAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -86,6 +88,7 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 	args := &struct {
 		pool           CUmemoryPool
 		minBytesToKeep uint64
+		_              [6]uint64
 		ret            CUresult
 	}{pool: pool, minBytesToKeep: minBytesToKeep}
 	if err := call(symCuMemPoolTrimTo, unsafe.Pointer(args)); err != nil {
@@ -133,7 +136,9 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 	args := &struct {
 		pool  CUmemoryPool
 		attr  CUmemPool_attribute
+		_     [4]byte
 		value unsafe.Pointer
+		_     [5]uint64
 		ret   CUresult
 	}{pool: pool, attr: attr, value: value}
 	if err := call(symCuMemPoolSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -183,7 +188,9 @@ func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 	args := &struct {
 		pool  CUmemoryPool
 		attr  CUmemPool_attribute
+		_     [4]byte
 		value unsafe.Pointer
+		_     [5]uint64
 		ret   CUresult
 	}{pool: pool, attr: attr, value: value}
 	if err := call(symCuMemPoolGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -231,6 +238,7 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 		pool  CUmemoryPool
 		map_  *CUmemAccessDesc
 		count uint64
+		_     [5]uint64
 		ret   CUresult
 	}{pool: pool, map_: map_, count: count}
 	if err := call(symCuMemPoolSetAccess, unsafe.Pointer(args)); err != nil {
@@ -271,6 +279,7 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 		flags    *CUmemAccess_flags
 		memPool  CUmemoryPool
 		location *CUmemLocation
+		_        [5]uint64
 		ret      CUresult
 	}{flags: flags, memPool: memPool, location: location}
 	if err := call(symCuMemPoolGetAccess, unsafe.Pointer(args)); err != nil {
@@ -327,6 +336,7 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 	args := &struct {
 		pool      *CUmemoryPool
 		poolProps *CUmemPoolProps
+		_         [6]uint64
 		ret       CUresult
 	}{pool: pool, poolProps: poolProps}
 	if err := call(symCuMemPoolCreate, unsafe.Pointer(args)); err != nil {
@@ -368,6 +378,7 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 func CuMemPoolDestroy(pool CUmemoryPool) error {
 	args := &struct {
 		pool CUmemoryPool
+		_    [7]uint64
 		ret  CUresult
 	}{pool: pool}
 	if err := call(symCuMemPoolDestroy, unsafe.Pointer(args)); err != nil {
@@ -413,6 +424,8 @@ func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, typ
 		pool_out *CUmemoryPool
 		location *CUmemLocation
 		type_    CUmemAllocationType
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{pool_out: pool_out, location: location, type_: type_}
 	if err := call(symCuMemGetDefaultMemPool, unsafe.Pointer(args)); err != nil {
@@ -452,6 +465,8 @@ func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAll
 		pool     *CUmemoryPool
 		location *CUmemLocation
 		type_    CUmemAllocationType
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{pool: pool, location: location, type_: type_}
 	if err := call(symCuMemGetMemPool, unsafe.Pointer(args)); err != nil {
@@ -493,7 +508,9 @@ func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CU
 	args := &struct {
 		location *CUmemLocation
 		type_    CUmemAllocationType
+		_        [4]byte
 		pool     CUmemoryPool
+		_        [5]uint64
 		ret      CUresult
 	}{location: location, type_: type_, pool: pool}
 	if err := call(symCuMemSetMemPool, unsafe.Pointer(args)); err != nil {
@@ -517,6 +534,7 @@ func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmem
 		bytesize uint64
 		pool     CUmemoryPool
 		hStream  CUstream
+		_        [4]uint64
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, pool: pool, hStream: hStream}
 	if err := call(symCuMemAllocFromPoolAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -566,7 +584,9 @@ func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPo
 		handle_out unsafe.Pointer
 		pool       CUmemoryPool
 		handleType CUmemAllocationHandleType
+		_          [4]byte
 		flags      uint64
+		_          [4]uint64
 		ret        CUresult
 	}{handle_out: handle_out, pool: pool, handleType: handleType, flags: flags}
 	if err := call(symCuMemPoolExportToShareableHandle, unsafe.Pointer(args)); err != nil {
@@ -616,7 +636,9 @@ func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Po
 		pool_out   *CUmemoryPool
 		handle     unsafe.Pointer
 		handleType CUmemAllocationHandleType
+		_          [4]byte
 		flags      uint64
+		_          [4]uint64
 		ret        CUresult
 	}{pool_out: pool_out, handle: handle, handleType: handleType, flags: flags}
 	if err := call(symCuMemPoolImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
@@ -658,6 +680,7 @@ func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdevicep
 	args := &struct {
 		shareData_out *CUmemPoolPtrExportData
 		ptr           CUdeviceptr
+		_             [6]uint64
 		ret           CUresult
 	}{shareData_out: shareData_out, ptr: ptr}
 	if err := call(symCuMemPoolExportPointer, unsafe.Pointer(args)); err != nil {
@@ -704,6 +727,7 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 		ptr_out   *CUdeviceptr
 		pool      CUmemoryPool
 		shareData *CUmemPoolPtrExportData
+		_         [5]uint64
 		ret       CUresult
 	}{ptr_out: ptr_out, pool: pool, shareData: shareData}
 	if err := call(symCuMemPoolImportPointer, unsafe.Pointer(args)); err != nil {
@@ -753,6 +777,7 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 	args := &struct {
 		dptr    CUdeviceptr
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{dptr: dptr, hStream: hStream}
 	if err := call(symCuMemFreeAsync, unsafe.Pointer(args)); err != nil {
@@ -817,6 +842,7 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 		dptr     *CUdeviceptr
 		bytesize uint64
 		hStream  CUstream
+		_        [5]uint64
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, hStream: hStream}
 	if err := call(symCuMemAllocAsync, unsafe.Pointer(args)); err != nil {
@@ -868,6 +894,7 @@ func CuMemAllocFromPoolAsync(dptr *CUdeviceptr, bytesize uint64, pool CUmemoryPo
 		bytesize uint64
 		pool     CUmemoryPool
 		hStream  CUstream
+		_        [4]uint64
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, pool: pool, hStream: hStream}
 	if err := call(symCuMemAllocFromPoolAsync, unsafe.Pointer(args)); err != nil {

@@ -67,6 +67,7 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 	args := &struct {
 		free  *uint64
 		total *uint64
+		_     [6]uint64
 		ret   CUresult
 	}{free: free, total: total}
 	if err := call(symCuMemGetInfo_v2, unsafe.Pointer(args)); err != nil {
@@ -147,6 +148,7 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
+		_        [6]uint64
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize}
 	if err := call(symCuMemAlloc_v2, unsafe.Pointer(args)); err != nil {
@@ -222,6 +224,8 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 		WidthInBytes     uint64
 		Height           uint64
 		ElementSizeBytes uint32
+		_                [4]byte
+		_                [3]uint64
 		ret              CUresult
 	}{dptr: dptr, pPitch: pPitch, WidthInBytes: WidthInBytes, Height: Height, ElementSizeBytes: ElementSizeBytes}
 	if err := call(symCuMemAllocPitch_v2, unsafe.Pointer(args)); err != nil {
@@ -300,6 +304,7 @@ func CuMemFree(dptr CUdeviceptr) error {
 func CuMemFree_v2(dptr CUdeviceptr) error {
 	args := &struct {
 		dptr CUdeviceptr
+		_    [7]uint64
 		ret  CUresult
 	}{dptr: dptr}
 	if err := call(symCuMemFree_v2, unsafe.Pointer(args)); err != nil {
@@ -361,6 +366,7 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 		pbase *CUdeviceptr
 		psize *uint64
 		dptr  CUdeviceptr
+		_     [5]uint64
 		ret   CUresult
 	}{pbase: pbase, psize: psize, dptr: dptr}
 	if err := call(symCuMemGetAddressRange_v2, unsafe.Pointer(args)); err != nil {
@@ -435,6 +441,7 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 	args := &struct {
 		pp       *unsafe.Pointer
 		bytesize uint64
+		_        [6]uint64
 		ret      CUresult
 	}{pp: pp, bytesize: bytesize}
 	if err := call(symCuMemAllocHost_v2, unsafe.Pointer(args)); err != nil {
@@ -490,6 +497,7 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 func CuMemFreeHost(p unsafe.Pointer) error {
 	args := &struct {
 		p   unsafe.Pointer
+		_   [7]uint64
 		ret CUresult
 	}{p: p}
 	if err := call(symCuMemFreeHost, unsafe.Pointer(args)); err != nil {
@@ -553,6 +561,8 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 		pp       *unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{pp: pp, bytesize: bytesize, Flags: Flags}
 	if err := call(symCuMemHostAlloc, unsafe.Pointer(args)); err != nil {
@@ -619,6 +629,8 @@ func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags ui
 		pdptr *CUdeviceptr
 		p     unsafe.Pointer
 		Flags uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CUresult
 	}{pdptr: pdptr, p: p, Flags: Flags}
 	if err := call(symCuMemHostGetDevicePointer_v2, unsafe.Pointer(args)); err != nil {
@@ -656,6 +668,7 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 	args := &struct {
 		pFlags *uint32
 		p      unsafe.Pointer
+		_      [6]uint64
 		ret    CUresult
 	}{pFlags: pFlags, p: p}
 	if err := call(symCuMemHostGetFlags, unsafe.Pointer(args)); err != nil {
@@ -728,6 +741,8 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
 		dptr     *CUdeviceptr
 		bytesize uint64
 		flags    uint32
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize, flags: flags}
 	if err := call(symCuMemAllocManaged, unsafe.Pointer(args)); err != nil {
@@ -774,9 +789,11 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
 func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCallback, userData uintptr, callback *CUasyncCallbackHandle) error {
 	args := &struct {
 		device       CUdevice
+		_            [4]byte
 		callbackFunc CUasyncCallback
 		userData     uintptr
 		callback     *CUasyncCallbackHandle
+		_            [4]uint64
 		ret          CUresult
 	}{device: device, callbackFunc: callbackFunc, userData: userData, callback: callback}
 	if err := call(symCuDeviceRegisterAsyncNotification, unsafe.Pointer(args)); err != nil {
@@ -809,7 +826,9 @@ func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCall
 func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallbackHandle) error {
 	args := &struct {
 		device   CUdevice
+		_        [4]byte
 		callback CUasyncCallbackHandle
+		_        [6]uint64
 		ret      CUresult
 	}{device: device, callback: callback}
 	if err := call(symCuDeviceUnregisterAsyncNotification, unsafe.Pointer(args)); err != nil {
@@ -854,6 +873,7 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 	args := &struct {
 		dev      *CUdevice
 		pciBusId *byte
+		_        [6]uint64
 		ret      CUresult
 	}{dev: dev, pciBusId: pciBusId}
 	if err := call(symCuDeviceGetByPCIBusId, unsafe.Pointer(args)); err != nil {
@@ -895,7 +915,10 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 	args := &struct {
 		pciBusId *byte
 		len      int32
+		_        [4]byte
 		dev      CUdevice
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{pciBusId: pciBusId, len: len, dev: dev}
 	if err := call(symCuDeviceGetPCIBusId, unsafe.Pointer(args)); err != nil {
@@ -937,6 +960,7 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 	args := &struct {
 		pHandle *CUipcEventHandle
 		event   CUevent
+		_       [6]uint64
 		ret     CUresult
 	}{pHandle: pHandle, event: event}
 	if err := call(symCuIpcGetEventHandle, unsafe.Pointer(args)); err != nil {
@@ -1030,6 +1054,7 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 	args := &struct {
 		pHandle *CUipcMemHandle
 		dptr    CUdeviceptr
+		_       [6]uint64
 		ret     CUresult
 	}{pHandle: pHandle, dptr: dptr}
 	if err := call(symCuIpcGetMemHandle, unsafe.Pointer(args)); err != nil {
@@ -1092,6 +1117,7 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 		pdptr  *CUdeviceptr
 		handle CUipcMemHandle
 		Flags  uint32
+		_      [4]byte
 		ret    CUresult
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
 	if err := call(symCuIpcOpenMemHandle_v2, unsafe.Pointer(args)); err != nil {
@@ -1136,6 +1162,7 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 	args := &struct {
 		dptr CUdeviceptr
+		_    [7]uint64
 		ret  CUresult
 	}{dptr: dptr}
 	if err := call(symCuIpcCloseMemHandle, unsafe.Pointer(args)); err != nil {
@@ -1220,6 +1247,8 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 		p        unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{p: p, bytesize: bytesize, Flags: Flags}
 	if err := call(symCuMemHostRegister_v2, unsafe.Pointer(args)); err != nil {
@@ -1264,6 +1293,7 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 func CuMemHostUnregister(p unsafe.Pointer) error {
 	args := &struct {
 		p   unsafe.Pointer
+		_   [7]uint64
 		ret CUresult
 	}{p: p}
 	if err := call(symCuMemHostUnregister, unsafe.Pointer(args)); err != nil {
@@ -1287,6 +1317,7 @@ func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 		dst       CUdeviceptr
 		src       CUdeviceptr
 		ByteCount uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dst: dst, src: src, ByteCount: ByteCount}
 	if err := call(symCuMemcpy_ptds, unsafe.Pointer(args)); err != nil {
@@ -1311,6 +1342,7 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 		srcDevice  CUdeviceptr
 		srcContext CUcontext
 		ByteCount  uint64
+		_          [3]uint64
 		ret        CUresult
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount}
 	if err := call(symCuMemcpyPeer_ptds, unsafe.Pointer(args)); err != nil {
@@ -1334,6 +1366,7 @@ func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 		dstDevice CUdeviceptr
 		srcHost   unsafe.Pointer
 		ByteCount uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
 	if err := call(symCuMemcpyHtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1356,6 +1389,7 @@ func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr
 		ByteCount uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoH_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1378,6 +1412,7 @@ func CuMemcpyDtoD_v2_ptds(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 		dstDevice CUdeviceptr
 		srcDevice CUdeviceptr
 		ByteCount uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1401,6 +1436,7 @@ func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdevice
 		dstOffset uint64
 		srcDevice CUdeviceptr
 		ByteCount uint64
+		_         [4]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1425,6 +1461,7 @@ func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uin
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoD_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1449,6 +1486,7 @@ func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 		dstOffset uint64
 		srcHost   unsafe.Pointer
 		ByteCount uint64
+		_         [4]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
 	if err := call(symCuMemcpyHtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1473,6 +1511,7 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
+		_         [4]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoH_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1497,6 +1536,7 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
+		_         [3]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoA_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1518,6 +1558,7 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy2D_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1539,6 +1580,7 @@ func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy2DUnaligned_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1560,6 +1602,7 @@ func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy3D_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1580,6 +1623,7 @@ func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 func CuMemcpy3DPeer_ptds(pCopy *CUDA_MEMCPY3D_PEER) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D_PEER
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy3DPeer_ptds, unsafe.Pointer(args)); err != nil {
@@ -1603,6 +1647,7 @@ func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStr
 		src       CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dst: dst, src: src, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1628,6 +1673,7 @@ func CuMemcpyPeerAsync_ptsz(dstDevice CUdeviceptr, dstContext CUcontext, srcDevi
 		srcContext CUcontext
 		ByteCount  uint64
 		hStream    CUstream
+		_          [2]uint64
 		ret        CUresult
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1651,6 +1697,7 @@ func CuMemcpyHtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcHost unsafe.Pointer, By
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyHtoDAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1674,6 +1721,7 @@ func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, By
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyDtoHAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1697,6 +1745,7 @@ func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, Byt
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyDtoDAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1721,6 +1770,7 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
+		_         [3]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyHtoAAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1745,6 +1795,7 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 		srcOffset uint64
 		ByteCount uint64
 		hStream   CUstream
+		_         [3]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyAtoHAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1766,6 +1817,7 @@ func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY2D
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
 	if err := call(symCuMemcpy2DAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1787,6 +1839,7 @@ func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
 	if err := call(symCuMemcpy3DAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1808,6 +1861,7 @@ func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
 	if err := call(symCuMemcpy3DPeerAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1860,6 +1914,7 @@ func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP,
 		opList  *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
+		_       [4]uint64
 		ret     CUresult
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
 	if err := call(symCuMemcpy3DBatchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1885,6 +1940,7 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 		size    uint64
 		attr    *CUmemcpyAttributes
 		hStream CUstream
+		_       [3]uint64
 		ret     CUresult
 	}{dst: dst, src: src, size: size, attr: attr, hStream: hStream}
 	if err := call(symCuMemcpyWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1908,6 +1964,7 @@ func CuMemcpy3DWithAttributesAsync_ptsz(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64
 		op      *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
+		_       [5]uint64
 		ret     CUresult
 	}{op: op, flags: flags, hStream: hStream}
 	if err := call(symCuMemcpy3DWithAttributesAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1929,7 +1986,9 @@ func CuMemsetD8_v2_ptds(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
+		_         [7]byte
 		N         uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N}
 	if err := call(symCuMemsetD8_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1951,7 +2010,9 @@ func CuMemsetD16_v2_ptds(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
+		_         [6]byte
 		N         uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N}
 	if err := call(symCuMemsetD16_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1973,7 +2034,9 @@ func CuMemsetD32_v2_ptds(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
+		_         [4]byte
 		N         uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N}
 	if err := call(symCuMemsetD32_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -1997,8 +2060,10 @@ func CuMemsetD2D8_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Widt
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
+		_         [7]byte
 		Width     uint64
 		Height    uint64
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D8_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -2021,8 +2086,10 @@ func CuMemsetD2D16_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Wi
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
+		_         [6]byte
 		Width     uint64
 		Height    uint64
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D16_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -2045,8 +2112,10 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
+		_         [4]byte
 		Width     uint64
 		Height    uint64
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D32_v2_ptds, unsafe.Pointer(args)); err != nil {
@@ -2068,8 +2137,10 @@ func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUs
 	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
+		_         [7]byte
 		N         uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N, hStream: hStream}
 	if err := call(symCuMemsetD8Async_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2091,8 +2162,10 @@ func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream C
 	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
+		_         [6]byte
 		N         uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N, hStream: hStream}
 	if err := call(symCuMemsetD16Async_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2114,8 +2187,10 @@ func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream C
 	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
+		_         [4]byte
 		N         uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N, hStream: hStream}
 	if err := call(symCuMemsetD32Async_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2138,9 +2213,11 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
+		_         [7]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
+		_         [2]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height, hStream: hStream}
 	if err := call(symCuMemsetD2D8Async_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2163,9 +2240,11 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
+		_         [6]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
+		_         [2]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height, hStream: hStream}
 	if err := call(symCuMemsetD2D16Async_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2188,9 +2267,11 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
+		_         [4]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
+		_         [2]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height, hStream: hStream}
 	if err := call(symCuMemsetD2D32Async_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2259,6 +2340,7 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY_DESCRIPTOR
+		_              [6]uint64
 		ret            CUresult
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
 	if err := call(symCuArrayCreate_v2, unsafe.Pointer(args)); err != nil {
@@ -2314,6 +2396,7 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR
 		hArray           CUarray
+		_                [6]uint64
 		ret              CUresult
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
 	if err := call(symCuArrayGetDescriptor_v2, unsafe.Pointer(args)); err != nil {
@@ -2345,6 +2428,7 @@ func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, 
 	args := &struct {
 		sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES
 		array            CUarray
+		_                [6]uint64
 		ret              CUresult
 	}{sparseProperties: sparseProperties, array: array}
 	if err := call(symCuArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
@@ -2377,6 +2461,7 @@ func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PRO
 	args := &struct {
 		sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES
 		mipmap           CUmipmappedArray
+		_                [6]uint64
 		ret              CUresult
 	}{sparseProperties: sparseProperties, mipmap: mipmap}
 	if err := call(symCuMipmappedArrayGetSparseProperties, unsafe.Pointer(args)); err != nil {
@@ -2411,6 +2496,8 @@ func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREM
 		memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS
 		array              CUarray
 		device             CUdevice
+		_                  [4]byte
+		_                  [5]uint64
 		ret                CUresult
 	}{memoryRequirements: memoryRequirements, array: array, device: device}
 	if err := call(symCuArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
@@ -2443,6 +2530,8 @@ func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY
 		memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREMENTS
 		mipmap             CUmipmappedArray
 		device             CUdevice
+		_                  [4]byte
+		_                  [5]uint64
 		ret                CUresult
 	}{memoryRequirements: memoryRequirements, mipmap: mipmap, device: device}
 	if err := call(symCuMipmappedArrayGetMemoryRequirements, unsafe.Pointer(args)); err != nil {
@@ -2484,6 +2573,8 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 		pPlaneArray *CUarray
 		hArray      CUarray
 		planeIdx    uint32
+		_           [4]byte
+		_           [5]uint64
 		ret         CUresult
 	}{pPlaneArray: pPlaneArray, hArray: hArray, planeIdx: planeIdx}
 	if err := call(symCuArrayGetPlane, unsafe.Pointer(args)); err != nil {
@@ -2532,6 +2623,7 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 func CuArrayDestroy(hArray CUarray) error {
 	args := &struct {
 		hArray CUarray
+		_      [7]uint64
 		ret    CUresult
 	}{hArray: hArray}
 	if err := call(symCuArrayDestroy, unsafe.Pointer(args)); err != nil {
@@ -2598,6 +2690,7 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR
+		_              [6]uint64
 		ret            CUresult
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
 	if err := call(symCuArray3DCreate_v2, unsafe.Pointer(args)); err != nil {
@@ -2656,6 +2749,7 @@ func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray
 	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR
 		hArray           CUarray
+		_                [6]uint64
 		ret              CUresult
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
 	if err := call(symCuArray3DGetDescriptor_v2, unsafe.Pointer(args)); err != nil {
@@ -2696,6 +2790,8 @@ func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA
 		pHandle             *CUmipmappedArray
 		pMipmappedArrayDesc *CUDA_ARRAY3D_DESCRIPTOR
 		numMipmapLevels     uint32
+		_                   [4]byte
+		_                   [5]uint64
 		ret                 CUresult
 	}{pHandle: pHandle, pMipmappedArrayDesc: pMipmappedArrayDesc, numMipmapLevels: numMipmapLevels}
 	if err := call(symCuMipmappedArrayCreate, unsafe.Pointer(args)); err != nil {
@@ -2736,6 +2832,8 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 		pLevelArray     *CUarray
 		hMipmappedArray CUmipmappedArray
 		level           uint32
+		_               [4]byte
+		_               [5]uint64
 		ret             CUresult
 	}{pLevelArray: pLevelArray, hMipmappedArray: hMipmappedArray, level: level}
 	if err := call(symCuMipmappedArrayGetLevel, unsafe.Pointer(args)); err != nil {
@@ -2771,6 +2869,7 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 	args := &struct {
 		hMipmappedArray CUmipmappedArray
+		_               [7]uint64
 		ret             CUresult
 	}{hMipmappedArray: hMipmappedArray}
 	if err := call(symCuMipmappedArrayDestroy, unsafe.Pointer(args)); err != nil {
@@ -2813,7 +2912,9 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 		dptr       CUdeviceptr
 		size       uint64
 		handleType CUmemRangeHandleType
+		_          [4]byte
 		flags      uint64
+		_          [3]uint64
 		ret        CUresult
 	}{handle: handle, dptr: dptr, size: size, handleType: handleType, flags: flags}
 	if err := call(symCuMemGetHandleForAddressRange, unsafe.Pointer(args)); err != nil {
@@ -2837,8 +2938,10 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 		paramsArray *CUmemDecompressParams
 		count       uint64
 		flags       uint32
+		_           [4]byte
 		errorIndex  *uint64
 		stream      CUstream
+		_           [3]uint64
 		ret         CUresult
 	}{paramsArray: paramsArray, count: count, flags: flags, errorIndex: errorIndex, stream: stream}
 	if err := call(symCuMemBatchDecompressAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2861,6 +2964,8 @@ func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 		p        unsafe.Pointer
 		bytesize uint64
 		Flags    uint32
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{p: p, bytesize: bytesize, Flags: Flags}
 	if err := call(symCuMemHostRegister_v1, unsafe.Pointer(args)); err != nil {
@@ -2882,6 +2987,7 @@ func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 	args := &struct {
 		free  *uint32
 		total *uint32
+		_     [6]uint64
 		ret   CUresult
 	}{free: free, total: total}
 	if err := call(symCuMemGetInfo_v1, unsafe.Pointer(args)); err != nil {
@@ -2902,6 +3008,8 @@ func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 	args := &struct {
 		dptr     *CUdeviceptr_v1
 		bytesize uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{dptr: dptr, bytesize: bytesize}
 	if err := call(symCuMemAlloc_v1, unsafe.Pointer(args)); err != nil {
@@ -2924,8 +3032,12 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 		dptr             *CUdeviceptr_v1
 		pPitch           *uint32
 		WidthInBytes     uint32
+		_                [4]byte
 		Height           uint32
+		_                [4]byte
 		ElementSizeBytes uint32
+		_                [4]byte
+		_                [3]uint64
 		ret              CUresult
 	}{dptr: dptr, pPitch: pPitch, WidthInBytes: WidthInBytes, Height: Height, ElementSizeBytes: ElementSizeBytes}
 	if err := call(symCuMemAllocPitch_v1, unsafe.Pointer(args)); err != nil {
@@ -2946,6 +3058,8 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 	args := &struct {
 		dptr CUdeviceptr_v1
+		_    [4]byte
+		_    [7]uint64
 		ret  CUresult
 	}{dptr: dptr}
 	if err := call(symCuMemFree_v1, unsafe.Pointer(args)); err != nil {
@@ -2968,6 +3082,8 @@ func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdevice
 		pbase *CUdeviceptr_v1
 		psize *uint32
 		dptr  CUdeviceptr_v1
+		_     [4]byte
+		_     [5]uint64
 		ret   CUresult
 	}{pbase: pbase, psize: psize, dptr: dptr}
 	if err := call(symCuMemGetAddressRange_v1, unsafe.Pointer(args)); err != nil {
@@ -2989,6 +3105,8 @@ func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 	args := &struct {
 		pp       *unsafe.Pointer
 		bytesize uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{pp: pp, bytesize: bytesize}
 	if err := call(symCuMemAllocHost_v1, unsafe.Pointer(args)); err != nil {
@@ -3010,6 +3128,8 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 		pdptr *CUdeviceptr_v1
 		p     unsafe.Pointer
 		Flags uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CUresult
 	}{pdptr: pdptr, p: p, Flags: Flags}
 	if err := call(symCuMemHostGetDevicePointer_v1, unsafe.Pointer(args)); err != nil {
@@ -3030,8 +3150,11 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		srcHost   unsafe.Pointer
 		ByteCount uint32
+		_         [4]byte
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
 	if err := call(symCuMemcpyHtoD_v1, unsafe.Pointer(args)); err != nil {
@@ -3052,7 +3175,10 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr_v1
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
+		_         [5]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoH_v1, unsafe.Pointer(args)); err != nil {
@@ -3072,8 +3198,12 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 func CuMemcpyDtoD_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCount uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		srcDevice CUdeviceptr_v1
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoD_v1, unsafe.Pointer(args)); err != nil {
@@ -3094,8 +3224,12 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
+		_         [4]byte
 		srcDevice CUdeviceptr_v1
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
+		_         [4]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoA_v1, unsafe.Pointer(args)); err != nil {
@@ -3116,9 +3250,13 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint32, ByteCount uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		srcArray  CUarray
 		srcOffset uint32
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoD_v1, unsafe.Pointer(args)); err != nil {
@@ -3140,8 +3278,11 @@ func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer,
 	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
+		_         [4]byte
 		srcHost   unsafe.Pointer
 		ByteCount uint32
+		_         [4]byte
+		_         [4]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
 	if err := call(symCuMemcpyHtoA_v1, unsafe.Pointer(args)); err != nil {
@@ -3164,7 +3305,10 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint32
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
+		_         [4]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoH_v1, unsafe.Pointer(args)); err != nil {
@@ -3185,9 +3329,13 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
+		_         [4]byte
 		srcArray  CUarray
 		srcOffset uint32
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
+		_         [3]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoA_v1, unsafe.Pointer(args)); err != nil {
@@ -3208,9 +3356,12 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 	args := &struct {
 		dstArray  CUarray
 		dstOffset uint32
+		_         [4]byte
 		srcHost   unsafe.Pointer
 		ByteCount uint32
+		_         [4]byte
 		hStream   CUstream
+		_         [3]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyHtoAAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -3232,8 +3383,11 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		dstHost   unsafe.Pointer
 		srcArray  CUarray
 		srcOffset uint32
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
 		hStream   CUstream
+		_         [3]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyAtoHAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -3254,6 +3408,7 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D_v1
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy2D_v1, unsafe.Pointer(args)); err != nil {
@@ -3274,6 +3429,7 @@ func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D_v1
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy2DUnaligned_v1, unsafe.Pointer(args)); err != nil {
@@ -3294,6 +3450,7 @@ func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D_v1
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy3D_v1, unsafe.Pointer(args)); err != nil {
@@ -3313,9 +3470,12 @@ func CuMemcpy3D_v1(pCopy *CUDA_MEMCPY3D_v1) error {
 func CuMemcpyHtoDAsync_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount uint32, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		srcHost   unsafe.Pointer
 		ByteCount uint32
+		_         [4]byte
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyHtoDAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -3336,8 +3496,11 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 	args := &struct {
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr_v1
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyDtoHAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -3357,9 +3520,13 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, ByteCount uint32, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		srcDevice CUdeviceptr_v1
+		_         [4]byte
 		ByteCount uint32
+		_         [4]byte
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyDtoDAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -3380,6 +3547,7 @@ func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY2D_v1
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
 	if err := call(symCuMemcpy2DAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -3400,6 +3568,7 @@ func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_v1
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
 	if err := call(symCuMemcpy3DAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -3419,8 +3588,12 @@ func CuMemcpy3DAsync_v1(pCopy *CUDA_MEMCPY3D_v1, hStream CUstream) error {
 func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		uc        uint8
+		_         [7]byte
 		N         uint32
+		_         [4]byte
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N}
 	if err := call(symCuMemsetD8_v1, unsafe.Pointer(args)); err != nil {
@@ -3440,8 +3613,12 @@ func CuMemsetD8_v1(dstDevice CUdeviceptr_v1, uc uint8, N uint32) error {
 func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		us        uint16
+		_         [6]byte
 		N         uint32
+		_         [4]byte
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N}
 	if err := call(symCuMemsetD16_v1, unsafe.Pointer(args)); err != nil {
@@ -3461,8 +3638,12 @@ func CuMemsetD16_v1(dstDevice CUdeviceptr_v1, us uint16, N uint32) error {
 func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		ui        uint32
+		_         [4]byte
 		N         uint32
+		_         [4]byte
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N}
 	if err := call(symCuMemsetD32_v1, unsafe.Pointer(args)); err != nil {
@@ -3483,10 +3664,16 @@ func CuMemsetD32_v1(dstDevice CUdeviceptr_v1, ui uint32, N uint32) error {
 func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width uint32, Height uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		dstPitch  uint32
+		_         [4]byte
 		uc        uint8
+		_         [7]byte
 		Width     uint32
+		_         [4]byte
 		Height    uint32
+		_         [4]byte
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D8_v1, unsafe.Pointer(args)); err != nil {
@@ -3506,10 +3693,16 @@ func CuMemsetD2D8_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, uc uint8, Width 
 func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Width uint32, Height uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		dstPitch  uint32
+		_         [4]byte
 		us        uint16
+		_         [6]byte
 		Width     uint32
+		_         [4]byte
 		Height    uint32
+		_         [4]byte
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D16_v1, unsafe.Pointer(args)); err != nil {
@@ -3529,10 +3722,16 @@ func CuMemsetD2D16_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, us uint16, Widt
 func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Width uint32, Height uint32) error {
 	args := &struct {
 		dstDevice CUdeviceptr_v1
+		_         [4]byte
 		dstPitch  uint32
+		_         [4]byte
 		ui        uint32
+		_         [4]byte
 		Width     uint32
+		_         [4]byte
 		Height    uint32
+		_         [4]byte
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D32_v1, unsafe.Pointer(args)); err != nil {
@@ -3554,6 +3753,7 @@ func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
+		_              [6]uint64
 		ret            CUresult
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
 	if err := call(symCuArrayCreate_v1, unsafe.Pointer(args)); err != nil {
@@ -3574,6 +3774,7 @@ func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray 
 	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1
 		hArray           CUarray
+		_                [6]uint64
 		ret              CUresult
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
 	if err := call(symCuArrayGetDescriptor_v1, unsafe.Pointer(args)); err != nil {
@@ -3595,6 +3796,7 @@ func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	args := &struct {
 		pHandle        *CUarray
 		pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR_v1
+		_              [6]uint64
 		ret            CUresult
 	}{pHandle: pHandle, pAllocateArray: pAllocateArray}
 	if err := call(symCuArray3DCreate_v1, unsafe.Pointer(args)); err != nil {
@@ -3616,6 +3818,7 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 	args := &struct {
 		pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1
 		hArray           CUarray
+		_                [6]uint64
 		ret              CUresult
 	}{pArrayDescriptor: pArrayDescriptor, hArray: hArray}
 	if err := call(symCuArray3DGetDescriptor_v1, unsafe.Pointer(args)); err != nil {
@@ -3694,6 +3897,7 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 		dstDevice CUdeviceptr
 		srcHost   unsafe.Pointer
 		ByteCount uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount}
 	if err := call(symCuMemcpyHtoD_v2, unsafe.Pointer(args)); err != nil {
@@ -3766,6 +3970,7 @@ func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount ui
 		dstHost   unsafe.Pointer
 		srcDevice CUdeviceptr
 		ByteCount uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoH_v2, unsafe.Pointer(args)); err != nil {
@@ -3840,6 +4045,7 @@ func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uin
 		dstDevice CUdeviceptr
 		srcDevice CUdeviceptr
 		ByteCount uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoD_v2, unsafe.Pointer(args)); err != nil {
@@ -3906,6 +4112,7 @@ func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, 
 		dstOffset uint64
 		srcDevice CUdeviceptr
 		ByteCount uint64
+		_         [4]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcDevice: srcDevice, ByteCount: ByteCount}
 	if err := call(symCuMemcpyDtoA_v2, unsafe.Pointer(args)); err != nil {
@@ -3970,6 +4177,7 @@ func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, 
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoD_v2, unsafe.Pointer(args)); err != nil {
@@ -4034,6 +4242,7 @@ func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer,
 		dstOffset uint64
 		srcHost   unsafe.Pointer
 		ByteCount uint64
+		_         [4]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount}
 	if err := call(symCuMemcpyHtoA_v2, unsafe.Pointer(args)); err != nil {
@@ -4099,6 +4308,7 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
+		_         [4]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoH_v2, unsafe.Pointer(args)); err != nil {
@@ -4162,6 +4372,7 @@ func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOf
 		srcArray  CUarray
 		srcOffset uint64
 		ByteCount uint64
+		_         [3]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount}
 	if err := call(symCuMemcpyAtoA_v2, unsafe.Pointer(args)); err != nil {
@@ -4231,6 +4442,7 @@ func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
+		_         [3]uint64
 		ret       CUresult
 	}{dstArray: dstArray, dstOffset: dstOffset, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyHtoAAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -4301,6 +4513,7 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 		srcOffset uint64
 		ByteCount uint64
 		hStream   CUstream
+		_         [3]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcArray: srcArray, srcOffset: srcOffset, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyAtoHAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -4374,6 +4587,7 @@ func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy2D_v2, unsafe.Pointer(args)); err != nil {
@@ -4440,6 +4654,7 @@ func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
 func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY2D
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy2DUnaligned_v2, unsafe.Pointer(args)); err != nil {
@@ -4508,6 +4723,7 @@ func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy3D_v2, unsafe.Pointer(args)); err != nil {
@@ -4589,6 +4805,7 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 		srcHost   unsafe.Pointer
 		ByteCount uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcHost: srcHost, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyHtoDAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -4667,6 +4884,7 @@ func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstHost: dstHost, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyDtoHAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -4743,6 +4961,7 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 		srcDevice CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, srcDevice: srcDevice, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyDtoDAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -4815,6 +5034,7 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY2D
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
 	if err := call(symCuMemcpy2DAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -4883,6 +5103,7 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
 	if err := call(symCuMemcpy3DAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -4954,7 +5175,9 @@ func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
+		_         [7]byte
 		N         uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N}
 	if err := call(symCuMemsetD8_v2, unsafe.Pointer(args)); err != nil {
@@ -5022,7 +5245,9 @@ func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
+		_         [6]byte
 		N         uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N}
 	if err := call(symCuMemsetD16_v2, unsafe.Pointer(args)); err != nil {
@@ -5089,7 +5314,9 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
+		_         [4]byte
 		N         uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N}
 	if err := call(symCuMemsetD32_v2, unsafe.Pointer(args)); err != nil {
@@ -5160,8 +5387,10 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
+		_         [7]byte
 		Width     uint64
 		Height    uint64
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D8_v2, unsafe.Pointer(args)); err != nil {
@@ -5232,8 +5461,10 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
+		_         [6]byte
 		Width     uint64
 		Height    uint64
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D16_v2, unsafe.Pointer(args)); err != nil {
@@ -5303,8 +5534,10 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
+		_         [4]byte
 		Width     uint64
 		Height    uint64
+		_         [3]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height}
 	if err := call(symCuMemsetD2D32_v2, unsafe.Pointer(args)); err != nil {
@@ -5370,6 +5603,7 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 		dst       CUdeviceptr
 		src       CUdeviceptr
 		ByteCount uint64
+		_         [5]uint64
 		ret       CUresult
 	}{dst: dst, src: src, ByteCount: ByteCount}
 	if err := call(symCuMemcpy, unsafe.Pointer(args)); err != nil {
@@ -5437,6 +5671,7 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 		src       CUdeviceptr
 		ByteCount uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dst: dst, src: src, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyAsync, unsafe.Pointer(args)); err != nil {
@@ -5491,6 +5726,7 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 		srcDevice  CUdeviceptr
 		srcContext CUcontext
 		ByteCount  uint64
+		_          [3]uint64
 		ret        CUresult
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount}
 	if err := call(symCuMemcpyPeer, unsafe.Pointer(args)); err != nil {
@@ -5546,6 +5782,7 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 		srcContext CUcontext
 		ByteCount  uint64
 		hStream    CUstream
+		_          [2]uint64
 		ret        CUresult
 	}{dstDevice: dstDevice, dstContext: dstContext, srcDevice: srcDevice, srcContext: srcContext, ByteCount: ByteCount, hStream: hStream}
 	if err := call(symCuMemcpyPeerAsync, unsafe.Pointer(args)); err != nil {
@@ -5590,6 +5827,7 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 	args := &struct {
 		pCopy *CUDA_MEMCPY3D_PEER
+		_     [7]uint64
 		ret   CUresult
 	}{pCopy: pCopy}
 	if err := call(symCuMemcpy3DPeer, unsafe.Pointer(args)); err != nil {
@@ -5635,6 +5873,7 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	args := &struct {
 		pCopy   *CUDA_MEMCPY3D_PEER
 		hStream CUstream
+		_       [6]uint64
 		ret     CUresult
 	}{pCopy: pCopy, hStream: hStream}
 	if err := call(symCuMemcpy3DPeerAsync, unsafe.Pointer(args)); err != nil {
@@ -5686,6 +5925,7 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 		failIdx *uint64
 		flags   uint64
 		hStream CUstream
+		_       [3]uint64
 		ret     CUresult
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, hStream: hStream}
 	if err := call(symCuMemcpy3DBatchAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -5739,6 +5979,7 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 		failIdx *uint64
 		flags   uint64
 		hStream CUstream
+		_       [3]uint64
 		ret     CUresult
 	}{numOps: numOps, opList: opList, failIdx: failIdx, flags: flags, hStream: hStream}
 	if err := call(symCuMemcpy3DBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -5877,6 +6118,7 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 		opList  *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
+		_       [4]uint64
 		ret     CUresult
 	}{numOps: numOps, opList: opList, flags: flags, hStream: hStream}
 	if err := call(symCuMemcpy3DBatchAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -5925,6 +6167,7 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 		size    uint64
 		attr    *CUmemcpyAttributes
 		hStream CUstream
+		_       [3]uint64
 		ret     CUresult
 	}{dst: dst, src: src, size: size, attr: attr, hStream: hStream}
 	if err := call(symCuMemcpyWithAttributesAsync, unsafe.Pointer(args)); err != nil {
@@ -5966,6 +6209,7 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 		op      *CUDA_MEMCPY3D_BATCH_OP
 		flags   uint64
 		hStream CUstream
+		_       [5]uint64
 		ret     CUresult
 	}{op: op, flags: flags, hStream: hStream}
 	if err := call(symCuMemcpy3DWithAttributesAsync, unsafe.Pointer(args)); err != nil {
@@ -6026,8 +6270,10 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 	args := &struct {
 		dstDevice CUdeviceptr
 		uc        uint8
+		_         [7]byte
 		N         uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, uc: uc, N: N, hStream: hStream}
 	if err := call(symCuMemsetD8Async, unsafe.Pointer(args)); err != nil {
@@ -6082,8 +6328,10 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 	args := &struct {
 		dstDevice CUdeviceptr
 		us        uint16
+		_         [6]byte
 		N         uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, us: us, N: N, hStream: hStream}
 	if err := call(symCuMemsetD16Async, unsafe.Pointer(args)); err != nil {
@@ -6140,8 +6388,10 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 	args := &struct {
 		dstDevice CUdeviceptr
 		ui        uint32
+		_         [4]byte
 		N         uint64
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, ui: ui, N: N, hStream: hStream}
 	if err := call(symCuMemsetD32Async, unsafe.Pointer(args)); err != nil {
@@ -6200,9 +6450,11 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		uc        uint8
+		_         [7]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
+		_         [2]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, uc: uc, Width: Width, Height: Height, hStream: hStream}
 	if err := call(symCuMemsetD2D8Async, unsafe.Pointer(args)); err != nil {
@@ -6261,9 +6513,11 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		us        uint16
+		_         [6]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
+		_         [2]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, us: us, Width: Width, Height: Height, hStream: hStream}
 	if err := call(symCuMemsetD2D16Async, unsafe.Pointer(args)); err != nil {
@@ -6323,9 +6577,11 @@ func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width
 		dstDevice CUdeviceptr
 		dstPitch  uint64
 		ui        uint32
+		_         [4]byte
 		Width     uint64
 		Height    uint64
 		hStream   CUstream
+		_         [2]uint64
 		ret       CUresult
 	}{dstDevice: dstDevice, dstPitch: dstPitch, ui: ui, Width: Width, Height: Height, hStream: hStream}
 	if err := call(symCuMemsetD2D32Async, unsafe.Pointer(args)); err != nil {
@@ -6347,6 +6603,7 @@ func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 		pdptr  *CUdeviceptr
 		handle CUipcMemHandle
 		Flags  uint32
+		_      [4]byte
 		ret    CUresult
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
 	if err := call(symCuIpcOpenMemHandle_v1, unsafe.Pointer(args)); err != nil {
@@ -6401,8 +6658,10 @@ func CuMemBatchDecompressAsync(paramsArray *CUmemDecompressParams, count uint64,
 		paramsArray *CUmemDecompressParams
 		count       uint64
 		flags       uint32
+		_           [4]byte
 		errorIndex  *uint64
 		stream      CUstream
+		_           [3]uint64
 		ret         CUresult
 	}{paramsArray: paramsArray, count: count, flags: flags, errorIndex: errorIndex, stream: stream}
 	if err := call(symCuMemBatchDecompressAsync, unsafe.Pointer(args)); err != nil {

@@ -19,7 +19,10 @@ func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWaitValue32_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -44,6 +47,8 @@ func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWaitValue64_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -66,7 +71,10 @@ func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint3
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWriteValue32_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -90,6 +98,8 @@ func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint6
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWriteValue64_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -112,8 +122,11 @@ func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstr
 	args := &struct {
 		stream     CUstream
 		count      uint32
+		_          [4]byte
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
+		_          [4]byte
+		_          [4]uint64
 		ret        CUresult
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
 	if err := call(symCuStreamBatchMemOp_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -135,7 +148,10 @@ func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fl
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWriteValue32_v1, unsafe.Pointer(args)); err != nil {
@@ -157,7 +173,10 @@ func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fla
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWaitValue32_v1, unsafe.Pointer(args)); err != nil {
@@ -180,6 +199,8 @@ func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fl
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWriteValue64_v1, unsafe.Pointer(args)); err != nil {
@@ -202,6 +223,8 @@ func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fla
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWaitValue64_v1, unsafe.Pointer(args)); err != nil {
@@ -223,8 +246,11 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 	args := &struct {
 		stream     CUstream
 		count      uint32
+		_          [4]byte
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
+		_          [4]byte
+		_          [4]uint64
 		ret        CUresult
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
 	if err := call(symCuStreamBatchMemOp_v1, unsafe.Pointer(args)); err != nil {
@@ -247,7 +273,10 @@ func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, 
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWriteValue32_ptsz, unsafe.Pointer(args)); err != nil {
@@ -270,7 +299,10 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWaitValue32_ptsz, unsafe.Pointer(args)); err != nil {
@@ -294,6 +326,8 @@ func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, 
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWriteValue64_ptsz, unsafe.Pointer(args)); err != nil {
@@ -317,6 +351,8 @@ func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, f
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWaitValue64_ptsz, unsafe.Pointer(args)); err != nil {
@@ -339,8 +375,11 @@ func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstream
 	args := &struct {
 		stream     CUstream
 		count      uint32
+		_          [4]byte
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
+		_          [4]byte
+		_          [4]uint64
 		ret        CUresult
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
 	if err := call(symCuStreamBatchMemOp_ptsz, unsafe.Pointer(args)); err != nil {
@@ -406,7 +445,10 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWriteValue32_v2, unsafe.Pointer(args)); err != nil {
@@ -480,7 +522,10 @@ func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fla
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
+		_      [4]byte
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWaitValue32_v2, unsafe.Pointer(args)); err != nil {
@@ -541,6 +586,8 @@ func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fl
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWriteValue64_v2, unsafe.Pointer(args)); err != nil {
@@ -601,6 +648,8 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 		addr   CUdeviceptr
 		value  uint64
 		flags  uint32
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{stream: stream, addr: addr, value: value, flags: flags}
 	if err := call(symCuStreamWaitValue64_v2, unsafe.Pointer(args)); err != nil {
@@ -668,8 +717,11 @@ func CuStreamBatchMemOp_v2(stream CUstream, count uint32, paramArray *CUstreamBa
 	args := &struct {
 		stream     CUstream
 		count      uint32
+		_          [4]byte
 		paramArray *CUstreamBatchMemOpParams
 		flags      uint32
+		_          [4]byte
+		_          [4]uint64
 		ret        CUresult
 	}{stream: stream, count: count, paramArray: paramArray, flags: flags}
 	if err := call(symCuStreamBatchMemOp_v2, unsafe.Pointer(args)); err != nil {

@@ -45,6 +45,7 @@ func CuModuleLoad(module *CUmodule, fname *byte) error {
 	args := &struct {
 		module *CUmodule
 		fname  *byte
+		_      [6]uint64
 		ret    CUresult
 	}{module: module, fname: fname}
 	if err := call(symCuModuleLoad, unsafe.Pointer(args)); err != nil {
@@ -99,6 +100,7 @@ func CuModuleLoadData(module *CUmodule, image unsafe.Pointer) error {
 	args := &struct {
 		module *CUmodule
 		image  unsafe.Pointer
+		_      [6]uint64
 		ret    CUresult
 	}{module: module, image: image}
 	if err := call(symCuModuleLoadData, unsafe.Pointer(args)); err != nil {
@@ -150,8 +152,10 @@ func CuModuleLoadDataEx(module *CUmodule, image unsafe.Pointer, numOptions uint3
 		module       *CUmodule
 		image        unsafe.Pointer
 		numOptions   uint32
+		_            [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
+		_            [3]uint64
 		ret          CUresult
 	}{module: module, image: image, numOptions: numOptions, options: options, optionValues: optionValues}
 	if err := call(symCuModuleLoadDataEx, unsafe.Pointer(args)); err != nil {
@@ -194,6 +198,7 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 	args := &struct {
 		module   *CUmodule
 		fatCubin unsafe.Pointer
+		_        [6]uint64
 		ret      CUresult
 	}{module: module, fatCubin: fatCubin}
 	if err := call(symCuModuleLoadFatBinary, unsafe.Pointer(args)); err != nil {
@@ -240,6 +245,7 @@ func CuModuleLoadFatBinary(module *CUmodule, fatCubin unsafe.Pointer) error {
 func CuModuleUnload(hmod CUmodule) error {
 	args := &struct {
 		hmod CUmodule
+		_    [7]uint64
 		ret  CUresult
 	}{hmod: hmod}
 	if err := call(symCuModuleUnload, unsafe.Pointer(args)); err != nil {
@@ -271,6 +277,7 @@ func CuModuleUnload(hmod CUmodule) error {
 func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 	args := &struct {
 		mode *CUmoduleLoadingMode
+		_    [7]uint64
 		ret  CUresult
 	}{mode: mode}
 	if err := call(symCuModuleGetLoadingMode, unsafe.Pointer(args)); err != nil {
@@ -315,6 +322,7 @@ func CuModuleGetFunction(hfunc *CUfunction, hmod CUmodule, name *byte) error {
 		hfunc *CUfunction
 		hmod  CUmodule
 		name  *byte
+		_     [5]uint64
 		ret   CUresult
 	}{hfunc: hfunc, hmod: hmod, name: name}
 	if err := call(symCuModuleGetFunction, unsafe.Pointer(args)); err != nil {
@@ -341,6 +349,7 @@ func CuModuleGetFunctionCount(count *uint32, mod CUmodule) error {
 	args := &struct {
 		count *uint32
 		mod   CUmodule
+		_     [6]uint64
 		ret   CUresult
 	}{count: count, mod: mod}
 	if err := call(symCuModuleGetFunctionCount, unsafe.Pointer(args)); err != nil {
@@ -372,7 +381,9 @@ func CuModuleEnumerateFunctions(functions *CUfunction, numFunctions uint32, mod 
 	args := &struct {
 		functions    *CUfunction
 		numFunctions uint32
+		_            [4]byte
 		mod          CUmodule
+		_            [5]uint64
 		ret          CUresult
 	}{functions: functions, numFunctions: numFunctions, mod: mod}
 	if err := call(symCuModuleEnumerateFunctions, unsafe.Pointer(args)); err != nil {
@@ -433,6 +444,7 @@ func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name 
 		bytes *uint64
 		hmod  CUmodule
 		name  *byte
+		_     [4]uint64
 		ret   CUresult
 	}{dptr: dptr, bytes: bytes, hmod: hmod, name: name}
 	if err := call(symCuModuleGetGlobal_v2, unsafe.Pointer(args)); err != nil {
@@ -488,9 +500,11 @@ func CuLinkCreate(numOptions uint32, options *CUjit_option, optionValues *uintpt
 func CuLinkCreate_v2(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
 	args := &struct {
 		numOptions   uint32
+		_            [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
 		stateOut     *CUlinkState
+		_            [4]uint64
 		ret          CUresult
 	}{numOptions: numOptions, options: options, optionValues: optionValues, stateOut: stateOut}
 	if err := call(symCuLinkCreate_v2, unsafe.Pointer(args)); err != nil {
@@ -550,10 +564,12 @@ func CuLinkAddData_v2(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
+		_            [4]byte
 		data         unsafe.Pointer
 		size         uint64
 		name         *byte
 		numOptions   uint32
+		_            [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
 		ret          CUresult
@@ -607,10 +623,13 @@ func CuLinkAddFile_v2(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
+		_            [4]byte
 		path         *byte
 		numOptions   uint32
+		_            [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
+		_            [2]uint64
 		ret          CUresult
 	}{state: state, type_: type_, path: path, numOptions: numOptions, options: options, optionValues: optionValues}
 	if err := call(symCuLinkAddFile_v2, unsafe.Pointer(args)); err != nil {
@@ -651,6 +670,7 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 		state    CUlinkState
 		cubinOut *unsafe.Pointer
 		sizeOut  *uint64
+		_        [5]uint64
 		ret      CUresult
 	}{state: state, cubinOut: cubinOut, sizeOut: sizeOut}
 	if err := call(symCuLinkComplete, unsafe.Pointer(args)); err != nil {
@@ -683,6 +703,7 @@ func CuLinkComplete(state CUlinkState, cubinOut *unsafe.Pointer, sizeOut *uint64
 func CuLinkDestroy(state CUlinkState) error {
 	args := &struct {
 		state CUlinkState
+		_     [7]uint64
 		ret   CUresult
 	}{state: state}
 	if err := call(symCuLinkDestroy, unsafe.Pointer(args)); err != nil {
@@ -702,9 +723,11 @@ func CuLinkDestroy(state CUlinkState) error {
 func CuLinkCreate_v1(numOptions uint32, options *CUjit_option, optionValues *uintptr, stateOut *CUlinkState) error {
 	args := &struct {
 		numOptions   uint32
+		_            [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
 		stateOut     *CUlinkState
+		_            [4]uint64
 		ret          CUresult
 	}{numOptions: numOptions, options: options, optionValues: optionValues, stateOut: stateOut}
 	if err := call(symCuLinkCreate_v1, unsafe.Pointer(args)); err != nil {
@@ -726,10 +749,12 @@ func CuLinkAddData_v1(state CUlinkState, type_ CUjitInputType, data unsafe.Point
 	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
+		_            [4]byte
 		data         unsafe.Pointer
 		size         uint64
 		name         *byte
 		numOptions   uint32
+		_            [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
 		ret          CUresult
@@ -753,10 +778,13 @@ func CuLinkAddFile_v1(state CUlinkState, type_ CUjitInputType, path *byte, numOp
 	args := &struct {
 		state        CUlinkState
 		type_        CUjitInputType
+		_            [4]byte
 		path         *byte
 		numOptions   uint32
+		_            [4]byte
 		options      *CUjit_option
 		optionValues *uintptr
+		_            [2]uint64
 		ret          CUresult
 	}{state: state, type_: type_, path: path, numOptions: numOptions, options: options, optionValues: optionValues}
 	if err := call(symCuLinkAddFile_v1, unsafe.Pointer(args)); err != nil {
@@ -780,6 +808,7 @@ func CuModuleGetGlobal_v1(dptr *CUdeviceptr_v1, bytes *uint32, hmod CUmodule, na
 		bytes *uint32
 		hmod  CUmodule
 		name  *byte
+		_     [4]uint64
 		ret   CUresult
 	}{dptr: dptr, bytes: bytes, hmod: hmod, name: name}
 	if err := call(symCuModuleGetGlobal_v1, unsafe.Pointer(args)); err != nil {

@@ -34,6 +34,7 @@ func CuModuleGetTexRef(pTexRef *CUtexref, hmod CUmodule, name *byte) error {
 		pTexRef *CUtexref
 		hmod    CUmodule
 		name    *byte
+		_       [5]uint64
 		ret     CUresult
 	}{pTexRef: pTexRef, hmod: hmod, name: name}
 	if err := call(symCuModuleGetTexRef, unsafe.Pointer(args)); err != nil {
@@ -72,6 +73,7 @@ func CuModuleGetSurfRef(pSurfRef *CUsurfref, hmod CUmodule, name *byte) error {
 		pSurfRef *CUsurfref
 		hmod     CUmodule
 		name     *byte
+		_        [5]uint64
 		ret      CUresult
 	}{pSurfRef: pSurfRef, hmod: hmod, name: name}
 	if err := call(symCuModuleGetSurfRef, unsafe.Pointer(args)); err != nil {

@@ -38,6 +38,7 @@ func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticast
 	args := &struct {
 		mcHandle *CUmemGenericAllocationHandle
 		prop     *CUmulticastObjectProp
+		_        [6]uint64
 		ret      CUresult
 	}{mcHandle: mcHandle, prop: prop}
 	if err := call(symCuMulticastCreate, unsafe.Pointer(args)); err != nil {
@@ -75,6 +76,8 @@ func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) e
 	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{mcHandle: mcHandle, dev: dev}
 	if err := call(symCuMulticastAddDevice, unsafe.Pointer(args)); err != nil {
@@ -124,6 +127,7 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 		memOffset uint64
 		size      uint64
 		flags     uint64
+		_         [2]uint64
 		ret       CUresult
 	}{mcHandle: mcHandle, mcOffset: mcOffset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
 	if err := call(symCuMulticastBindMem, unsafe.Pointer(args)); err != nil {
@@ -144,11 +148,13 @@ func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, 
 	args := &struct {
 		mcHandle  CUmemGenericAllocationHandle
 		dev       CUdevice
+		_         [4]byte
 		mcOffset  uint64
 		memHandle CUmemGenericAllocationHandle
 		memOffset uint64
 		size      uint64
 		flags     uint64
+		_         [1]uint64
 		ret       CUresult
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, memHandle: memHandle, memOffset: memOffset, size: size, flags: flags}
 	if err := call(symCuMulticastBindMem_v2, unsafe.Pointer(args)); err != nil {
@@ -193,6 +199,7 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 		memptr   CUdeviceptr
 		size     uint64
 		flags    uint64
+		_        [3]uint64
 		ret      CUresult
 	}{mcHandle: mcHandle, mcOffset: mcOffset, memptr: memptr, size: size, flags: flags}
 	if err := call(symCuMulticastBindAddr, unsafe.Pointer(args)); err != nil {
@@ -214,10 +221,12 @@ func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice,
 	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
+		_        [4]byte
 		mcOffset uint64
 		memptr   CUdeviceptr
 		size     uint64
 		flags    uint64
+		_        [2]uint64
 		ret      CUresult
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, memptr: memptr, size: size, flags: flags}
 	if err := call(symCuMulticastBindAddr_v2, unsafe.Pointer(args)); err != nil {
@@ -254,8 +263,10 @@ func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOf
 	args := &struct {
 		mcHandle CUmemGenericAllocationHandle
 		dev      CUdevice
+		_        [4]byte
 		mcOffset uint64
 		size     uint64
+		_        [4]uint64
 		ret      CUresult
 	}{mcHandle: mcHandle, dev: dev, mcOffset: mcOffset, size: size}
 	if err := call(symCuMulticastUnbind, unsafe.Pointer(args)); err != nil {
@@ -292,6 +303,8 @@ func CuMulticastGetGranularity(granularity *uint64, prop *CUmulticastObjectProp,
 		granularity *uint64
 		prop        *CUmulticastObjectProp
 		option      CUmulticastGranularity_flags
+		_           [4]byte
+		_           [5]uint64
 		ret         CUresult
 	}{granularity: granularity, prop: prop, option: option}
 	if err := call(symCuMulticastGetGranularity, unsafe.Pointer(args)); err != nil {

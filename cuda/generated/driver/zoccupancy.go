@@ -43,7 +43,9 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunct
 		numBlocks       *int32
 		func_           CUfunction
 		blockSize       int32
+		_               [4]byte
 		dynamicSMemSize uint64
+		_               [4]uint64
 		ret             CUresult
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize}
 	if err := call(symCuOccupancyMaxActiveBlocksPerMultiprocessor, unsafe.Pointer(args)); err != nil {
@@ -84,8 +86,11 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func
 		numBlocks       *int32
 		func_           CUfunction
 		blockSize       int32
+		_               [4]byte
 		dynamicSMemSize uint64
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CUresult
 	}{numBlocks: numBlocks, func_: func_, blockSize: blockSize, dynamicSMemSize: dynamicSMemSize, flags: flags}
 	if err := call(symCuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, unsafe.Pointer(args)); err != nil {
@@ -139,6 +144,8 @@ func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func
 		blockSizeToDynamicSMemSize CUoccupancyB2DSize
 		dynamicSMemSize            uint64
 		blockSizeLimit             int32
+		_                          [4]byte
+		_                          [2]uint64
 		ret                        CUresult
 	}{minGridSize: minGridSize, blockSize: blockSize, func_: func_, blockSizeToDynamicSMemSize: blockSizeToDynamicSMemSize, dynamicSMemSize: dynamicSMemSize, blockSizeLimit: blockSizeLimit}
 	if err := call(symCuOccupancyMaxPotentialBlockSize, unsafe.Pointer(args)); err != nil {
@@ -185,7 +192,10 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 		blockSizeToDynamicSMemSize CUoccupancyB2DSize
 		dynamicSMemSize            uint64
 		blockSizeLimit             int32
+		_                          [4]byte
 		flags                      uint32
+		_                          [4]byte
+		_                          [1]uint64
 		ret                        CUresult
 	}{minGridSize: minGridSize, blockSize: blockSize, func_: func_, blockSizeToDynamicSMemSize: blockSizeToDynamicSMemSize, dynamicSMemSize: dynamicSMemSize, blockSizeLimit: blockSizeLimit, flags: flags}
 	if err := call(symCuOccupancyMaxPotentialBlockSizeWithFlags, unsafe.Pointer(args)); err != nil {
@@ -223,7 +233,10 @@ func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfu
 		dynamicSmemSize *uint64
 		func_           CUfunction
 		numBlocks       int32
+		_               [4]byte
 		blockSize       int32
+		_               [4]byte
+		_               [4]uint64
 		ret             CUresult
 	}{dynamicSmemSize: dynamicSmemSize, func_: func_, numBlocks: numBlocks, blockSize: blockSize}
 	if err := call(symCuOccupancyAvailableDynamicSMemPerBlock, unsafe.Pointer(args)); err != nil {
@@ -267,6 +280,7 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 		clusterSize *int32
 		func_       CUfunction
 		config      *CUlaunchConfig
+		_           [5]uint64
 		ret         CUresult
 	}{clusterSize: clusterSize, func_: func_, config: config}
 	if err := call(symCuOccupancyMaxPotentialClusterSize, unsafe.Pointer(args)); err != nil {
@@ -312,6 +326,7 @@ func CuOccupancyMaxActiveClusters(numClusters *int32, func_ CUfunction, config *
 		numClusters *int32
 		func_       CUfunction
 		config      *CUlaunchConfig
+		_           [5]uint64
 		ret         CUresult
 	}{numClusters: numClusters, func_: func_, config: config}
 	if err := call(symCuOccupancyMaxActiveClusters, unsafe.Pointer(args)); err != nil {

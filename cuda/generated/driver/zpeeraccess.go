@@ -38,7 +38,10 @@ func CuDeviceCanAccessPeer(canAccessPeer *int32, dev CUdevice, peerDev CUdevice)
 	args := &struct {
 		canAccessPeer *int32
 		dev           CUdevice
+		_             [4]byte
 		peerDev       CUdevice
+		_             [4]byte
+		_             [5]uint64
 		ret           CUresult
 	}{canAccessPeer: canAccessPeer, dev: dev, peerDev: peerDev}
 	if err := call(symCuDeviceCanAccessPeer, unsafe.Pointer(args)); err != nil {
@@ -88,6 +91,8 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 	args := &struct {
 		peerContext CUcontext
 		Flags       uint32
+		_           [4]byte
+		_           [6]uint64
 		ret         CUresult
 	}{peerContext: peerContext, Flags: Flags}
 	if err := call(symCuCtxEnablePeerAccess, unsafe.Pointer(args)); err != nil {
@@ -127,6 +132,7 @@ func CuCtxEnablePeerAccess(peerContext CUcontext, Flags uint32) error {
 func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 	args := &struct {
 		peerContext CUcontext
+		_           [7]uint64
 		ret         CUresult
 	}{peerContext: peerContext}
 	if err := call(symCuCtxDisablePeerAccess, unsafe.Pointer(args)); err != nil {
@@ -167,8 +173,12 @@ func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevi
 	args := &struct {
 		value     *int32
 		attrib    CUdevice_P2PAttribute
+		_         [4]byte
 		srcDevice CUdevice
+		_         [4]byte
 		dstDevice CUdevice
+		_         [4]byte
+		_         [4]uint64
 		ret       CUresult
 	}{value: value, attrib: attrib, srcDevice: srcDevice, dstDevice: dstDevice}
 	if err := call(symCuDeviceGetP2PAttribute, unsafe.Pointer(args)); err != nil {
@@ -210,8 +220,12 @@ func CuDeviceGetP2PAtomicCapabilities(capabilities *uint32, operations *CUatomic
 		capabilities *uint32
 		operations   *CUatomicOperation
 		count        uint32
+		_            [4]byte
 		srcDevice    CUdevice
+		_            [4]byte
 		dstDevice    CUdevice
+		_            [4]byte
+		_            [3]uint64
 		ret          CUresult
 	}{capabilities: capabilities, operations: operations, count: count, srcDevice: srcDevice, dstDevice: dstDevice}
 	if err := call(symCuDeviceGetP2PAtomicCapabilities, unsafe.Pointer(args)); err != nil {

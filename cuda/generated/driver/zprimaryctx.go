@@ -44,6 +44,8 @@ func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 	args := &struct {
 		pctx *CUcontext
 		dev  CUdevice
+		_    [4]byte
+		_    [6]uint64
 		ret  CUresult
 	}{pctx: pctx, dev: dev}
 	if err := call(symCuDevicePrimaryCtxRetain, unsafe.Pointer(args)); err != nil {
@@ -100,6 +102,8 @@ func CuDevicePrimaryCtxRelease(dev CUdevice) error {
 func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 	args := &struct {
 		dev CUdevice
+		_   [4]byte
+		_   [7]uint64
 		ret CUresult
 	}{dev: dev}
 	if err := call(symCuDevicePrimaryCtxRelease_v2, unsafe.Pointer(args)); err != nil {
@@ -151,7 +155,10 @@ func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags uint32) error {
 func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
 	args := &struct {
 		dev   CUdevice
+		_     [4]byte
 		flags uint32
+		_     [4]byte
+		_     [6]uint64
 		ret   CUresult
 	}{dev: dev, flags: flags}
 	if err := call(symCuDevicePrimaryCtxSetFlags_v2, unsafe.Pointer(args)); err != nil {
@@ -190,8 +197,10 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
 func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) error {
 	args := &struct {
 		dev    CUdevice
+		_      [4]byte
 		flags  *uint32
 		active *int32
+		_      [5]uint64
 		ret    CUresult
 	}{dev: dev, flags: flags, active: active}
 	if err := call(symCuDevicePrimaryCtxGetState, unsafe.Pointer(args)); err != nil {
@@ -250,6 +259,8 @@ func CuDevicePrimaryCtxReset(dev CUdevice) error {
 func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 	args := &struct {
 		dev CUdevice
+		_   [4]byte
+		_   [7]uint64
 		ret CUresult
 	}{dev: dev}
 	if err := call(symCuDevicePrimaryCtxReset_v2, unsafe.Pointer(args)); err != nil {
@@ -270,6 +281,8 @@ func CuDevicePrimaryCtxReset_v2(dev CUdevice) error {
 func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 	args := &struct {
 		dev CUdevice
+		_   [4]byte
+		_   [7]uint64
 		ret CUresult
 	}{dev: dev}
 	if err := call(symCuDevicePrimaryCtxRelease_v1, unsafe.Pointer(args)); err != nil {
@@ -290,6 +303,8 @@ func CuDevicePrimaryCtxRelease_v1(dev CUdevice) error {
 func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 	args := &struct {
 		dev CUdevice
+		_   [4]byte
+		_   [7]uint64
 		ret CUresult
 	}{dev: dev}
 	if err := call(symCuDevicePrimaryCtxReset_v1, unsafe.Pointer(args)); err != nil {
@@ -310,7 +325,10 @@ func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 func CuDevicePrimaryCtxSetFlags_v1(dev CUdevice, flags uint32) error {
 	args := &struct {
 		dev   CUdevice
+		_     [4]byte
 		flags uint32
+		_     [4]byte
+		_     [6]uint64
 		ret   CUresult
 	}{dev: dev, flags: flags}
 	if err := call(symCuDevicePrimaryCtxSetFlags_v1, unsafe.Pointer(args)); err != nil {

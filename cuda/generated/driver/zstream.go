@@ -59,6 +59,8 @@ func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 	args := &struct {
 		phStream *CUstream
 		Flags    uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{phStream: phStream, Flags: Flags}
 	if err := call(symCuStreamCreate, unsafe.Pointer(args)); err != nil {
@@ -121,7 +123,10 @@ func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32
 	args := &struct {
 		phStream *CUstream
 		flags    uint32
+		_        [4]byte
 		priority int32
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{phStream: phStream, flags: flags, priority: priority}
 	if err := call(symCuStreamCreateWithPriority, unsafe.Pointer(args)); err != nil {
@@ -144,6 +149,7 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 	args := &struct {
 		hStream                CUstream
 		streamCigCaptureParams *CUstreamCigCaptureParams
+		_                      [6]uint64
 		ret                    CUresult
 	}{hStream: hStream, streamCigCaptureParams: streamCigCaptureParams}
 	if err := call(symCuStreamBeginCaptureToCig_ptsz, unsafe.Pointer(args)); err != nil {
@@ -165,6 +171,7 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 func CuStreamEndCaptureToCig_ptsz(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamEndCaptureToCig_ptsz, unsafe.Pointer(args)); err != nil {
@@ -186,6 +193,7 @@ func CuStreamGetPriority_ptsz(hStream CUstream, priority *int32) error {
 	args := &struct {
 		hStream  CUstream
 		priority *int32
+		_        [6]uint64
 		ret      CUresult
 	}{hStream: hStream, priority: priority}
 	if err := call(symCuStreamGetPriority_ptsz, unsafe.Pointer(args)); err != nil {
@@ -207,6 +215,7 @@ func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
 	args := &struct {
 		hStream CUstream
 		device  *CUdevice
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, device: device}
 	if err := call(symCuStreamGetDevice_ptsz, unsafe.Pointer(args)); err != nil {
@@ -229,6 +238,7 @@ func CuStreamGetFlags_ptsz(hStream CUstream, flags *uint32) error {
 	args := &struct {
 		hStream CUstream
 		flags   *uint32
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, flags: flags}
 	if err := call(symCuStreamGetFlags_ptsz, unsafe.Pointer(args)); err != nil {
@@ -250,6 +260,7 @@ func CuStreamGetId_ptsz(hStream CUstream, streamId *uint64) error {
 	args := &struct {
 		hStream  CUstream
 		streamId *uint64
+		_        [6]uint64
 		ret      CUresult
 	}{hStream: hStream, streamId: streamId}
 	if err := call(symCuStreamGetId_ptsz, unsafe.Pointer(args)); err != nil {
@@ -271,6 +282,7 @@ func CuStreamGetCtx_ptsz(hStream CUstream, pctx *CUcontext) error {
 	args := &struct {
 		hStream CUstream
 		pctx    *CUcontext
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, pctx: pctx}
 	if err := call(symCuStreamGetCtx_ptsz, unsafe.Pointer(args)); err != nil {
@@ -293,6 +305,7 @@ func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgree
 		hStream   CUstream
 		pCtx      *CUcontext
 		pGreenCtx *CUgreenCtx
+		_         [5]uint64
 		ret       CUresult
 	}{hStream: hStream, pCtx: pCtx, pGreenCtx: pGreenCtx}
 	if err := call(symCuStreamGetCtx_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -315,6 +328,8 @@ func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags uint32) erro
 		hStream CUstream
 		hEvent  CUevent
 		Flags   uint32
+		_       [4]byte
+		_       [5]uint64
 		ret     CUresult
 	}{hStream: hStream, hEvent: hEvent, Flags: Flags}
 	if err := call(symCuStreamWaitEvent_ptsz, unsafe.Pointer(args)); err != nil {
@@ -342,6 +357,8 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 		callback CUstreamCallback
 		userData uintptr
 		flags    uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CUresult
 	}{hStream: hStream, callback: callback, userData: userData, flags: flags}
 	if err := call(symCuStreamAddCallback_ptsz, unsafe.Pointer(args)); err != nil {
@@ -364,6 +381,8 @@ func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) er
 	args := &struct {
 		hStream CUstream
 		mode    CUstreamCaptureMode
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, mode: mode}
 	if err := call(symCuStreamBeginCapture_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -386,9 +405,11 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 	args := &struct {
 		hStream      CUstream
 		mode         CUstreamCaptureMode
+		_            [4]byte
 		hGraph       CUgraph
 		callbackFunc CUgraphRecaptureCallback
 		userData     uintptr
+		_            [3]uint64
 		ret          CUresult
 	}{hStream: hStream, mode: mode, hGraph: hGraph, callbackFunc: callbackFunc, userData: userData}
 	if err := call(symCuStreamBeginRecaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
@@ -415,6 +436,8 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		mode            CUstreamCaptureMode
+		_               [4]byte
+		_               [2]uint64
 		ret             CUresult
 	}{hStream: hStream, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	if err := call(symCuStreamBeginCaptureToGraph_ptsz, unsafe.Pointer(args)); err != nil {
@@ -484,6 +507,7 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 	args := &struct {
 		mode *CUstreamCaptureMode
+		_    [7]uint64
 		ret  CUresult
 	}{mode: mode}
 	if err := call(symCuThreadExchangeStreamCaptureMode, unsafe.Pointer(args)); err != nil {
@@ -505,6 +529,7 @@ func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 	args := &struct {
 		hStream CUstream
 		phGraph *CUgraph
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, phGraph: phGraph}
 	if err := call(symCuStreamEndCapture_ptsz, unsafe.Pointer(args)); err != nil {
@@ -527,6 +552,7 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 	args := &struct {
 		hStream       CUstream
 		captureStatus *CUstreamCaptureStatus
+		_             [6]uint64
 		ret           CUresult
 	}{hStream: hStream, captureStatus: captureStatus}
 	if err := call(symCuStreamIsCapturing_ptsz, unsafe.Pointer(args)); err != nil {
@@ -554,6 +580,7 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 		dependencies_out    **CUgraphNode
 		edgeData_out        **CUgraphEdgeData
 		numDependencies_out *uint64
+		_                   [1]uint64
 		ret                 CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	if err := call(symCuStreamGetCaptureInfo_v3_ptsz, unsafe.Pointer(args)); err != nil {
@@ -579,6 +606,8 @@ func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *C
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CUresult
 	}{hStream: hStream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	if err := call(symCuStreamUpdateCaptureDependencies_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -603,6 +632,8 @@ func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint
 		dptr    CUdeviceptr
 		length  uint64
 		flags   uint32
+		_       [4]byte
+		_       [4]uint64
 		ret     CUresult
 	}{hStream: hStream, dptr: dptr, length: length, flags: flags}
 	if err := call(symCuStreamAttachMemAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -623,6 +654,7 @@ func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint
 func CuStreamQuery_ptsz(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamQuery_ptsz, unsafe.Pointer(args)); err != nil {
@@ -644,6 +676,7 @@ func CuStreamQuery_ptsz(hStream CUstream) error {
 func CuStreamSynchronize_ptsz(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamSynchronize_ptsz, unsafe.Pointer(args)); err != nil {
@@ -714,6 +747,7 @@ func CuStreamDestroy(hStream CUstream) error {
 func CuStreamDestroy_v2(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamDestroy_v2, unsafe.Pointer(args)); err != nil {
@@ -735,6 +769,7 @@ func CuStreamCopyAttributes_ptsz(dst CUstream, src CUstream) error {
 	args := &struct {
 		dst CUstream
 		src CUstream
+		_   [6]uint64
 		ret CUresult
 	}{dst: dst, src: src}
 	if err := call(symCuStreamCopyAttributes_ptsz, unsafe.Pointer(args)); err != nil {
@@ -756,7 +791,9 @@ func CuStreamGetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value_out 
 	args := &struct {
 		hStream   CUstream
 		attr      CUstreamAttrID
+		_         [4]byte
 		value_out *CUstreamAttrValue
+		_         [5]uint64
 		ret       CUresult
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	if err := call(symCuStreamGetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
@@ -778,7 +815,9 @@ func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUs
 	args := &struct {
 		hStream CUstream
 		attr    CUstreamAttrID
+		_       [4]byte
 		value   *CUstreamAttrValue
+		_       [5]uint64
 		ret     CUresult
 	}{hStream: hStream, attr: attr, value: value}
 	if err := call(symCuStreamSetAttribute_ptsz, unsafe.Pointer(args)); err != nil {
@@ -798,6 +837,7 @@ func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUs
 func CuStreamDestroy_v1(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamDestroy_v1, unsafe.Pointer(args)); err != nil {
@@ -848,6 +888,7 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 	args := &struct {
 		hStream  CUstream
 		priority *int32
+		_        [6]uint64
 		ret      CUresult
 	}{hStream: hStream, priority: priority}
 	if err := call(symCuStreamGetPriority, unsafe.Pointer(args)); err != nil {
@@ -898,6 +939,7 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 	args := &struct {
 		hStream  CUstream
 		streamId *uint64
+		_        [6]uint64
 		ret      CUresult
 	}{hStream: hStream, streamId: streamId}
 	if err := call(symCuStreamGetId, unsafe.Pointer(args)); err != nil {
@@ -947,6 +989,7 @@ func CuStreamGetFlags(hStream CUstream, flags *uint32) error {
 	args := &struct {
 		hStream CUstream
 		flags   *uint32
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, flags: flags}
 	if err := call(symCuStreamGetFlags, unsafe.Pointer(args)); err != nil {
@@ -993,6 +1036,7 @@ func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 	args := &struct {
 		hStream CUstream
 		device  *CUdevice
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, device: device}
 	if err := call(symCuStreamGetDevice, unsafe.Pointer(args)); err != nil {
@@ -1042,6 +1086,7 @@ func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 	args := &struct {
 		hStream CUstream
 		pctx    *CUcontext
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, pctx: pctx}
 	if err := call(symCuStreamGetCtx, unsafe.Pointer(args)); err != nil {
@@ -1093,6 +1138,7 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 		hStream   CUstream
 		pCtx      *CUcontext
 		pGreenCtx *CUgreenCtx
+		_         [5]uint64
 		ret       CUresult
 	}{hStream: hStream, pCtx: pCtx, pGreenCtx: pGreenCtx}
 	if err := call(symCuStreamGetCtx_v2, unsafe.Pointer(args)); err != nil {
@@ -1162,6 +1208,8 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 		hStream CUstream
 		hEvent  CUevent
 		Flags   uint32
+		_       [4]byte
+		_       [5]uint64
 		ret     CUresult
 	}{hStream: hStream, hEvent: hEvent, Flags: Flags}
 	if err := call(symCuStreamWaitEvent, unsafe.Pointer(args)); err != nil {
@@ -1247,6 +1295,8 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 		callback CUstreamCallback
 		userData uintptr
 		flags    uint32
+		_        [4]byte
+		_        [4]uint64
 		ret      CUresult
 	}{hStream: hStream, callback: callback, userData: userData, flags: flags}
 	if err := call(symCuStreamAddCallback, unsafe.Pointer(args)); err != nil {
@@ -1317,6 +1367,8 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 		dptr    CUdeviceptr
 		length  uint64
 		flags   uint32
+		_       [4]byte
+		_       [4]uint64
 		ret     CUresult
 	}{hStream: hStream, dptr: dptr, length: length, flags: flags}
 	if err := call(symCuStreamAttachMemAsync, unsafe.Pointer(args)); err != nil {
@@ -1374,6 +1426,7 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 func CuStreamQuery(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamQuery, unsafe.Pointer(args)); err != nil {
@@ -1433,6 +1486,7 @@ func CuStreamQuery(hStream CUstream) error {
 func CuStreamSynchronize(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamSynchronize, unsafe.Pointer(args)); err != nil {
@@ -1453,6 +1507,7 @@ func CuStreamSynchronize(hStream CUstream) error {
 func CuStreamBeginCapture_v1(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamBeginCapture_v1, unsafe.Pointer(args)); err != nil {
@@ -1474,6 +1529,7 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamBeginCapture_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1554,6 +1610,8 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 	args := &struct {
 		hStream CUstream
 		mode    CUstreamCaptureMode
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, mode: mode}
 	if err := call(symCuStreamBeginCapture_v2, unsafe.Pointer(args)); err != nil {
@@ -1617,6 +1675,8 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		mode            CUstreamCaptureMode
+		_               [4]byte
+		_               [2]uint64
 		ret             CUresult
 	}{hStream: hStream, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, mode: mode}
 	if err := call(symCuStreamBeginCaptureToGraph, unsafe.Pointer(args)); err != nil {
@@ -1678,9 +1738,11 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 	args := &struct {
 		hStream      CUstream
 		mode         CUstreamCaptureMode
+		_            [4]byte
 		hGraph       CUgraph
 		callbackFunc CUgraphRecaptureCallback
 		userData     uintptr
+		_            [3]uint64
 		ret          CUresult
 	}{hStream: hStream, mode: mode, hGraph: hGraph, callbackFunc: callbackFunc, userData: userData}
 	if err := call(symCuStreamBeginRecaptureToGraph, unsafe.Pointer(args)); err != nil {
@@ -1741,6 +1803,7 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 	args := &struct {
 		hStream CUstream
 		phGraph *CUgraph
+		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, phGraph: phGraph}
 	if err := call(symCuStreamEndCapture, unsafe.Pointer(args)); err != nil {
@@ -1791,6 +1854,7 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 	args := &struct {
 		hStream       CUstream
 		captureStatus *CUstreamCaptureStatus
+		_             [6]uint64
 		ret           CUresult
 	}{hStream: hStream, captureStatus: captureStatus}
 	if err := call(symCuStreamIsCapturing, unsafe.Pointer(args)); err != nil {
@@ -1813,6 +1877,7 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 		hStream           CUstream
 		captureStatus_out *CUstreamCaptureStatus
 		id_out            *uint64
+		_                 [5]uint64
 		ret               CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out}
 	if err := call(symCuStreamGetCaptureInfo_v1, unsafe.Pointer(args)); err != nil {
@@ -1836,6 +1901,7 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 		hStream           CUstream
 		captureStatus_out *CUstreamCaptureStatus
 		id_out            *uint64
+		_                 [5]uint64
 		ret               CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out}
 	if err := call(symCuStreamGetCaptureInfo_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1861,6 +1927,7 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 		graph_out           *CUgraph
 		dependencies_out    **CUgraphNode
 		numDependencies_out *uint64
+		_                   [2]uint64
 		ret                 CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
 	if err := call(symCuStreamGetCaptureInfo_v2, unsafe.Pointer(args)); err != nil {
@@ -1887,6 +1954,7 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 		graph_out           *CUgraph
 		dependencies_out    **CUgraphNode
 		numDependencies_out *uint64
+		_                   [2]uint64
 		ret                 CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, numDependencies_out: numDependencies_out}
 	if err := call(symCuStreamGetCaptureInfo_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -1970,6 +2038,7 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 		dependencies_out    **CUgraphNode
 		edgeData_out        **CUgraphEdgeData
 		numDependencies_out *uint64
+		_                   [1]uint64
 		ret                 CUresult
 	}{hStream: hStream, captureStatus_out: captureStatus_out, id_out: id_out, graph_out: graph_out, dependencies_out: dependencies_out, edgeData_out: edgeData_out, numDependencies_out: numDependencies_out}
 	if err := call(symCuStreamGetCaptureInfo_v3, unsafe.Pointer(args)); err != nil {
@@ -2012,6 +2081,7 @@ func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 	args := &struct {
 		dst CUstream
 		src CUstream
+		_   [6]uint64
 		ret CUresult
 	}{dst: dst, src: src}
 	if err := call(symCuStreamCopyAttributes, unsafe.Pointer(args)); err != nil {
@@ -2062,7 +2132,9 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 	args := &struct {
 		hStream   CUstream
 		attr      CUstreamAttrID
+		_         [4]byte
 		value_out *CUstreamAttrValue
+		_         [5]uint64
 		ret       CUresult
 	}{hStream: hStream, attr: attr, value_out: value_out}
 	if err := call(symCuStreamGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -2123,7 +2195,9 @@ func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 	args := &struct {
 		hStream CUstream
 		attr    CUstreamAttrID
+		_       [4]byte
 		value   *CUstreamAttrValue
+		_       [5]uint64
 		ret     CUresult
 	}{hStream: hStream, attr: attr, value: value}
 	if err := call(symCuStreamSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -2147,6 +2221,8 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [4]uint64
 		ret             CUresult
 	}{hStream: hStream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
 	if err := call(symCuStreamUpdateCaptureDependencies_v1, unsafe.Pointer(args)); err != nil {
@@ -2171,6 +2247,8 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [4]uint64
 		ret             CUresult
 	}{hStream: hStream, dependencies: dependencies, numDependencies: numDependencies, flags: flags}
 	if err := call(symCuStreamUpdateCaptureDependencies_ptsz, unsafe.Pointer(args)); err != nil {
@@ -2237,6 +2315,8 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		flags           uint32
+		_               [4]byte
+		_               [3]uint64
 		ret             CUresult
 	}{hStream: hStream, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, flags: flags}
 	if err := call(symCuStreamUpdateCaptureDependencies_v2, unsafe.Pointer(args)); err != nil {
@@ -2291,6 +2371,7 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 	args := &struct {
 		hStream                CUstream
 		streamCigCaptureParams *CUstreamCigCaptureParams
+		_                      [6]uint64
 		ret                    CUresult
 	}{hStream: hStream, streamCigCaptureParams: streamCigCaptureParams}
 	if err := call(symCuStreamBeginCaptureToCig, unsafe.Pointer(args)); err != nil {
@@ -2331,6 +2412,7 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 func CuStreamEndCaptureToCig(hStream CUstream) error {
 	args := &struct {
 		hStream CUstream
+		_       [7]uint64
 		ret     CUresult
 	}{hStream: hStream}
 	if err := call(symCuStreamEndCaptureToCig, unsafe.Pointer(args)); err != nil {

@@ -39,6 +39,7 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 	args := &struct {
 		pSurfObject *CUsurfObject
 		pResDesc    *CUDA_RESOURCE_DESC
+		_           [6]uint64
 		ret         CUresult
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
 	if err := call(symCuSurfObjectCreate, unsafe.Pointer(args)); err != nil {
@@ -69,6 +70,7 @@ func CuSurfObjectCreate(pSurfObject *CUsurfObject, pResDesc *CUDA_RESOURCE_DESC)
 func CuSurfObjectDestroy(surfObject CUsurfObject) error {
 	args := &struct {
 		surfObject CUsurfObject
+		_          [7]uint64
 		ret        CUresult
 	}{surfObject: surfObject}
 	if err := call(symCuSurfObjectDestroy, unsafe.Pointer(args)); err != nil {
@@ -98,6 +100,7 @@ func CuSurfObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, surfObject CUsurf
 	args := &struct {
 		pResDesc   *CUDA_RESOURCE_DESC
 		surfObject CUsurfObject
+		_          [6]uint64
 		ret        CUresult
 	}{pResDesc: pResDesc, surfObject: surfObject}
 	if err := call(symCuSurfObjectGetResourceDesc, unsafe.Pointer(args)); err != nil {

@@ -29,6 +29,8 @@ func CuSurfRefSetArray(hSurfRef CUsurfref, hArray CUarray, Flags uint32) error {
 		hSurfRef CUsurfref
 		hArray   CUarray
 		Flags    uint32
+		_        [4]byte
+		_        [5]uint64
 		ret      CUresult
 	}{hSurfRef: hSurfRef, hArray: hArray, Flags: Flags}
 	if err := call(symCuSurfRefSetArray, unsafe.Pointer(args)); err != nil {
@@ -59,6 +61,7 @@ func CuSurfRefGetArray(phArray *CUarray, hSurfRef CUsurfref) error {
 	args := &struct {
 		phArray  *CUarray
 		hSurfRef CUsurfref
+		_        [6]uint64
 		ret      CUresult
 	}{phArray: phArray, hSurfRef: hSurfRef}
 	if err := call(symCuSurfRefGetArray, unsafe.Pointer(args)); err != nil {

@@ -61,16 +61,22 @@ func CuTensorMapEncodeTiled(tensorMap *CUtensorMap, tensorDataType CUtensorMapDa
 	args := &struct {
 		tensorMap      *CUtensorMap
 		tensorDataType CUtensorMapDataType
+		_              [4]byte
 		tensorRank     uint32
+		_              [4]byte
 		globalAddress  unsafe.Pointer
 		globalDim      *uint64
 		globalStrides  *uint64
 		boxDim         *uint32
 		elementStrides *uint32
 		interleave     CUtensorMapInterleave
+		_              [4]byte
 		swizzle        CUtensorMapSwizzle
+		_              [4]byte
 		l2Promotion    CUtensorMapL2promotion
+		_              [4]byte
 		oobFill        CUtensorMapFloatOOBfill
+		_              [4]byte
 		ret            CUresult
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, boxDim: boxDim, elementStrides: elementStrides, interleave: interleave, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
 	if err := call(symCuTensorMapEncodeTiled, unsafe.Pointer(args)); err != nil {
@@ -121,19 +127,27 @@ func CuTensorMapEncodeIm2col(tensorMap *CUtensorMap, tensorDataType CUtensorMapD
 	args := &struct {
 		tensorMap           *CUtensorMap
 		tensorDataType      CUtensorMapDataType
+		_                   [4]byte
 		tensorRank          uint32
+		_                   [4]byte
 		globalAddress       unsafe.Pointer
 		globalDim           *uint64
 		globalStrides       *uint64
 		pixelBoxLowerCorner *int32
 		pixelBoxUpperCorner *int32
 		channelsPerPixel    uint32
+		_                   [4]byte
 		pixelsPerColumn     uint32
+		_                   [4]byte
 		elementStrides      *uint32
 		interleave          CUtensorMapInterleave
+		_                   [4]byte
 		swizzle             CUtensorMapSwizzle
+		_                   [4]byte
 		l2Promotion         CUtensorMapL2promotion
+		_                   [4]byte
 		oobFill             CUtensorMapFloatOOBfill
+		_                   [4]byte
 		ret                 CUresult
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, pixelBoxLowerCorner: pixelBoxLowerCorner, pixelBoxUpperCorner: pixelBoxUpperCorner, channelsPerPixel: channelsPerPixel, pixelsPerColumn: pixelsPerColumn, elementStrides: elementStrides, interleave: interleave, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
 	if err := call(symCuTensorMapEncodeIm2col, unsafe.Pointer(args)); err != nil {
@@ -184,20 +198,31 @@ func CuTensorMapEncodeIm2colWide(tensorMap *CUtensorMap, tensorDataType CUtensor
 	args := &struct {
 		tensorMap                *CUtensorMap
 		tensorDataType           CUtensorMapDataType
+		_                        [4]byte
 		tensorRank               uint32
+		_                        [4]byte
 		globalAddress            unsafe.Pointer
 		globalDim                *uint64
 		globalStrides            *uint64
 		pixelBoxLowerCornerWidth int32
+		_                        [4]byte
 		pixelBoxUpperCornerWidth int32
+		_                        [4]byte
 		channelsPerPixel         uint32
+		_                        [4]byte
 		pixelsPerColumn          uint32
+		_                        [4]byte
 		elementStrides           *uint32
 		interleave               CUtensorMapInterleave
+		_                        [4]byte
 		mode                     CUtensorMapIm2ColWideMode
+		_                        [4]byte
 		swizzle                  CUtensorMapSwizzle
+		_                        [4]byte
 		l2Promotion              CUtensorMapL2promotion
+		_                        [4]byte
 		oobFill                  CUtensorMapFloatOOBfill
+		_                        [4]byte
 		ret                      CUresult
 	}{tensorMap: tensorMap, tensorDataType: tensorDataType, tensorRank: tensorRank, globalAddress: globalAddress, globalDim: globalDim, globalStrides: globalStrides, pixelBoxLowerCornerWidth: pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth: pixelBoxUpperCornerWidth, channelsPerPixel: channelsPerPixel, pixelsPerColumn: pixelsPerColumn, elementStrides: elementStrides, interleave: interleave, mode: mode, swizzle: swizzle, l2Promotion: l2Promotion, oobFill: oobFill}
 	if err := call(symCuTensorMapEncodeIm2colWide, unsafe.Pointer(args)); err != nil {
@@ -232,6 +257,7 @@ func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Poin
 	args := &struct {
 		tensorMap     *CUtensorMap
 		globalAddress unsafe.Pointer
+		_             [6]uint64
 		ret           CUresult
 	}{tensorMap: tensorMap, globalAddress: globalAddress}
 	if err := call(symCuTensorMapReplaceAddress, unsafe.Pointer(args)); err != nil {
@@ -272,7 +298,9 @@ func CuTensorMapSetAllocationClass(tensorMap *CUtensorMap, allocClass CUtensorMa
 	args := &struct {
 		tensorMap     *CUtensorMap
 		allocClass    CUtensorMapAllocClass
+		_             [4]byte
 		outAllocClass *CUtensorMapAllocClass
+		_             [5]uint64
 		ret           CUresult
 	}{tensorMap: tensorMap, allocClass: allocClass, outAllocClass: outAllocClass}
 	if err := call(symCuTensorMapSetAllocationClass, unsafe.Pointer(args)); err != nil {

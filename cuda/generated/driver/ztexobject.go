@@ -52,6 +52,7 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 		pResDesc     *CUDA_RESOURCE_DESC
 		pTexDesc     *CUDA_TEXTURE_DESC
 		pResViewDesc *CUDA_RESOURCE_VIEW_DESC
+		_            [4]uint64
 		ret          CUresult
 	}{pTexObject: pTexObject, pResDesc: pResDesc, pTexDesc: pTexDesc, pResViewDesc: pResViewDesc}
 	if err := call(symCuTexObjectCreate, unsafe.Pointer(args)); err != nil {
@@ -87,6 +88,7 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 func CuTexObjectDestroy(texObject CUtexObject) error {
 	args := &struct {
 		texObject CUtexObject
+		_         [7]uint64
 		ret       CUresult
 	}{texObject: texObject}
 	if err := call(symCuTexObjectDestroy, unsafe.Pointer(args)); err != nil {
@@ -117,6 +119,7 @@ func CuTexObjectGetResourceDesc(pResDesc *CUDA_RESOURCE_DESC, texObject CUtexObj
 	args := &struct {
 		pResDesc  *CUDA_RESOURCE_DESC
 		texObject CUtexObject
+		_         [6]uint64
 		ret       CUresult
 	}{pResDesc: pResDesc, texObject: texObject}
 	if err := call(symCuTexObjectGetResourceDesc, unsafe.Pointer(args)); err != nil {
@@ -147,6 +150,7 @@ func CuTexObjectGetTextureDesc(pTexDesc *CUDA_TEXTURE_DESC, texObject CUtexObjec
 	args := &struct {
 		pTexDesc  *CUDA_TEXTURE_DESC
 		texObject CUtexObject
+		_         [6]uint64
 		ret       CUresult
 	}{pTexDesc: pTexDesc, texObject: texObject}
 	if err := call(symCuTexObjectGetTextureDesc, unsafe.Pointer(args)); err != nil {
@@ -177,6 +181,7 @@ func CuTexObjectGetResourceViewDesc(pResViewDesc *CUDA_RESOURCE_VIEW_DESC, texOb
 	args := &struct {
 		pResViewDesc *CUDA_RESOURCE_VIEW_DESC
 		texObject    CUtexObject
+		_            [6]uint64
 		ret          CUresult
 	}{pResViewDesc: pResViewDesc, texObject: texObject}
 	if err := call(symCuTexObjectGetResourceViewDesc, unsafe.Pointer(args)); err != nil {

@@ -33,6 +33,8 @@ func CuTexRefSetArray(hTexRef CUtexref, hArray CUarray, Flags uint32) error {
 		hTexRef CUtexref
 		hArray  CUarray
 		Flags   uint32
+		_       [4]byte
+		_       [5]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, hArray: hArray, Flags: Flags}
 	if err := call(symCuTexRefSetArray, unsafe.Pointer(args)); err != nil {
@@ -70,6 +72,8 @@ func CuTexRefSetMipmappedArray(hTexRef CUtexref, hMipmappedArray CUmipmappedArra
 		hTexRef         CUtexref
 		hMipmappedArray CUmipmappedArray
 		Flags           uint32
+		_               [4]byte
+		_               [5]uint64
 		ret             CUresult
 	}{hTexRef: hTexRef, hMipmappedArray: hMipmappedArray, Flags: Flags}
 	if err := call(symCuTexRefSetMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -124,6 +128,7 @@ func CuTexRefSetAddress_v2(ByteOffset *uint64, hTexRef CUtexref, dptr CUdevicept
 		hTexRef    CUtexref
 		dptr       CUdeviceptr
 		bytes      uint64
+		_          [4]uint64
 		ret        CUresult
 	}{ByteOffset: ByteOffset, hTexRef: hTexRef, dptr: dptr, bytes: bytes}
 	if err := call(symCuTexRefSetAddress_v2, unsafe.Pointer(args)); err != nil {
@@ -179,6 +184,7 @@ func CuTexRefSetAddress2D_v3(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 		desc    *CUDA_ARRAY_DESCRIPTOR
 		dptr    CUdeviceptr
 		Pitch   uint64
+		_       [4]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
 	if err := call(symCuTexRefSetAddress2D_v3, unsafe.Pointer(args)); err != nil {
@@ -217,7 +223,10 @@ func CuTexRefSetFormat(hTexRef CUtexref, fmt CUarray_format, NumPackedComponents
 	args := &struct {
 		hTexRef             CUtexref
 		fmt                 CUarray_format
+		_                   [4]byte
 		NumPackedComponents int32
+		_                   [4]byte
+		_                   [5]uint64
 		ret                 CUresult
 	}{hTexRef: hTexRef, fmt: fmt, NumPackedComponents: NumPackedComponents}
 	if err := call(symCuTexRefSetFormat, unsafe.Pointer(args)); err != nil {
@@ -254,7 +263,10 @@ func CuTexRefSetAddressMode(hTexRef CUtexref, dim int32, am CUaddress_mode) erro
 	args := &struct {
 		hTexRef CUtexref
 		dim     int32
+		_       [4]byte
 		am      CUaddress_mode
+		_       [4]byte
+		_       [5]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, dim: dim, am: am}
 	if err := call(symCuTexRefSetAddressMode, unsafe.Pointer(args)); err != nil {
@@ -290,6 +302,8 @@ func CuTexRefSetFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 	args := &struct {
 		hTexRef CUtexref
 		fm      CUfilter_mode
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, fm: fm}
 	if err := call(symCuTexRefSetFilterMode, unsafe.Pointer(args)); err != nil {
@@ -325,6 +339,8 @@ func CuTexRefSetMipmapFilterMode(hTexRef CUtexref, fm CUfilter_mode) error {
 	args := &struct {
 		hTexRef CUtexref
 		fm      CUfilter_mode
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, fm: fm}
 	if err := call(symCuTexRefSetMipmapFilterMode, unsafe.Pointer(args)); err != nil {
@@ -360,6 +376,8 @@ func CuTexRefSetMipmapLevelBias(hTexRef CUtexref, bias float32) error {
 	args := &struct {
 		hTexRef CUtexref
 		bias    float32
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, bias: bias}
 	if err := call(symCuTexRefSetMipmapLevelBias, unsafe.Pointer(args)); err != nil {
@@ -395,7 +413,10 @@ func CuTexRefSetMipmapLevelClamp(hTexRef CUtexref, minMipmapLevelClamp float32, 
 	args := &struct {
 		hTexRef             CUtexref
 		minMipmapLevelClamp float32
+		_                   [4]byte
 		maxMipmapLevelClamp float32
+		_                   [4]byte
+		_                   [5]uint64
 		ret                 CUresult
 	}{hTexRef: hTexRef, minMipmapLevelClamp: minMipmapLevelClamp, maxMipmapLevelClamp: maxMipmapLevelClamp}
 	if err := call(symCuTexRefSetMipmapLevelClamp, unsafe.Pointer(args)); err != nil {
@@ -431,6 +452,8 @@ func CuTexRefSetMaxAnisotropy(hTexRef CUtexref, maxAniso uint32) error {
 	args := &struct {
 		hTexRef  CUtexref
 		maxAniso uint32
+		_        [4]byte
+		_        [6]uint64
 		ret      CUresult
 	}{hTexRef: hTexRef, maxAniso: maxAniso}
 	if err := call(symCuTexRefSetMaxAnisotropy, unsafe.Pointer(args)); err != nil {
@@ -463,6 +486,7 @@ func CuTexRefSetBorderColor(hTexRef CUtexref, pBorderColor *float32) error {
 	args := &struct {
 		hTexRef      CUtexref
 		pBorderColor *float32
+		_            [6]uint64
 		ret          CUresult
 	}{hTexRef: hTexRef, pBorderColor: pBorderColor}
 	if err := call(symCuTexRefSetBorderColor, unsafe.Pointer(args)); err != nil {
@@ -499,6 +523,8 @@ func CuTexRefSetFlags(hTexRef CUtexref, Flags uint32) error {
 	args := &struct {
 		hTexRef CUtexref
 		Flags   uint32
+		_       [4]byte
+		_       [6]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, Flags: Flags}
 	if err := call(symCuTexRefSetFlags, unsafe.Pointer(args)); err != nil {
@@ -550,6 +576,7 @@ func CuTexRefGetAddress_v2(pdptr *CUdeviceptr, hTexRef CUtexref) error {
 	args := &struct {
 		pdptr   *CUdeviceptr
 		hTexRef CUtexref
+		_       [6]uint64
 		ret     CUresult
 	}{pdptr: pdptr, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetAddress_v2, unsafe.Pointer(args)); err != nil {
@@ -586,6 +613,7 @@ func CuTexRefGetArray(phArray *CUarray, hTexRef CUtexref) error {
 	args := &struct {
 		phArray *CUarray
 		hTexRef CUtexref
+		_       [6]uint64
 		ret     CUresult
 	}{phArray: phArray, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetArray, unsafe.Pointer(args)); err != nil {
@@ -622,6 +650,7 @@ func CuTexRefGetMipmappedArray(phMipmappedArray *CUmipmappedArray, hTexRef CUtex
 	args := &struct {
 		phMipmappedArray *CUmipmappedArray
 		hTexRef          CUtexref
+		_                [6]uint64
 		ret              CUresult
 	}{phMipmappedArray: phMipmappedArray, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetMipmappedArray, unsafe.Pointer(args)); err != nil {
@@ -657,6 +686,8 @@ func CuTexRefGetAddressMode(pam *CUaddress_mode, hTexRef CUtexref, dim int32) er
 		pam     *CUaddress_mode
 		hTexRef CUtexref
 		dim     int32
+		_       [4]byte
+		_       [5]uint64
 		ret     CUresult
 	}{pam: pam, hTexRef: hTexRef, dim: dim}
 	if err := call(symCuTexRefGetAddressMode, unsafe.Pointer(args)); err != nil {
@@ -690,6 +721,7 @@ func CuTexRefGetFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 	args := &struct {
 		pfm     *CUfilter_mode
 		hTexRef CUtexref
+		_       [6]uint64
 		ret     CUresult
 	}{pfm: pfm, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetFilterMode, unsafe.Pointer(args)); err != nil {
@@ -725,6 +757,7 @@ func CuTexRefGetFormat(pFormat *CUarray_format, pNumChannels *int32, hTexRef CUt
 		pFormat      *CUarray_format
 		pNumChannels *int32
 		hTexRef      CUtexref
+		_            [5]uint64
 		ret          CUresult
 	}{pFormat: pFormat, pNumChannels: pNumChannels, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetFormat, unsafe.Pointer(args)); err != nil {
@@ -758,6 +791,7 @@ func CuTexRefGetMipmapFilterMode(pfm *CUfilter_mode, hTexRef CUtexref) error {
 	args := &struct {
 		pfm     *CUfilter_mode
 		hTexRef CUtexref
+		_       [6]uint64
 		ret     CUresult
 	}{pfm: pfm, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetMipmapFilterMode, unsafe.Pointer(args)); err != nil {
@@ -791,6 +825,7 @@ func CuTexRefGetMipmapLevelBias(pbias *float32, hTexRef CUtexref) error {
 	args := &struct {
 		pbias   *float32
 		hTexRef CUtexref
+		_       [6]uint64
 		ret     CUresult
 	}{pbias: pbias, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetMipmapLevelBias, unsafe.Pointer(args)); err != nil {
@@ -826,6 +861,7 @@ func CuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp *float32, pmaxMipmapLevelC
 		pminMipmapLevelClamp *float32
 		pmaxMipmapLevelClamp *float32
 		hTexRef              CUtexref
+		_                    [5]uint64
 		ret                  CUresult
 	}{pminMipmapLevelClamp: pminMipmapLevelClamp, pmaxMipmapLevelClamp: pmaxMipmapLevelClamp, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetMipmapLevelClamp, unsafe.Pointer(args)); err != nil {
@@ -859,6 +895,7 @@ func CuTexRefGetMaxAnisotropy(pmaxAniso *int32, hTexRef CUtexref) error {
 	args := &struct {
 		pmaxAniso *int32
 		hTexRef   CUtexref
+		_         [6]uint64
 		ret       CUresult
 	}{pmaxAniso: pmaxAniso, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetMaxAnisotropy, unsafe.Pointer(args)); err != nil {
@@ -889,6 +926,7 @@ func CuTexRefGetBorderColor(pBorderColor *float32, hTexRef CUtexref) error {
 	args := &struct {
 		pBorderColor *float32
 		hTexRef      CUtexref
+		_            [6]uint64
 		ret          CUresult
 	}{pBorderColor: pBorderColor, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetBorderColor, unsafe.Pointer(args)); err != nil {
@@ -922,6 +960,7 @@ func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
 	args := &struct {
 		pFlags  *uint32
 		hTexRef CUtexref
+		_       [6]uint64
 		ret     CUresult
 	}{pFlags: pFlags, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetFlags, unsafe.Pointer(args)); err != nil {
@@ -953,6 +992,7 @@ func CuTexRefGetFlags(pFlags *uint32, hTexRef CUtexref) error {
 func CuTexRefCreate(pTexRef *CUtexref) error {
 	args := &struct {
 		pTexRef *CUtexref
+		_       [7]uint64
 		ret     CUresult
 	}{pTexRef: pTexRef}
 	if err := call(symCuTexRefCreate, unsafe.Pointer(args)); err != nil {
@@ -983,6 +1023,7 @@ func CuTexRefCreate(pTexRef *CUtexref) error {
 func CuTexRefDestroy(hTexRef CUtexref) error {
 	args := &struct {
 		hTexRef CUtexref
+		_       [7]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef}
 	if err := call(symCuTexRefDestroy, unsafe.Pointer(args)); err != nil {
@@ -1006,6 +1047,7 @@ func CuTexRefSetAddress2D_v2(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR, dptr
 		desc    *CUDA_ARRAY_DESCRIPTOR
 		dptr    CUdeviceptr
 		Pitch   uint64
+		_       [4]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
 	if err := call(symCuTexRefSetAddress2D_v2, unsafe.Pointer(args)); err != nil {
@@ -1027,7 +1069,10 @@ func CuTexRefSetAddress_v1(ByteOffset *uint32, hTexRef CUtexref, dptr CUdevicept
 		ByteOffset *uint32
 		hTexRef    CUtexref
 		dptr       CUdeviceptr_v1
+		_          [4]byte
 		bytes      uint32
+		_          [4]byte
+		_          [4]uint64
 		ret        CUresult
 	}{ByteOffset: ByteOffset, hTexRef: hTexRef, dptr: dptr, bytes: bytes}
 	if err := call(symCuTexRefSetAddress_v1, unsafe.Pointer(args)); err != nil {
@@ -1050,7 +1095,10 @@ func CuTexRefSetAddress2D_v1(hTexRef CUtexref, desc *CUDA_ARRAY_DESCRIPTOR_v1, d
 		hTexRef CUtexref
 		desc    *CUDA_ARRAY_DESCRIPTOR_v1
 		dptr    CUdeviceptr_v1
+		_       [4]byte
 		Pitch   uint32
+		_       [4]byte
+		_       [4]uint64
 		ret     CUresult
 	}{hTexRef: hTexRef, desc: desc, dptr: dptr, Pitch: Pitch}
 	if err := call(symCuTexRefSetAddress2D_v1, unsafe.Pointer(args)); err != nil {
@@ -1072,6 +1120,7 @@ func CuTexRefGetAddress_v1(pdptr *CUdeviceptr_v1, hTexRef CUtexref) error {
 	args := &struct {
 		pdptr   *CUdeviceptr_v1
 		hTexRef CUtexref
+		_       [6]uint64
 		ret     CUresult
 	}{pdptr: pdptr, hTexRef: hTexRef}
 	if err := call(symCuTexRefGetAddress_v1, unsafe.Pointer(args)); err != nil {

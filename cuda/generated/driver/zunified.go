@@ -45,7 +45,9 @@ func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, p
 	args := &struct {
 		data      unsafe.Pointer
 		attribute CUpointer_attribute
+		_         [4]byte
 		ptr       CUdeviceptr
+		_         [5]uint64
 		ret       CUresult
 	}{data: data, attribute: attribute, ptr: ptr}
 	if err := call(symCuPointerGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -70,7 +72,9 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 		count    uint64
 		location CUmemLocation
 		flags    uint32
+		_        [4]byte
 		hStream  CUstream
+		_        [3]uint64
 		ret      CUresult
 	}{devPtr: devPtr, count: count, location: location, flags: flags, hStream: hStream}
 	if err := call(symCuMemPrefetchAsync_v2_ptsz, unsafe.Pointer(args)); err != nil {
@@ -143,7 +147,9 @@ func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, locat
 		devPtr   CUdeviceptr
 		count    uint64
 		advice   CUmem_advise
+		_        [4]byte
 		location CUmemLocation
+		_        [4]uint64
 		ret      CUresult
 	}{devPtr: devPtr, count: count, advice: advice, location: location}
 	if err := call(symCuMemAdvise_v2, unsafe.Pointer(args)); err != nil {
@@ -196,6 +202,7 @@ func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64
 		count   uint64
 		flags   uint64
 		hStream CUstream
+		_       [3]uint64
 		ret     CUresult
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, hStream: hStream}
 	if err := call(symCuMemDiscardBatchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -267,6 +274,7 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 		summaryGranularity  uint64
 		samplingGranularity uint64
 		location_out        *CUmemLocation
+		_                   [3]uint64
 		ret                 CUresult
 	}{ptr: ptr, size: size, summaryGranularity: summaryGranularity, samplingGranularity: samplingGranularity, location_out: location_out}
 	if err := call(symCuMemGetLocationInfo, unsafe.Pointer(args)); err != nil {
@@ -316,8 +324,10 @@ func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUme
 		data      unsafe.Pointer
 		dataSize  uint64
 		attribute CUmem_range_attribute
+		_         [4]byte
 		devPtr    CUdeviceptr
 		count     uint64
+		_         [3]uint64
 		ret       CUresult
 	}{data: data, dataSize: dataSize, attribute: attribute, devPtr: devPtr, count: count}
 	if err := call(symCuMemRangeGetAttribute, unsafe.Pointer(args)); err != nil {
@@ -361,6 +371,7 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 		numAttributes uint64
 		devPtr        CUdeviceptr
 		count         uint64
+		_             [2]uint64
 		ret           CUresult
 	}{data: data, dataSizes: dataSizes, attributes: attributes, numAttributes: numAttributes, devPtr: devPtr, count: count}
 	if err := call(symCuMemRangeGetAttributes, unsafe.Pointer(args)); err != nil {
@@ -404,7 +415,9 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 	args := &struct {
 		value     unsafe.Pointer
 		attribute CUpointer_attribute
+		_         [4]byte
 		ptr       CUdeviceptr
+		_         [5]uint64
 		ret       CUresult
 	}{value: value, attribute: attribute, ptr: ptr}
 	if err := call(symCuPointerSetAttribute, unsafe.Pointer(args)); err != nil {
@@ -448,9 +461,11 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribute, data *unsafe.Pointer, ptr CUdeviceptr) error {
 	args := &struct {
 		numAttributes uint32
+		_             [4]byte
 		attributes    *CUpointer_attribute
 		data          *unsafe.Pointer
 		ptr           CUdeviceptr
+		_             [4]uint64
 		ret           CUresult
 	}{numAttributes: numAttributes, attributes: attributes, data: data, ptr: ptr}
 	if err := call(symCuPointerGetAttributes, unsafe.Pointer(args)); err != nil {
@@ -472,7 +487,9 @@ func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice,
 		devPtr    CUdeviceptr
 		count     uint64
 		dstDevice CUdevice
+		_         [4]byte
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, hStream: hStream}
 	if err := call(symCuMemPrefetchAsync_v1, unsafe.Pointer(args)); err != nil {
@@ -496,7 +513,9 @@ func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevic
 		devPtr    CUdeviceptr
 		count     uint64
 		dstDevice CUdevice
+		_         [4]byte
 		hStream   CUstream
+		_         [4]uint64
 		ret       CUresult
 	}{devPtr: devPtr, count: count, dstDevice: dstDevice, hStream: hStream}
 	if err := call(symCuMemPrefetchAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -569,7 +588,9 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 		count    uint64
 		location CUmemLocation
 		flags    uint32
+		_        [4]byte
 		hStream  CUstream
+		_        [3]uint64
 		ret      CUresult
 	}{devPtr: devPtr, count: count, location: location, flags: flags, hStream: hStream}
 	if err := call(symCuMemPrefetchAsync_v2, unsafe.Pointer(args)); err != nil {
@@ -592,7 +613,10 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 		devPtr CUdeviceptr
 		count  uint64
 		advice CUmem_advise
+		_      [4]byte
 		device CUdevice
+		_      [4]byte
+		_      [4]uint64
 		ret    CUresult
 	}{devPtr: devPtr, count: count, advice: advice, device: device}
 	if err := call(symCuMemAdvise_v1, unsafe.Pointer(args)); err != nil {
@@ -689,6 +713,7 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 		count   uint64
 		flags   uint64
 		hStream CUstream
+		_       [3]uint64
 		ret     CUresult
 	}{dptrs: dptrs, sizes: sizes, count: count, flags: flags, hStream: hStream}
 	if err := call(symCuMemDiscardBatchAsync, unsafe.Pointer(args)); err != nil {

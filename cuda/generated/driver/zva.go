@@ -47,6 +47,7 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 		alignment uint64
 		addr      CUdeviceptr
 		flags     uint64
+		_         [3]uint64
 		ret       CUresult
 	}{ptr: ptr, size: size, alignment: alignment, addr: addr, flags: flags}
 	if err := call(symCuMemAddressReserve, unsafe.Pointer(args)); err != nil {
@@ -83,6 +84,7 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 	args := &struct {
 		ptr  CUdeviceptr
 		size uint64
+		_    [6]uint64
 		ret  CUresult
 	}{ptr: ptr, size: size}
 	if err := call(symCuMemAddressFree, unsafe.Pointer(args)); err != nil {
@@ -136,6 +138,7 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 		size   uint64
 		prop   *CUmemAllocationProp
 		flags  uint64
+		_      [4]uint64
 		ret    CUresult
 	}{handle: handle, size: size, prop: prop, flags: flags}
 	if err := call(symCuMemCreate, unsafe.Pointer(args)); err != nil {
@@ -175,6 +178,7 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 	args := &struct {
 		handle CUmemGenericAllocationHandle
+		_      [7]uint64
 		ret    CUresult
 	}{handle: handle}
 	if err := call(symCuMemRelease, unsafe.Pointer(args)); err != nil {
@@ -227,6 +231,7 @@ func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAl
 		offset uint64
 		handle CUmemGenericAllocationHandle
 		flags  uint64
+		_      [3]uint64
 		ret    CUresult
 	}{ptr: ptr, size: size, offset: offset, handle: handle, flags: flags}
 	if err := call(symCuMemMap, unsafe.Pointer(args)); err != nil {
@@ -248,7 +253,9 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 	args := &struct {
 		mapInfoList *CUarrayMapInfo
 		count       uint32
+		_           [4]byte
 		hStream     CUstream
+		_           [5]uint64
 		ret         CUresult
 	}{mapInfoList: mapInfoList, count: count, hStream: hStream}
 	if err := call(symCuMemMapArrayAsync_ptsz, unsafe.Pointer(args)); err != nil {
@@ -290,6 +297,7 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 	args := &struct {
 		ptr  CUdeviceptr
 		size uint64
+		_    [6]uint64
 		ret  CUresult
 	}{ptr: ptr, size: size}
 	if err := call(symCuMemUnmap, unsafe.Pointer(args)); err != nil {
@@ -332,6 +340,7 @@ func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count u
 		size  uint64
 		desc  *CUmemAccessDesc
 		count uint64
+		_     [4]uint64
 		ret   CUresult
 	}{ptr: ptr, size: size, desc: desc, count: count}
 	if err := call(symCuMemSetAccess, unsafe.Pointer(args)); err != nil {
@@ -370,6 +379,7 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 		flags    *uint64
 		location *CUmemLocation
 		ptr      CUdeviceptr
+		_        [5]uint64
 		ret      CUresult
 	}{flags: flags, location: location, ptr: ptr}
 	if err := call(symCuMemGetAccess, unsafe.Pointer(args)); err != nil {
@@ -411,7 +421,9 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 		shareableHandle unsafe.Pointer
 		handle          CUmemGenericAllocationHandle
 		handleType      CUmemAllocationHandleType
+		_               [4]byte
 		flags           uint64
+		_               [4]uint64
 		ret             CUresult
 	}{shareableHandle: shareableHandle, handle: handle, handleType: handleType, flags: flags}
 	if err := call(symCuMemExportToShareableHandle, unsafe.Pointer(args)); err != nil {
@@ -455,6 +467,8 @@ func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHand
 		handle       *CUmemGenericAllocationHandle
 		osHandle     unsafe.Pointer
 		shHandleType CUmemAllocationHandleType
+		_            [4]byte
+		_            [5]uint64
 		ret          CUresult
 	}{handle: handle, osHandle: osHandle, shHandleType: shHandleType}
 	if err := call(symCuMemImportFromShareableHandle, unsafe.Pointer(args)); err != nil {
@@ -497,6 +511,8 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 		granularity *uint64
 		prop        *CUmemAllocationProp
 		option      CUmemAllocationGranularity_flags
+		_           [4]byte
+		_           [5]uint64
 		ret         CUresult
 	}{granularity: granularity, prop: prop, option: option}
 	if err := call(symCuMemGetAllocationGranularity, unsafe.Pointer(args)); err != nil {
@@ -536,6 +552,7 @@ func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CU
 	args := &struct {
 		prop   *CUmemAllocationProp
 		handle CUmemGenericAllocationHandle
+		_      [6]uint64
 		ret    CUresult
 	}{prop: prop, handle: handle}
 	if err := call(symCuMemGetAllocationPropertiesFromHandle, unsafe.Pointer(args)); err != nil {
@@ -571,6 +588,7 @@ func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsa
 	args := &struct {
 		handle *CUmemGenericAllocationHandle
 		addr   unsafe.Pointer
+		_      [6]uint64
 		ret    CUresult
 	}{handle: handle, addr: addr}
 	if err := call(symCuMemRetainAllocationHandle, unsafe.Pointer(args)); err != nil {
@@ -617,7 +635,9 @@ func CuMemMapArrayAsync(mapInfoList *CUarrayMapInfo, count uint32, hStream CUstr
 	args := &struct {
 		mapInfoList *CUarrayMapInfo
 		count       uint32
+		_           [4]byte
 		hStream     CUstream
+		_           [5]uint64
 		ret         CUresult
 	}{mapInfoList: mapInfoList, count: count, hStream: hStream}
 	if err := call(symCuMemMapArrayAsync, unsafe.Pointer(args)); err != nil {

@@ -32,6 +32,7 @@ import "unsafe"
 func CuDriverGetVersion(driverVersion *int32) error {
 	args := &struct {
 		driverVersion *int32
+		_             [7]uint64
 		ret           CUresult
 	}{driverVersion: driverVersion}
 	if err := call(symCuDriverGetVersion, unsafe.Pointer(args)); err != nil {

@@ -4,28 +4,32 @@
 
 typedef CUresult (*fn_cuThingNotify)(CUhostFn, void *);
 struct args_cuThingNotify {
-	CUhostFn p0;
-	void *p1;
-	CUresult ret;
+	_Alignas(8) CUhostFn p0;
+	_Alignas(8) void *p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) CUresult ret;
 };
 typedef CUresult (*fn_cuThingSizes)(int *, CUoccupancyB2DSize);
 struct args_cuThingSizes {
-	int *p0;
-	CUoccupancyB2DSize p1;
-	CUresult ret;
+	_Alignas(8) int *p0;
+	_Alignas(8) CUoccupancyB2DSize p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) CUresult ret;
 };
 typedef CUresult (*fn_cuThingOptions)(unsigned int, int *, void **);
 struct args_cuThingOptions {
-	unsigned int p0;
-	int *p1;
-	void **p2;
-	CUresult ret;
+	_Alignas(8) unsigned int p0;
+	_Alignas(8) int *p1;
+	_Alignas(8) void **p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
 };
 typedef CUresult (*fn_cuUserObjectCreate)(CUuserObject *, void *, CUhostFn, unsigned int);
 struct args_cuUserObjectCreate {
-	CUuserObject *p0;
-	void *p1;
-	CUhostFn p2;
-	unsigned int p3;
-	CUresult ret;
+	_Alignas(8) CUuserObject *p0;
+	_Alignas(8) void *p1;
+	_Alignas(8) CUhostFn p2;
+	_Alignas(8) unsigned int p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
 };

@@ -17,6 +17,7 @@ func CuThingNotify(fn CUhostFn, userData uintptr) error {
 	args := &struct {
 		fn       CUhostFn
 		userData uintptr
+		_        [6]uint64
 		ret      CUresult
 	}{fn: fn, userData: userData}
 	if err := call(symCuThingNotify, unsafe.Pointer(args)); err != nil {
@@ -38,6 +39,7 @@ func CuThingSizes(size *int32, sizes CUoccupancyB2DSize) error {
 	args := &struct {
 		size  *int32
 		sizes CUoccupancyB2DSize
+		_     [6]uint64
 		ret   CUresult
 	}{size: size, sizes: sizes}
 	if err := call(symCuThingSizes, unsafe.Pointer(args)); err != nil {
@@ -54,8 +56,10 @@ func CuThingSizes(size *int32, sizes CUoccupancyB2DSize) error {
 func CuThingOptions(numOptions uint32, options *int32, optionValues *uintptr) error {
 	args := &struct {
 		numOptions   uint32
+		_            [4]byte
 		options      *int32
 		optionValues *uintptr
+		_            [5]uint64
 		ret          CUresult
 	}{numOptions: numOptions, options: options, optionValues: optionValues}
 	if err := call(symCuThingOptions, unsafe.Pointer(args)); err != nil {

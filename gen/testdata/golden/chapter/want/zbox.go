@@ -13,6 +13,7 @@ import "unsafe"
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__BOX.html.
 func CuBoxMake() (int32, error) {
 	args := &struct {
+		_   [8]uint64
 		ret int32
 	}{}
 	if err := call(symCuBoxMake, unsafe.Pointer(args)); err != nil {
@@ -30,6 +31,7 @@ func CuBoxMake() (int32, error) {
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__BOX.html.
 func CuBoxOpen() (int32, error) {
 	args := &struct {
+		_   [8]uint64
 		ret int32
 	}{}
 	if err := call(symCuBoxOpen, unsafe.Pointer(args)); err != nil {

@@ -26,6 +26,7 @@ func CuThingMake(size int64) (int32, error) {
 func CuThingMake_v2(size int64) (int32, error) {
 	args := &struct {
 		size int64
+		_    [7]uint64
 		ret  int32
 	}{size: size}
 	if err := call(symCuThingMake_v2, unsafe.Pointer(args)); err != nil {
@@ -44,6 +45,8 @@ func CuThingMake_v2(size int64) (int32, error) {
 func CuThingMake_v1(size int32) (int32, error) {
 	args := &struct {
 		size int32
+		_    [4]byte
+		_    [7]uint64
 		ret  int32
 	}{size: size}
 	if err := call(symCuThingMake_v1, unsafe.Pointer(args)); err != nil {

@@ -41,6 +41,7 @@ import "unsafe"
 func CuPut(box *CUbox) (int32, error) {
 	args := &struct {
 		box *CUbox
+		_   [7]uint64
 		ret int32
 	}{box: box}
 	if err := call(symCuPut, unsafe.Pointer(args)); err != nil {
@@ -61,6 +62,7 @@ func CuPut(box *CUbox) (int32, error) {
 func CuTake(box *CUbox) (int32, error) {
 	args := &struct {
 		box *CUbox
+		_   [7]uint64
 		ret int32
 	}{box: box}
 	if err := call(symCuTake, unsafe.Pointer(args)); err != nil {

@@ -16,6 +16,8 @@ import "unsafe"
 func CuThingInit(Flags uint32) error {
 	args := &struct {
 		Flags uint32
+		_     [4]byte
+		_     [7]uint64
 		ret   CUresult
 	}{Flags: Flags}
 	if err := call(symCuThingInit, unsafe.Pointer(args)); err != nil {
@@ -34,6 +36,7 @@ func CuThingInit(Flags uint32) error {
 func CuThingFree(thing CUthing) error {
 	args := &struct {
 		thing CUthing
+		_     [7]uint64
 		ret   CUresult
 	}{thing: thing}
 	if err := call(symCuThingFree, unsafe.Pointer(args)); err != nil {
@@ -65,6 +68,7 @@ func CuThingAlloc_v2(thing *CUthing, bytes uint64) error {
 	args := &struct {
 		thing *CUthing
 		bytes uint64
+		_     [6]uint64
 		ret   CUresult
 	}{thing: thing, bytes: bytes}
 	if err := call(symCuThingAlloc_v2, unsafe.Pointer(args)); err != nil {
@@ -96,6 +100,7 @@ func CuThingCopy_v3(to CUthing, from unsafe.Pointer, bytes uint64, stream CUthin
 		from   unsafe.Pointer
 		bytes  uint64
 		stream CUthing
+		_      [4]uint64
 		ret    CUresult
 	}{to: to, from: from, bytes: bytes, stream: stream}
 	if err := call(symCuThingCopy_v3, unsafe.Pointer(args)); err != nil {
@@ -113,11 +118,13 @@ func CuThingSet(pair CUpair, range_ float32, type_ float64, byte_ **int32, grid 
 	args := &struct {
 		pair   CUpair
 		range_ float32
+		_      [4]byte
 		type_  float64
 		byte_  **int32
 		grid   *[4]int32
 		p5     *byte
 		p6     int8
+		_      [7]byte
 		ret    CUresult
 	}{pair: pair, range_: range_, type_: type_, byte_: byte_, grid: grid, p5: p5, p6: p6}
 	if err := call(symCuThingSet, unsafe.Pointer(args)); err != nil {
@@ -134,18 +141,26 @@ func CuThingSet(pair CUpair, range_ float32, type_ float64, byte_ **int32, grid 
 func CuThingMany(a byte, b uint8, c int16, d uint16, e int32, f uint32, g int64, h uint64, i int64, j uint64, k float32, l float64, m uint8, n uint64, o *unsafe.Pointer) error {
 	args := &struct {
 		a   byte
+		_   [7]byte
 		b   uint8
+		_   [7]byte
 		c   int16
+		_   [6]byte
 		d   uint16
+		_   [6]byte
 		e   int32
+		_   [4]byte
 		f   uint32
+		_   [4]byte
 		g   int64
 		h   uint64
 		i   int64
 		j   uint64
 		k   float32
+		_   [4]byte
 		l   float64
 		m   uint8
+		_   [7]byte
 		n   uint64
 		o   *unsafe.Pointer
 		ret CUresult
@@ -167,6 +182,8 @@ func CuThingAlloc_v1(thing *CUthing, bytes uint32) error {
 	args := &struct {
 		thing *CUthing
 		bytes uint32
+		_     [4]byte
+		_     [6]uint64
 		ret   CUresult
 	}{thing: thing, bytes: bytes}
 	if err := call(symCuThingAlloc_v1, unsafe.Pointer(args)); err != nil {
@@ -187,6 +204,8 @@ func CuThingCopy_v1(to CUthing, from unsafe.Pointer, bytes uint32) error {
 		to    CUthing
 		from  unsafe.Pointer
 		bytes uint32
+		_     [4]byte
+		_     [5]uint64
 		ret   CUresult
 	}{to: to, from: from, bytes: bytes}
 	if err := call(symCuThingCopy_v1, unsafe.Pointer(args)); err != nil {
@@ -207,7 +226,9 @@ func CuThingCopy_v2(to CUthing, from unsafe.Pointer, bytes uint32, stream CUthin
 		to     CUthing
 		from   unsafe.Pointer
 		bytes  uint32
+		_      [4]byte
 		stream CUthing
+		_      [4]uint64
 		ret    CUresult
 	}{to: to, from: from, bytes: bytes, stream: stream}
 	if err := call(symCuThingCopy_v2, unsafe.Pointer(args)); err != nil {
@@ -230,6 +251,7 @@ func CuThingCopy_v3_ptsz(to CUthing, from unsafe.Pointer, bytes uint64, stream C
 		from   unsafe.Pointer
 		bytes  uint64
 		stream CUthing
+		_      [4]uint64
 		ret    CUresult
 	}{to: to, from: from, bytes: bytes, stream: stream}
 	if err := call(symCuThingCopy_v3_ptsz, unsafe.Pointer(args)); err != nil {

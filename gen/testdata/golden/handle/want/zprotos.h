@@ -4,10 +4,11 @@
 
 typedef int (*fn_cuThingOpen)(CUthing *, CUother, const CUother *, CUreader, CUother_v1);
 struct args_cuThingOpen {
-	CUthing *p0;
-	CUother p1;
-	const CUother *p2;
-	CUreader p3;
-	CUother_v1 p4;
-	int ret;
+	_Alignas(8) CUthing *p0;
+	_Alignas(8) CUother p1;
+	_Alignas(8) const CUother *p2;
+	_Alignas(8) CUreader p3;
+	_Alignas(8) CUother_v1 p4;
+	_Alignas(8) char rest[24];
+	_Alignas(8) int ret;
 };

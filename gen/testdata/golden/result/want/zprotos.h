@@ -4,28 +4,34 @@
 
 typedef cudaError_t (*fn_cudaThingStatus)(void);
 struct args_cudaThingStatus {
-	cudaError_t ret;
+	_Alignas(8) char rest[64];
+	_Alignas(8) cudaError_t ret;
 };
 typedef const char *(*fn_cudaThingName)(cudaError_t);
 struct args_cudaThingName {
-	cudaError_t p0;
-	const char *ret;
+	_Alignas(8) cudaError_t p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) const char *ret;
 };
 typedef struct cudaThingDesc (*fn_cudaThingDescribe)(struct cudaThingDesc *const *);
 struct args_cudaThingDescribe {
-	struct cudaThingDesc *const *p0;
-	struct cudaThingDesc ret;
+	_Alignas(8) struct cudaThingDesc *const *p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) struct cudaThingDesc ret;
 };
 typedef size_t (*fn_cudaThingSize)(enum cudaError);
 struct args_cudaThingSize {
-	enum cudaError p0;
-	size_t ret;
+	_Alignas(8) enum cudaError p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) size_t ret;
 };
 typedef void (*fn_cudaThingReset)(void);
 struct args_cudaThingReset {
+	_Alignas(8) char rest[64];
 };
 typedef void *(*fn_cudaThingAddress)(int);
 struct args_cudaThingAddress {
-	int p0;
-	void *ret;
+	_Alignas(8) int p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) void *ret;
 };

@@ -11,6 +11,7 @@ import "unsafe"
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingStatus() error {
 	args := &struct {
+		_   [8]uint64
 		ret CudaError_t
 	}{}
 	if err := call(symCudaThingStatus, unsafe.Pointer(args)); err != nil {
@@ -29,6 +30,8 @@ func CudaThingStatus() error {
 func CudaThingName(error_ CudaError_t) (string, error) {
 	args := &struct {
 		error_ CudaError_t
+		_      [4]byte
+		_      [7]uint64
 		ret    *byte
 	}{error_: error_}
 	if err := call(symCudaThingName, unsafe.Pointer(args)); err != nil {
@@ -47,6 +50,7 @@ func CudaThingName(error_ CudaError_t) (string, error) {
 func CudaThingDescribe(list **CudaThingDesc) (CudaThingDesc, error) {
 	args := &struct {
 		list **CudaThingDesc
+		_    [7]uint64
 		ret  CudaThingDesc
 	}{list: list}
 	if err := call(symCudaThingDescribe, unsafe.Pointer(args)); err != nil {
@@ -65,6 +69,8 @@ func CudaThingDescribe(list **CudaThingDesc) (CudaThingDesc, error) {
 func CudaThingSize(error_ CudaError) (uint64, error) {
 	args := &struct {
 		error_ CudaError
+		_      [4]byte
+		_      [7]uint64
 		ret    uint64
 	}{error_: error_}
 	if err := call(symCudaThingSize, unsafe.Pointer(args)); err != nil {
@@ -81,7 +87,9 @@ func CudaThingSize(error_ CudaError) (uint64, error) {
 //
 // NVIDIA describes it at https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__THING.html.
 func CudaThingReset() error {
-	args := &struct{}{}
+	args := &struct {
+		_ [8]uint64
+	}{}
 	if err := call(symCudaThingReset, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -98,6 +106,8 @@ func CudaThingReset() error {
 func CudaThingAddress(x int32) (unsafe.Pointer, error) {
 	args := &struct {
 		x   int32
+		_   [4]byte
+		_   [7]uint64
 		ret unsafe.Pointer
 	}{x: x}
 	if err := call(symCudaThingAddress, unsafe.Pointer(args)); err != nil {

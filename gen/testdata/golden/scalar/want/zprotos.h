@@ -4,11 +4,12 @@
 
 typedef int (*fn_cuThingCount)(CUdev, CUptr *, CUmask, CUratio, cuuint32_t, const CUsmall *);
 struct args_cuThingCount {
-	CUdev p0;
-	CUptr *p1;
-	CUmask p2;
-	CUratio p3;
-	cuuint32_t p4;
-	const CUsmall *p5;
-	int ret;
+	_Alignas(8) CUdev p0;
+	_Alignas(8) CUptr *p1;
+	_Alignas(8) CUmask p2;
+	_Alignas(8) CUratio p3;
+	_Alignas(8) cuuint32_t p4;
+	_Alignas(8) const CUsmall *p5;
+	_Alignas(8) char rest[16];
+	_Alignas(8) int ret;
 };
