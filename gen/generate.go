@@ -44,7 +44,7 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	if len(api.Dropped) > 0 {
 		fmt.Fprintf(stderr, "gen: left out, as Go has no macros with parameters: %s\n", list(api.Dropped))
 	}
-	other, err := otherAPI(dir, c.api)
+	other, err := otherAPI(dir, api.Row)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,14 +76,13 @@ func readQuirks(file string) ([]model.Quirk, error) {
 	return model.ReadQuirks(file, data)
 }
 
-// otherAPI parses the API that comments link to, nil where the folder lacks
-// its header.
-func otherAPI(dir, api string) (*model.API, error) {
-	other := "driver"
-	if api == "driver" {
-		other = "runtime"
+// otherAPI parses the API that comments link to, nil where there is none or
+// the folder lacks its header.
+func otherAPI(dir string, row *model.Row) (*model.API, error) {
+	if row.Other == "" {
+		return nil, nil
 	}
-	a, err := parse.Parse(os.DirFS(dir), other)
+	a, err := parse.Parse(os.DirFS(dir), row.Other)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

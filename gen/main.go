@@ -39,10 +39,9 @@ import (
 	"go/token"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
-	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/gen/model"
 )
 
 func main() {
@@ -105,7 +104,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	fs := flag.NewFlagSet("gen", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&c.cuda, "cuda", "", "CUDA `version`, such as 13.5")
-	fs.StringVar(&c.api, "api", "driver", "`API` to bind: driver or runtime")
+	fs.StringVar(&c.api, "api", "driver", "`API` to bind: "+strings.Join(model.APIs(), " or "))
 	fs.StringVar(&c.out, "out", ".", "`folder` of the package")
 	fs.StringVar(&c.pkg, "package", "", "`name` of the package")
 	fs.StringVar(&c.importPath, "import", "", "import `path` of the package (default: what the go.mod above -out makes of it)")
@@ -124,8 +123,8 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return c, usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	case c.cuda == "" && c.headers == "":
 		return c, usageError{errors.New("-cuda is missing: which CUDA version is it to be?")}
-	case !slices.Contains(parse.APIs, c.api):
-		return c, usageError{fmt.Errorf("-api %q: it is %s", c.api, strings.Join(parse.APIs, " or "))}
+	case model.RowOf(c.api) == nil:
+		return c, usageError{fmt.Errorf("-api %q: it is %s", c.api, strings.Join(model.APIs(), " or "))}
 	case c.pkg == "":
 		return c, usageError{errors.New("-package is missing: how is the package to be called?")}
 	case !token.IsIdentifier(c.pkg):

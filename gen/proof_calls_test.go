@@ -175,7 +175,7 @@ func (p *proof) typeCheck(t *testing.T) (*types.Package, []*ast.File, *types.Inf
 	}
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
 	config := types.Config{Importer: &std, Sizes: goSizes}
-	pkg, err := config.Check(p.api.Name, fset, files, info)
+	pkg, err := config.Check(p.api.Row.API, fset, files, info)
 	require.NoError(t, err)
 	return pkg, files, info
 }

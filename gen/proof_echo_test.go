@@ -67,7 +67,7 @@ func (p *proof) echoLibrary(t *testing.T) {
 		}
 		funcs = append(funcs, f)
 	}
-	version := map[string]string{"driver": "cuDriverGetVersion", "runtime": "cudaRuntimeGetVersion"}[p.api.Name]
+	version := map[string]string{"driver": "cuDriverGetVersion", "runtime": "cudaRuntimeGetVersion"}[p.api.Row.API]
 	data := map[string]any{"Funcs": funcs, "VersionSymbol": version, "VersionNumber": p.versionNumber()}
 	p.c(t, filepath.Join(p.pkg, "echo.so"), "echo.c.tmpl", data, "-shared", "-fPIC", "-Wno-deprecated-declarations")
 }

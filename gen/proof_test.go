@@ -34,7 +34,7 @@ func TestProof(t *testing.T) {
 	if testing.Short() {
 		releases = releases[len(releases)-1:]
 	}
-	for _, api := range parse.APIs {
+	for _, api := range model.APIs() {
 		t.Run(api, func(t *testing.T) {
 			for _, release := range releases {
 				t.Run(release.Version, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestProofModes(t *testing.T) {
 	releases := headers.Releases()
 	var proofs []*proof
 	expected := map[*proof][]string{}
-	for _, api := range parse.APIs {
+	for _, api := range model.APIs() {
 		p := newProof(t, module, api, releases[len(releases)-1].Version)
 		proofs, expected[p] = append(proofs, p), p.writeTests(t)
 	}
@@ -154,7 +154,7 @@ func newProof(t *testing.T, module, api, version string) *proof {
 func (p *proof) render(t *testing.T, file, tmpl string, data map[string]any) {
 	parsed, err := template.New("").Delims("<<", ">>").ParseGlob("testdata/proof/*.tmpl")
 	require.NoError(t, err)
-	data["Header"], data["Package"], data["Version"] = p.api.Header, p.api.Name, p.api.Version
+	data["Header"], data["Package"], data["Version"] = p.api.Header, p.api.Row.API, p.api.Version
 	var b bytes.Buffer
 	require.NoError(t, parsed.ExecuteTemplate(&b, tmpl, data))
 	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o666))
@@ -195,7 +195,7 @@ func (p *proof) run(t *testing.T, cmd *exec.Cmd) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("CUDA %s, %s: %s: %v\n%s%s", p.api.Version, p.api.Name, cmd.Args[0], err, head(stderr.String()), head(string(out)))
+		t.Fatalf("CUDA %s, %s: %s: %v\n%s%s", p.api.Version, p.api.Row.API, cmd.Args[0], err, head(stderr.String()), head(string(out)))
 	}
 	return string(out)
 }

@@ -1,6 +1,7 @@
 package doc
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
@@ -50,7 +51,7 @@ func Cover(a *model.API) (Coverage, error) {
 		}
 		seen[base] = true
 		e := all[base]
-		c.Functions.add(base, e != nil && len(e.lacks(f, a.Name)) == 0, e != nil)
+		c.Functions.add(base, e != nil && len(e.lacks(f, a.Row.API)) == 0, e != nil)
 	}
 	for _, d := range a.Decls {
 		if d.Nested {
@@ -59,10 +60,10 @@ func Cover(a *model.API) (Coverage, error) {
 		e := w.entryOf(d)
 		c.Types.add(bareName(d.C), e != nil, false)
 		for _, v := range d.Enumerators {
-			c.Values.add(v.C, e.value(v.C, a.Name) != "" || d.Error && statusText()[v.C] != "", false)
+			c.Values.add(v.C, e.value(v.C, a.Row.API) != "" || d.Error && statusText()[v.C] != "", false)
 		}
 		for _, f := range d.Fields {
-			c.Members.add(bareName(d.C)+"."+f.C, e.field(f.C, a.Name) != "" || f.C == "", false)
+			c.Members.add(bareName(d.C)+"."+f.C, e.field(f.C, a.Row.API) != "" || f.C == "", false)
 		}
 	}
 	for _, k := range a.Consts {
@@ -95,7 +96,7 @@ func (e *entry) lacks(f *model.Func, api string) []string {
 // takesStream tells whether a function enqueues work or speaks of a stream.
 func takesStream(f *model.Func) bool {
 	for _, p := range f.Params {
-		if c := p.Type.C; c == "CUstream" || c == "cudaStream_t" {
+		if c := p.Type.C; slices.ContainsFunc(model.Rows, func(r *model.Row) bool { return c == r.Stream }) {
 			return true
 		}
 		if t := p.Type; t.Kind == model.Pointer && strings.HasSuffix(t.Elem.C, "treamCaptureMode") {

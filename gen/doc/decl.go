@@ -18,11 +18,11 @@ func (w *writer) decls() {
 		}
 		d.Doc = w.decl(d, at)
 		for _, e := range d.Enumerators {
-			e.Doc = w.member(at.top.value(e.C, w.api.Name))
+			e.Doc = w.member(at.top.value(e.C, w.api.Row.API))
 		}
 		for _, f := range d.Fields {
 			path := at.path + f.C
-			f.Doc = w.member(at.top.field(path, w.api.Name))
+			f.Doc = w.member(at.top.field(path, w.api.Row.API))
 			if f.C != "" {
 				path += "."
 			}
@@ -44,7 +44,7 @@ func (w *writer) consts() {
 		if e == nil {
 			continue
 		}
-		c := &comment{links: w.links, api: w.api.Name}
+		c := &comment{links: w.links, api: w.api.Row.API}
 		c.text(k.Go + " " + e.summary)
 		c.blocks(e.body)
 		k.Doc = c.done()
@@ -80,7 +80,7 @@ func (w *writer) member(text string) []string {
 	if text == "" {
 		return nil
 	}
-	c := &comment{links: w.links, api: w.api.Name}
+	c := &comment{links: w.links, api: w.api.Row.API}
 	c.text(sentence(text))
 	return c.done()
 }
@@ -117,7 +117,7 @@ func (e *entry) find(items func(*entry) []item, name, api string) string {
 
 // decl is the comment of a type.
 func (w *writer) decl(d *model.Decl, at place) []string {
-	c := &comment{links: w.links, api: w.api.Name}
+	c := &comment{links: w.links, api: w.api.Row.API}
 	if at.top != nil && !d.Nested {
 		c.text(d.Go + " " + at.top.summary)
 		c.blocks(at.top.body)

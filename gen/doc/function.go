@@ -54,7 +54,7 @@ func (w *writer) full(f *model.Func, name string, e *entry, about string) []stri
 	if e == nil {
 		e = &entry{summary: fmt.Sprintf("calls %s.", f.Symbol)}
 	}
-	c := &comment{links: w.links, api: w.api.Name}
+	c := &comment{links: w.links, api: w.api.Row.API}
 	c.text(name + " " + e.summary)
 	c.code(f.Prototype())
 	c.blocks(e.body)
@@ -79,7 +79,7 @@ func (w *writer) params(f *model.Func, e *entry) []item {
 	var out []item
 	for _, p := range f.Params {
 		for _, i := range e.params {
-			if forAPI(i.name, w.api.Name) == p.C {
+			if forAPI(i.name, w.api.Row.API) == p.C {
 				out = append(out, item{p.Go, i.text})
 			}
 		}
@@ -91,9 +91,9 @@ func (w *writer) params(f *model.Func, e *entry) []item {
 // special here, then the others that the header names.
 func (w *writer) errors(c *comment, f *model.Func, e *entry) {
 	var special []item
-	named := map[string]bool{"CUDA_SUCCESS": true, "cudaSuccess": true}
+	named := map[string]bool{w.api.Row.Success: true}
 	for _, i := range e.errors {
-		code := w.links.code(forAPI(i.name, w.api.Name))
+		code := w.links.code(forAPI(i.name, w.api.Row.API))
 		if code == "" {
 			continue // this version has no such code
 		}
@@ -131,7 +131,7 @@ func (w *writer) see(c *comment, f *model.Func, name string) {
 			there = append(there, c.external(r))
 		}
 	}
-	other := map[string]string{"driver": "runtime", "runtime": "driver"}[w.api.Name]
+	other := w.api.Row.Other
 	switch {
 	case len(here) > 0 && len(there) > 0:
 		c.text("See also " + strings.Join(here, ", ") + "; in the " + other + " API " + strings.Join(there, ", ") + ".")
@@ -144,7 +144,7 @@ func (w *writer) see(c *comment, f *model.Func, name string) {
 
 // variant is the short comment of a variant of a function.
 func (w *writer) variant(f *model.Func, base, thread string) []string {
-	c := &comment{links: w.links, api: w.api.Name}
+	c := &comment{links: w.links, api: w.api.Row.API}
 	summary := fmt.Sprintf("calls %s.", f.Symbol)
 	if e := w.texts[base]; e != nil {
 		summary = e.summary
@@ -154,7 +154,7 @@ func (w *writer) variant(f *model.Func, base, thread string) []string {
 	switch main := w.main[base]; {
 	case thread != "":
 		c.text(fmt.Sprintf("It is the variant of [%s] for which stream 0 is the calling thread's own default stream, [%s], and not the legacy one.",
-			w.sameWithout(f, thread, main), map[string]string{"driver": "CU_STREAM_PER_THREAD", "runtime": "CudaStreamPerThread"}[w.api.Name]))
+			w.sameWithout(f, thread, main), w.api.Row.OwnQueue))
 	case w.isMeantBy(f.Symbol):
 		c.text(fmt.Sprintf("It is what [%s] means; see there.", main))
 	default:
@@ -192,8 +192,7 @@ func callback(cb *model.Decl) string {
 
 // origin is where a function comes from: version, chapter, NVIDIA's page.
 func (w *writer) origin(f *model.Func) string {
-	manual := map[string]string{"driver": "cuda-driver-api", "runtime": "cuda-runtime-api"}[w.api.Name]
-	page := "https://docs.nvidia.com/cuda/" + manual + "/group__" + strings.ReplaceAll(f.Group, "_", "__") + ".html"
+	page := "https://docs.nvidia.com/cuda/" + w.api.Row.Manual + "/group__" + strings.ReplaceAll(f.Group, "_", "__") + ".html"
 	if f.Since == "" {
 		return "NVIDIA describes it at " + page + "."
 	}

@@ -2,6 +2,7 @@ package doc
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
@@ -44,7 +45,7 @@ func newLinks(a, other *model.API, all map[string]*entry) *links {
 	}
 	for key, e := range all {
 		for _, twin := range e.keys {
-			if a.Name == "runtime" && apiOf(key) == "driver" && apiOf(twin) == "runtime" {
+			if apiOf(key) == a.Row.Other && apiOf(twin) == a.Row.API && a.Row.Reading > 0 { // the entry is filed under the other's name
 				l.twins[key] = twin
 			}
 		}
@@ -55,12 +56,8 @@ func newLinks(a, other *model.API, all map[string]*entry) *links {
 	for c := range cNames(other) {
 		l.there[c] = true
 	}
-	major, _, _ := strings.Cut(a.Version, ".")
-	switch {
-	case a.Name == "runtime":
-		l.url = published + "driver"
-	case major != "11":
-		l.url = published + "cudart" + major
+	if !slices.Contains(other.Row.Unbound, model.Major(a.Version)) {
+		l.url = published + other.Row.For(a.Version, other.Row.Package)
 	}
 	byValue := map[string]string{}
 	for _, c := range statusCodes(a) {
@@ -74,12 +71,9 @@ func newLinks(a, other *model.API, all map[string]*entry) *links {
 	return l
 }
 
-// statusCodes are the values of an API's status type.
 func statusCodes(a *model.API) []*model.Const {
-	for _, d := range a.Decls {
-		if d.Kind == model.Enum && (d.C == "CUresult" || d.Tag == "cudaError") {
-			return d.Enumerators
-		}
+	if d := a.Status(); d != nil {
+		return d.Enumerators
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // is, a heading a chapter of the header.
 func Package(a *model.API, name string) []string {
 	c := &comment{links: newLinks(a, nil, nil), verbatim: true}
-	c.text(fmt.Sprintf("Package %s binds the CUDA %s API: every function that its library exports, as %s of CUDA %s declares them.", name, a.Name, a.Header, a.Version))
+	c.text(fmt.Sprintf("Package %s binds %s: every function that its library exports, as %s of CUDA %s declares them.", name, a.Row.Title, a.Header, a.Version))
 	for _, s := range intro(a) {
 		c.heading(s.title)
 		for _, p := range s.text {
@@ -44,45 +44,44 @@ type packageSection struct {
 	text  []string
 }
 
+// An opening is what the package comment says of one library alone.
+type opening struct{ start, threads, version string }
+
+var openings = map[string]opening{
+	"driver": {
+		start:   "Call [CuInit] first, then [CuDeviceGetCount] and [CuDeviceGet]; [CuDevicePrimaryCtxRetain] gives the context that other libraries use too, and [CuStreamCreate] a queue to put work in.",
+		threads: "CUDA's current context belongs to the OS thread, and goroutines move from thread to thread. Around calls that need a current context, or one after another, lock the goroutine with runtime.LockOSThread, set the context with [CuCtxSetCurrent], and put back what was current.",
+		version: "One package serves every driver since CUDA 11.8: no function was ever removed or changed. Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls what its comment says, and keeps that meaning in later versions of this package.",
+	},
+	"runtime": {
+		start:   "Begin with [CudaGetDeviceCount] and [CudaSetDevice]; [CudaStreamCreate] gives a queue to put work in. The runtime sets up a device's primary context at the first call that needs it.",
+		threads: "CUDA's current device belongs to the OS thread, and goroutines move from thread to thread. Lock the goroutine with runtime.LockOSThread before [CudaSetDevice], and put back what was set.",
+		version: "Each major version of the runtime has a package of its own, since names mean other prototypes from one to the next: this one loads the library of CUDA {major} alone.",
+	},
+}
+
 func intro(a *model.API) []packageSection {
-	driver := a.Name == "driver"
-	pick := func(d, r string) string {
-		if driver {
-			return d
-		}
-		return r
-	}
-	start := pick("Call [CuInit] first, then [CuDeviceGetCount] and [CuDeviceGet]; [CuDevicePrimaryCtxRetain] gives the context that other libraries use too, and [CuStreamCreate] a queue to put work in.",
-		"Begin with [CudaGetDeviceCount] and [CudaSetDevice]; [CudaStreamCreate] gives a queue to put work in. The runtime sets up a device's primary context at the first call that needs it.")
-	threads := pick("CUDA's current context belongs to the OS thread, and goroutines move from thread to thread. Around calls that need a current context, or one after another, lock the goroutine with runtime.LockOSThread, set the context with [CuCtxSetCurrent], and put back what was current.",
-		"CUDA's current device belongs to the OS thread, and goroutines move from thread to thread. Lock the goroutine with runtime.LockOSThread before [CudaSetDevice], and put back what was set.")
-	version := pick("One package serves every driver since CUDA 11.8: no function was ever removed or changed. Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls what its comment says, and keeps that meaning in later versions of this package.",
-		fmt.Sprintf("Each major version of the runtime has a package of its own, since names mean other prototypes from one to the next: this one loads the library of CUDA %s alone.", major(a.Version)))
+	own := openings[a.Row.API]
 	return []packageSection{
 		{"Start", []string{
 			"Nothing of CUDA is needed to build a program, and nothing happens when it starts: the library is opened at the first call, or by [Open].",
-			start,
+			own.start,
 		}},
 		{"Contexts, threads and memory", []string{
-			threads,
-			"Driver and runtime may be mixed in a program: the runtime works in the devices' primary contexts, and streams, events, graphs and device pointers of one API are those of the other, so that a conversion suffices, as in " + pick("cudart"+major(a.Version)+".CudaStream_t(stream)", "driver.CUstream(stream)") + ".",
+			own.threads,
+			"Driver and runtime may be mixed in a program: the runtime works in the devices' primary contexts, and streams, events, graphs and device pointers of one API are those of the other, so that a conversion suffices, as in " + a.Row.For(a.Version, a.Row.ToStream) + ".",
 			"Any goroutine may use a handle; handles are numbers and keep nothing alive. Memory that CUDA goes on using after a call returned, as asynchronous copies do, must be CUDA's own pinned memory or C memory, or be pinned with a runtime.Pinner until the work is done. A call that blocks holds an OS thread.",
 			"A callback that CUDA runs on a thread of its own may be a Go function exported to C. Where it may run on the calling thread it must not; the comments say which.",
 		}},
 		{"Errors", []string{
-			"Functions return nil on success and otherwise the status code itself, which is an error: errors.Is(err, " + pick("CUDA_ERROR_OUT_OF_MEMORY", "CudaErrorMemoryAllocation") + "). Results that are no status come before the error. A call may also return the error of earlier work, which fails on the device after the call that began it has returned; after a fault every call of the process fails.",
+			"Functions return nil on success and otherwise the status code itself, which is an error: errors.Is(err, " + a.Row.Memory + "). Results that are no status come before the error. A call may also return the error of earlier work, which fails on the device after the call that began it has returned; after a fault every call of the process fails.",
 			"A function that the installed library lacks returns a [*SymbolError], and where there is no library every function returns a [*LibraryError]. Both match [errors.ErrUnsupported], as do the codes that say that something is not supported.",
 		}},
 		{"Versions", []string{
-			version,
+			a.Row.For(a.Version, own.version),
 			"[Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions of this package it lacks.",
 		}},
 	}
-}
-
-func major(version string) string {
-	m, _, _ := strings.Cut(version, ".")
-	return m
 }
 
 var brackets = regexp.MustCompile(`\s*\[DEPRECATED\]\s*`)

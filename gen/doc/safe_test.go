@@ -105,7 +105,7 @@ func TestSafeSentence(t *testing.T) {
 			all, err := texts()
 			require.NoError(t, err)
 			require.NotNil(t, all[c.key])
-			text := &comment{}
+			text := &comment{api: "driver"}
 			text.safe(all[c.key])
 			assert.Equal(t, c.want, text.done())
 		})

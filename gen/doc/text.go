@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cudabind/cudabind/gen/model"
 )
 
 // Our own text lies in text/, a file a group of functions or types. An entry
@@ -187,10 +189,7 @@ var choice = regexp.MustCompile(`\{([^{}|]*)\|([^{}|]*)\}`)
 
 // forAPI picks the reading of {driver|runtime}.
 func forAPI(text, api string) string {
-	if api == "runtime" {
-		return choice.ReplaceAllString(text, "$2")
-	}
-	return choice.ReplaceAllString(text, "$1")
+	return choice.ReplaceAllString(text, [...]string{"$1", "$2"}[model.RowOf(api).Reading])
 }
 
 // link is a reference to a declaration by its C name.
@@ -207,15 +206,17 @@ func (e *entry) all() []string {
 	return out
 }
 
-// apiOf tells from a C name which API it belongs to.
+// apiOf tells from a C name which API it belongs to: that with the longest
+// prefix.
 func apiOf(c string) string {
-	if strings.HasPrefix(c, "cuda") || strings.HasPrefix(c, "dim3") || vectorType.MatchString(c) {
-		return "runtime"
+	best := model.Rows[0]
+	for _, r := range model.Rows {
+		if strings.HasPrefix(c, r.Prefix) && len(r.Prefix) > len(best.Prefix) || r.Types != "" && regexp.MustCompile(r.Types).MatchString(c) {
+			best = r
+		}
 	}
-	return "driver"
+	return best.API
 }
-
-var vectorType = regexp.MustCompile(`^(u?(char|short|int|long|longlong)|float|double)[1-4](_\d+a)?$`)
 
 // bareName drops the keyword from "struct cudaDeviceProp".
 func bareName(c string) string { return c[strings.LastIndexByte(c, ' ')+1:] }

@@ -14,7 +14,7 @@ import (
 // apiOf is a completed API of functions in chapters.
 func apiOf(tb testing.TB, chapters ...string) *model.API {
 	tb.Helper()
-	a := &model.API{Name: "driver", Header: "cuda.h", Version: "13.5"}
+	a := &model.API{Row: model.RowOf("driver"), Header: "cuda.h", Version: "13.5"}
 	for _, c := range chapters {
 		a.Funcs = append(a.Funcs, &model.Func{Symbol: "cu" + strings.ToLower(c), Group: c, Result: &model.Type{Kind: model.Void}})
 	}
@@ -82,7 +82,7 @@ func TestNotice(t *testing.T) {
 // The runtime is another API in each major version: a package opens its own.
 func TestLibrary(t *testing.T) {
 	of := func(api, version string) library {
-		return (&emitter{api: &model.API{Name: api, Version: version}}).library()
+		return (&emitter{api: &model.API{Row: model.RowOf(api), Version: version}}).library()
 	}
 	assert.Equal(t, "libcuda.so.1", of("driver", "13.5").Names[0])
 	assert.Zero(t, of("driver", "13.5").Major)

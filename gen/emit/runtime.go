@@ -8,6 +8,8 @@ import (
 	"go/format"
 	"strings"
 	"text/template"
+
+	"github.com/cudabind/cudabind/gen/model"
 )
 
 //go:embed templates
@@ -15,41 +17,32 @@ var templateFS embed.FS
 
 var templates = template.Must(template.New("").Delims("<<", ">>").ParseFS(templateFS, "templates/*.tmpl"))
 
-// library says where an API's library is found and how it is told from
-// others.
+// library is the row's, filled in for the version.
 type library struct {
-	What    string   // for messages
-	Names   []string // what the loader is asked for, in this order
-	Subdirs []string // where it lies below a folder that a program names
-	Version string   // the function that tells its version
-	Major   int      // the only major version the package is for, 0 for any
-	Missing string   // what to do where there is none
+	What    string
+	Names   []string
+	Subdirs []string
+	Version string
+	Major   int // the only major version the package is for, 0 for any
+	Missing string
 }
 
 func (e *emitter) library() library {
-	if e.api.Name == "driver" {
-		return library{
-			What:    "the CUDA driver",
-			Names:   []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"},
-			Version: "cuDriverGetVersion",
-			Missing: "install NVIDIA's driver (a container must be started with access to the GPUs), or set LD_LIBRARY_PATH to the directory of libcuda.so.1",
+	row := e.api.Row
+	fill := func(texts []string) (out []string) {
+		for _, t := range texts {
+			out = append(out, row.For(e.api.Version, t))
 		}
+		return out
 	}
-	major, _, _ := strings.Cut(e.api.Version, ".")
-	soname := "libcudart.so." + major
-	if major == "11" {
-		soname = "libcudart.so.11.0"
+	l := library{
+		What: row.For(e.api.Version, row.Library.What), Names: fill(row.Library.Names), Subdirs: fill(row.Library.Subdirs),
+		Version: row.Library.Version, Missing: row.For(e.api.Version, row.Library.Missing),
 	}
-	var n int
-	fmt.Sscan(major, &n)
-	return library{
-		What:    "the CUDA runtime " + major,
-		Names:   []string{soname},
-		Subdirs: []string{"nvidia/cu" + major + "/lib", "nvidia/cuda_runtime/lib", "lib64", "lib"},
-		Version: "cudaRuntimeGetVersion",
-		Major:   n,
-		Missing: "install the CUDA runtime " + major + ", or set LD_LIBRARY_PATH to the directory of " + soname,
+	if row.Library.Majors {
+		fmt.Sscan(model.Major(e.api.Version), &l.Major)
 	}
+	return l
 }
 
 // runtime prints what the calls stand on: the loader and the entry into C.

@@ -28,6 +28,12 @@ func Complete(a *API, opts Options) error {
 	if err := applyQuirks(a, opts); err != nil {
 		return err
 	}
+	switch d := a.Status(); {
+	case d != nil:
+		d.Error = true
+	case !opts.Partial:
+		return fmt.Errorf("%s of CUDA %s declares no %s, the type of its status codes", a.Header, a.Version, a.Row.Status)
+	}
 	if err := handled(a); err != nil {
 		return err
 	}
@@ -41,7 +47,7 @@ func Complete(a *API, opts Options) error {
 	}
 	for i, f := range a.Funcs {
 		f.Number = i
-		f.Since = Since(a.Name, f.Symbol)
+		f.Since = Since(a.Row.API, f.Symbol)
 		for _, p := range f.Params {
 			if p.Type.Is(Callback) && len(f.Callbacks) == 0 {
 				f.Callbacks = append(f.Callbacks, p.Type.Decl)
@@ -50,7 +56,7 @@ func Complete(a *API, opts Options) error {
 	}
 	for _, al := range a.Aliases {
 		if al.Func {
-			al.Since = Since(a.Name, al.Target)
+			al.Since = Since(a.Row.API, al.Target)
 		}
 	}
 	return unique(a)
@@ -62,7 +68,7 @@ func handled(a *API) error {
 	var rows []row
 	missing := func(r row, format string, args ...any) {
 		errs = append(errs, fmt.Errorf(format, args...))
-		r.API, r.From = a.Name, a.Version
+		r.API, r.From = a.Row.API, a.Version
 		rows = append(rows, r)
 	}
 	for _, c := range a.Consts {
@@ -280,8 +286,8 @@ func nameFuncs(a *API) error {
 		if taken[base] && f.Symbol == base+suffix && thread == "" {
 			f.Go = GoName(base) + "_v1"
 		}
-		if !strings.HasPrefix(f.Symbol, "cu") {
-			return fmt.Errorf("function %s does not begin with cu: what library is it of?", f.Symbol)
+		if !strings.HasPrefix(f.Symbol, a.Row.Prefix) {
+			return fmt.Errorf("function %s does not begin with %s: what library is it of?", f.Symbol, a.Row.Prefix)
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 
 // apiOf is an API of functions in one chapter, without parameters.
 func apiOf(symbols ...string) *API {
-	a := &API{Name: "driver", Header: "cuda.h", Version: "14.0"}
+	a := &API{Row: RowOf("driver"), Header: "cuda.h", Version: "14.0"}
 	for _, s := range symbols {
 		a.Funcs = append(a.Funcs, &Func{Symbol: s, Group: "CUDA_THING", Result: basic("int")})
 	}

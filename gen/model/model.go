@@ -6,7 +6,7 @@ import "strings"
 
 // API is everything one header of one CUDA version declares.
 type API struct {
-	Name    string // "driver" or "runtime"
+	Row     *Row
 	Header  string // "cuda.h"
 	Version string // "13.5"
 
@@ -18,7 +18,17 @@ type API struct {
 
 	Notice string  // the comment the header begins with
 	Groups []Group // the header's chapters, in its order
-	PFNs   []*PFN  // what cudaTypedefs.h says of the functions; driver only
+	PFNs   []*PFN  // what cudaTypedefs.h says of the functions
+}
+
+// Status returns the API's status type, nil if the header lacks it.
+func (a *API) Status() *Decl {
+	for _, d := range a.Decls {
+		if d.Kind == Enum && (d.C == a.Row.Status || d.Tag == a.Row.Status) {
+			return d
+		}
+	}
+	return nil
 }
 
 // Group is a chapter of the header.

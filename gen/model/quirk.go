@@ -11,7 +11,7 @@ import (
 // Every row has a reason. A row that finds nothing in a version it is meant for
 // is an error, so that none outlives the header it was made for.
 type quirk struct {
-	api      string // "driver" or "runtime"
+	api      string
 	from, to string // the CUDA versions it is meant for; "" is open
 	name     string // what it is about, as do reads it
 	do       func(*API, string) (found bool)
@@ -54,8 +54,6 @@ var quirks = []quirk{
 	{"runtime", "12.8", "", "*.libraryOptionValues", opaque, "numbers and pointers mixed, each in the place of a pointer"},
 
 	// Status types.
-	{"driver", "", "", "CUresult", status, "what every driver function returns"},
-	{"runtime", "", "", "cudaError", status, "what nearly every runtime function returns"},
 	{"runtime", "", "", "cudaError_t", canonical, "the name by which programs know the type"},
 
 	// Functions outside the header's chapters.
@@ -94,7 +92,7 @@ func applyQuirks(a *API, opts Options) error {
 }
 
 // isFor tells whether q is meant for a.
-func (q quirk) isFor(a *API) bool { return q.api == a.Name && between(a.Version, q.from, q.to) }
+func (q quirk) isFor(a *API) bool { return q.api == a.Row.API && between(a.Version, q.from, q.to) }
 
 // unused says that q finds nothing in a.
 func (q quirk) unused(a *API) error {
@@ -190,16 +188,6 @@ func eachParam(a *API, name string, visit func(*Func, *Param)) {
 			}
 		}
 	}
-}
-
-func status(a *API, name string) bool {
-	for _, d := range a.Decls {
-		if d.Kind == Enum && (d.C == name || d.Tag == name) {
-			d.Error = true
-			return true
-		}
-	}
-	return false
 }
 
 // canonical swaps a type's own name with one of its aliases.

@@ -94,7 +94,7 @@ func TestOpaque(t *testing.T) {
 // A type is called by the name that programs know.
 func TestCanonical(t *testing.T) {
 	a := apiOf("cudaTake")
-	a.Name = "runtime"
+	a.Row = RowOf("runtime")
 	d := &Decl{Kind: Enum, C: "enum cudaError", Tag: "cudaError"}
 	a.Decls = []*Decl{d}
 	a.Aliases = []*Alias{{C: "cudaError_t", Target: d.C}}

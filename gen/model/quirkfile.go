@@ -54,7 +54,7 @@ var kinds = map[string]func(row) (do func(*API, string) bool, err error){
 // ignore it.
 func inTable(a *API, name string) bool {
 	for _, q := range quirks {
-		if q.api == a.Name && q.name == name {
+		if q.api == a.Row.API && q.name == name {
 			return true
 		}
 	}
@@ -102,8 +102,8 @@ var versionForm = regexp.MustCompile(`^(\d+\.\d+)?$`)
 func (r row) quirk() (Quirk, error) {
 	kind, known := kinds[r.Quirk]
 	switch {
-	case r.API != "driver" && r.API != "runtime":
-		return Quirk{}, fmt.Errorf(`"api" is %q: it is driver or runtime`, r.API)
+	case RowOf(r.API) == nil:
+		return Quirk{}, fmt.Errorf(`"api" is %q: it is %s`, r.API, strings.Join(APIs(), " or "))
 	case !known:
 		return Quirk{}, fmt.Errorf(`"quirk" is %q: it is callback, callingThread, group, ignore, opaque or skipMacro`, r.Quirk)
 	case r.Name == "":

@@ -77,12 +77,18 @@ func TestAdvice(t *testing.T) {
 
 // A row of the table that a new header has no use for can be left out.
 func TestIgnore(t *testing.T) {
-	err := Complete(apiOf("cuTake"), Options{})
-	require.ErrorContains(t, err, `"quirk":"ignore","name":"CUhostFn","reason":"gone in CUDA `)
-	text := err.Error()
-	rows, err := ReadQuirks("q.json", []byte(text[strings.Index(text, "[\n"):]))
-	require.NoError(t, err)
-	assert.NoError(t, Complete(apiOf("cuTake"), Options{Quirks: rows}))
+	take := func() *API {
+		a := apiOf("cuTake")
+		a.Decls = []*Decl{{Kind: Enum, C: "CUresult"}}
+		return a
+	}
+	require.ErrorContains(t, Complete(take(), Options{}), `"quirk":"ignore","name":"CUhostFn","reason":"gone in CUDA `)
+	assert.NoError(t, Complete(take(), Options{Quirks: ignoreAll(t)}))
+}
+
+// The status type is known from the row, and missing it is an error.
+func TestNoStatusType(t *testing.T) {
+	assert.ErrorContains(t, Complete(apiOf("cuTake"), Options{Quirks: ignoreAll(t)}), "declares no CUresult")
 }
 
 // A row that finds nothing is named by its place.
@@ -99,4 +105,14 @@ func TestUnusedRow(t *testing.T) {
 	assert.Len(t, strings.Split(err.Error(), "\n"), 2)
 	assert.ErrorContains(t, err, "q.json:2: the quirk for cuTake.gone (a number) matches nothing in cuda.h")
 	assert.ErrorContains(t, err, "q.json:3: the quirk for CUnone (r) matches nothing in cuda.h")
+}
+
+// ignoreAll are the rows that a header without any declaration asks for.
+func ignoreAll(t *testing.T) []Quirk {
+	a := apiOf("cuTake")
+	a.Decls = []*Decl{{Kind: Enum, C: "CUresult"}}
+	text := Complete(a, Options{}).Error()
+	rows, err := ReadQuirks("q.json", []byte(text[strings.Index(text, "[\n"):]))
+	require.NoError(t, err)
+	return rows
 }

@@ -57,7 +57,7 @@ func Introduced(apis []*API) string {
 					v = VersionString(n)
 				}
 			}
-			fmt.Fprintf(&b, "%s %s %s\n", a.Name, f.Symbol, v)
+			fmt.Fprintf(&b, "%s %s %s\n", a.Row.API, f.Symbol, v)
 		}
 	}
 	return b.String()

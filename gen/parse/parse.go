@@ -14,39 +14,31 @@ import (
 	"github.com/cudabind/cudabind/gen/model"
 )
 
-// APIs are the names of the APIs that can be parsed.
-var APIs = []string{"driver", "runtime"}
-
-// headersOf are the headers that an API is read from, the one that declares it
-// first.
-var headersOf = map[string][]string{"driver": {"cuda.h", typedefsHeader}, "runtime": {"cuda_runtime_api.h"}}
-
 // internal is the macro under which the headers declare every symbol their
 // library exports, older variants too.
 const internal = "#define __CUDA_API_VERSION_INTERNAL 1\n"
 
-// Parse reads the header of api ("driver" or "runtime") from an include
-// folder.
+// Parse reads the header of an API from an include folder.
 //
 // It parses the header twice: as programs see it, for the plain names, the
 // macros and the comments, and as the library itself does, for every exported
-// symbol and type. For the driver, cudaTypedefs.h is read too.
+// symbol and type.
 func Parse(headers fs.FS, api string) (*model.API, error) {
-	needed := headersOf[api]
-	if needed == nil {
-		return nil, fmt.Errorf("unknown API %q: it is one of %s", api, strings.Join(APIs, ", "))
+	row := model.RowOf(api)
+	if row == nil {
+		return nil, fmt.Errorf("unknown API %q: it is one of %s", api, strings.Join(model.APIs(), ", "))
 	}
 	version, err := Version(headers)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range needed {
+	for _, name := range row.Headers {
 		if _, err := fs.Stat(headers, name); err != nil {
 			return nil, fmt.Errorf("no %s in the include folder: %w", name, err)
 		}
 	}
-	header := needed[0]
-	a := &model.API{Name: api, Header: header, Version: version}
+	header := row.Headers[0]
+	a := &model.API{Row: row, Header: header, Version: version}
 
 	all, err := load(headers, header, internal)
 	if err != nil {
@@ -62,7 +54,7 @@ func Parse(headers fs.FS, api string) (*model.API, error) {
 	if err := public.complete(a); err != nil {
 		return nil, err
 	}
-	if api == "driver" {
+	if row.Typedefs != "" {
 		if err := typedefs(headers, a); err != nil {
 			return nil, err
 		}

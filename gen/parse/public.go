@@ -292,12 +292,10 @@ func groups(text []byte) []model.Group {
 
 var defgroup = regexp.MustCompile(`[\\@](?:defgroup|addtogroup)\s+(\w+)(.*)`)
 
-const typedefsHeader = "cudaTypedefs.h"
-
-// typedefs reads cudaTypedefs.h, which spells every function of the driver
-// again with the version that introduced it.
+// typedefs reads the header that spells every function again with the version
+// that introduced it.
 func typedefs(headers fs.FS, a *model.API) error {
-	u, err := load(headers, typedefsHeader, internal)
+	u, err := load(headers, a.Row.Typedefs, internal)
 	if err != nil {
 		return err
 	}
@@ -306,7 +304,7 @@ func typedefs(headers fs.FS, a *model.API) error {
 		if d == nil || !u.ours(d) || d.Case != cc.ExternalDeclarationDecl {
 			continue
 		}
-		if d.Position().Filename != "cuda/"+typedefsHeader {
+		if d.Position().Filename != "cuda/"+a.Row.Typedefs {
 			if err := u.external(d); err != nil {
 				return err
 			}
