@@ -2,7 +2,6 @@ package headers
 
 import (
 	"archive/zip"
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,8 +18,9 @@ type archive struct {
 	files map[string]*zip.File // by path relative to the include folder
 }
 
-func openArchive(w wheel) (*archive, error) {
-	z, err := zip.NewReader(bytes.NewReader(w.data), int64(len(w.data)))
+// openArchive finds the include folder by a header in it.
+func openArchive(w wheel, header string) (*archive, error) {
+	z, err := zip.NewReader(w, w.size)
 	if err != nil {
 		return nil, fmt.Errorf("%s is no whole archive: %w", w.name, err)
 	}
@@ -29,7 +29,7 @@ func openArchive(w wheel) (*archive, error) {
 		if !safePath(f.Name) {
 			return nil, fmt.Errorf("%s is not to be trusted: it has an entry %q, outside of its folder", w.name, f.Name)
 		}
-		if dir, file := path.Split(f.Name); file == mainHeader && path.Base(dir) == "include" {
+		if dir, file := path.Split(f.Name); file == header && path.Base(dir) == "include" {
 			if root != "" {
 				return nil, fmt.Errorf("%s has two include folders, %s and %s", w.name, root, dir)
 			}
@@ -37,7 +37,7 @@ func openArchive(w wheel) (*archive, error) {
 		}
 	}
 	if root == "" {
-		return nil, fmt.Errorf("%s has no include/%s", w.name, mainHeader)
+		return nil, fmt.Errorf("%s has no include/%s", w.name, header)
 	}
 	a := &archive{w.name, map[string]*zip.File{}}
 	for _, f := range z.File {

@@ -26,7 +26,7 @@ func TestFetch(t *testing.T) {
 	dir, err := r.Fetch(t.Context(), &progress)
 	require.NoError(t, err)
 	assert.Equal(t, want, dir)
-	assert.Equal(t, "CUDA 12.9: downloading sample-pkg 12.9.79\n", progress.String())
+	assert.Equal(t, "CUDA 12.9: downloading sample-pkg 12.9.79\nsample-pkg==12.9.79: downloading the whole package\n", progress.String())
 	assert.NoError(t, r.verify(dir))
 	assert.Equal(t, []string{"cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "sub"}, names(t, dir))
 	assert.Equal(t, []string{"12.9"}, names(t, filepath.Dir(dir)))
@@ -34,9 +34,9 @@ func TestFetch(t *testing.T) {
 
 	args, err := os.ReadFile(log)
 	require.NoError(t, err)
-	assert.Contains(t, string(args), "-m pip download --no-deps --only-binary=:all: ")
-	assert.Contains(t, string(args), " --platform manylinux1_x86_64 ")
-	assert.Contains(t, string(args), " sample-pkg==12.9.79\n")
+	assert.Contains(t, string(args), "-m pip download --dest ")
+	assert.Contains(t, string(args), " --no-deps --only-binary=:all: ")
+	assert.Contains(t, string(args), "--quiet --platform manylinux1_x86_64 sample-pkg==12.9.79\n")
 
 	t.Run("again", func(t *testing.T) {
 		t.Setenv("PATH", "")

@@ -14,10 +14,6 @@ import (
 // mainHeader is the one that states its version.
 const mainHeader = "cuda.h"
 
-// roots are the headers that the generator parses; what they include is pinned
-// with them.
-var roots = []string{mainHeader, "cuda_runtime_api.h", "cudaTypedefs.h"}
-
 var (
 	includePattern = regexp.MustCompile(`^#[ \t]*include[ \t]*["<]([^">]+)[">]`)
 	definePattern  = regexp.MustCompile(`^#[ \t]*define[ \t]+CUDA_VERSION[ \t]+([0-9]+)`)
@@ -32,7 +28,7 @@ type includeFolder interface {
 // pinned reads the roots and all that they include, in any branch of an #if,
 // directly or not. An include that the folder lacks (the C library's, the
 // compiler's crt/) is no part of it.
-func pinned(folder includeFolder) ([]File, error) {
+func pinned(folder includeFolder, roots []string) ([]File, error) {
 	sums := map[string]string{}
 	for queue := slices.Clone(roots); len(queue) > 0; queue = queue[1:] {
 		name := queue[0]

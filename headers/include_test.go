@@ -8,7 +8,7 @@ import (
 )
 
 func TestPinned(t *testing.T) {
-	files, err := pinned(sample)
+	files, err := pinned(sample, runtimePart.roots)
 	require.NoError(t, err)
 	var paths []string
 	for _, f := range files {
@@ -36,7 +36,7 @@ func TestPinnedFollows(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			files, err := pinned(sample.with("extra.h", "").with("cudaTypedefs.h", "int a;\n"+tt.line+"\nint b;\n"))
+			files, err := pinned(sample.with("extra.h", "").with("cudaTypedefs.h", "int a;\n"+tt.line+"\nint b;\n"), runtimePart.roots)
 			require.NoError(t, err)
 			assert.Equal(t, tt.follows, len(files) == len(samplePaths)+1)
 		})
@@ -44,7 +44,7 @@ func TestPinnedFollows(t *testing.T) {
 }
 
 func TestPinnedLacksARoot(t *testing.T) {
-	_, err := pinned(sample.without("cudaTypedefs.h"))
+	_, err := pinned(sample.without("cudaTypedefs.h"), runtimePart.roots)
 	assert.Error(t, err)
 }
 
