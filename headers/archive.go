@@ -14,7 +14,6 @@ const maxHeader = 16 << 20
 
 // archive is the include folder inside a wheel, which is a zip file.
 type archive struct {
-	name  string
 	files map[string]*zip.File // by path relative to the include folder
 }
 
@@ -39,7 +38,7 @@ func openArchive(w wheel, header string) (*archive, error) {
 	if root == "" {
 		return nil, fmt.Errorf("%s has no include/%s", w.name, header)
 	}
-	a := &archive{w.name, map[string]*zip.File{}}
+	a := &archive{map[string]*zip.File{}}
 	for _, f := range z.File {
 		if rel, ok := strings.CutPrefix(f.Name, root); ok && rel != "" && !strings.HasSuffix(rel, "/") {
 			if a.has(rel) {
@@ -62,19 +61,19 @@ func (a *archive) has(name string) bool { return a.files[name] != nil }
 func (a *archive) read(name string) ([]byte, error) {
 	f := a.files[name]
 	if f == nil {
-		return nil, fmt.Errorf("%s lacks the header %s", a.name, name)
+		return nil, fmt.Errorf("it lacks the header %s", name)
 	}
 	r, err := f.Open()
 	if err != nil {
-		return nil, fmt.Errorf("%s in %s: %w", name, a.name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer r.Close()
 	data, err := io.ReadAll(io.LimitReader(r, maxHeader+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s in %s is damaged: %w", name, a.name, err)
+		return nil, fmt.Errorf("%s is damaged: %w", name, err)
 	}
 	if len(data) > maxHeader {
-		return nil, fmt.Errorf("%s in %s is larger than %d bytes", name, a.name, maxHeader)
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxHeader)
 	}
 	return data, nil
 }

@@ -20,7 +20,7 @@ func TestOpenArchive(t *testing.T) {
 	}
 	assert.False(t, a.has("lib/libsample.so"))
 	_, err = a.read("absent.h")
-	assert.EqualError(t, err, sampleWheel+" lacks the header absent.h")
+	assert.EqualError(t, err, "it lacks the header absent.h")
 }
 
 func TestOpenArchiveRefuses(t *testing.T) {
@@ -73,14 +73,14 @@ func TestArchiveDamaged(t *testing.T) {
 	a, err := openArchive(held("a.whl", data), mainHeader)
 	require.NoError(t, err)
 	_, err = a.read("big.h")
-	assert.ErrorContains(t, err, "big.h in a.whl is damaged")
+	assert.ErrorContains(t, err, "big.h is damaged")
 }
 
 func TestArchiveBounds(t *testing.T) {
 	a, err := openArchive(held("a.whl", packed(t, inWheel(sample.with("big.h", strings.Repeat(" ", maxHeader+1))))), mainHeader)
 	require.NoError(t, err)
 	_, err = a.read("big.h")
-	assert.ErrorContains(t, err, "big.h in a.whl is larger than")
+	assert.ErrorContains(t, err, "big.h is larger than")
 }
 
 // FuzzExtract: an archive is refused, or its headers stay in their folder and

@@ -134,12 +134,8 @@ func (r Release) FetchFrom(from string) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	main, err := toolkit.read(mainHeader)
-	if err != nil {
-		return "", err
-	}
-	if err := checkVersion(main, r.Version); err != nil {
-		return "", fmt.Errorf("%s: %w", toolkit.path(mainHeader), err)
+	if err := checkVersion(toolkit, r.Version); err != nil {
+		return "", fmt.Errorf("%s: %w", toolkit, err)
 	}
 	files := map[string][]byte{}
 	for _, p := range r.packages() {

@@ -72,17 +72,21 @@ func directives(header []byte, pattern *regexp.Regexp) []string {
 }
 
 // checkVersion compares the version that cuda.h states with the wanted one.
-func checkVersion(mainHeader []byte, want string) error {
-	stated := directives(mainHeader, definePattern)
+func checkVersion(folder includeFolder, want string) error {
+	header, err := folder.read(mainHeader)
+	if err != nil {
+		return err
+	}
+	stated := directives(header, definePattern)
 	if len(stated) == 0 {
-		return errors.New("it does not define CUDA_VERSION")
+		return errors.New(mainHeader + " does not define CUDA_VERSION")
 	}
 	n, err := strconv.Atoi(stated[0])
 	if err != nil {
-		return fmt.Errorf("its CUDA_VERSION is %s", stated[0])
+		return fmt.Errorf("%s has CUDA_VERSION %s", mainHeader, stated[0])
 	}
 	if got := fmt.Sprintf("%d.%d", n/1000, n%1000/10); got != want {
-		return fmt.Errorf("it is of CUDA %s, not %s", got, want)
+		return fmt.Errorf("%s is of CUDA %s, not %s", mainHeader, got, want)
 	}
 	return nil
 }

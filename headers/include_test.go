@@ -53,13 +53,13 @@ func TestCheckVersion(t *testing.T) {
 		{"same", "#define CUDA_VERSION 12090\n", "12.9", ""},
 		{"indented", "#if 1\n  #  define CUDA_VERSION\t11080 /* 11.8 */\n", "11.8", ""},
 		{"two digits", "#define CUDA_VERSION 13100\n", "13.10", ""},
-		{"another", "#define CUDA_VERSION 12080\n", "12.9", "it is of CUDA 12.8, not 12.9"},
-		{"none", "#define OTHER 1\n", "12.9", "it does not define CUDA_VERSION"},
-		{"huge", "#define CUDA_VERSION 99999999999999999999\n", "12.9", "its CUDA_VERSION is 99999999999999999999"},
+		{"another", "#define CUDA_VERSION 12080\n", "12.9", "cuda.h is of CUDA 12.8, not 12.9"},
+		{"none", "#define OTHER 1\n", "12.9", "cuda.h does not define CUDA_VERSION"},
+		{"huge", "#define CUDA_VERSION 99999999999999999999\n", "12.9", "cuda.h has CUDA_VERSION 99999999999999999999"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := checkVersion([]byte(tt.text), tt.version)
+			err := checkVersion(tree{mainHeader: tt.text}, tt.version)
 			if tt.want == "" {
 				assert.NoError(t, err)
 				return

@@ -23,7 +23,7 @@ func (p Package) load(folder includeFolder, files map[string][]byte) error {
 	for _, h := range p.Headers {
 		data, err := folder.read(h.Path)
 		if err != nil {
-			return fmt.Errorf("%w (the header whose sha256 is %s)", err, h.SHA256)
+			return fmt.Errorf("%w (the pinned sha256 is %s)", err, h.SHA256)
 		}
 		if got := sum(data); got != h.SHA256 {
 			return &differentError{h.Path, got, h.SHA256}

@@ -57,20 +57,13 @@ func Pin(ctx context.Context, version string, progress io.Writer) (Release, erro
 }
 
 func pin(ctx context.Context, version string, progress io.Writer) (Release, error) {
-	runtime, a, err := runtimePart.pin(ctx, version, progress)
+	runtime, err := runtimePart.pin(ctx, version, progress)
 	if err != nil {
 		return Release{}, err
-	}
-	main, err := a.read(mainHeader)
-	if err != nil {
-		return Release{}, err
-	}
-	if err := checkVersion(main, version); err != nil {
-		return Release{}, fmt.Errorf("%s in %s: %w", mainHeader, a.name, err)
 	}
 	r := Release{Version: version, Package: runtime}
 	for _, l := range libraries {
-		p, _, err := l.pin(ctx, version, progress)
+		p, err := l.pin(ctx, version, progress)
 		if errors.Is(err, errNotPublished) {
 			say(progress, "CUDA %s: left out %s, since pip finds no %s %s.*", version, l.library, l.wheelOf(version), version)
 			continue
@@ -84,23 +77,32 @@ func pin(ctx context.Context, version string, progress io.Writer) (Release, erro
 }
 
 // pin gives the newest package of the part for a CUDA version.
-func (p part) pin(ctx context.Context, version string, progress io.Writer) (pinnedTo Package, a *archive, err error) {
-	pinnedTo.Wheel = p.wheelOf(version)
-	requirement := pinnedTo.Wheel + "==" + version + ".*"
-	say(progress, "CUDA %s: looking for the newest %s", version, pinnedTo.Wheel)
-	w, err := open(ctx, locate(ctx, requirement)[pinnedTo.Wheel], progress, requirement, platforms...)
+func (p part) pin(ctx context.Context, version string, progress io.Writer) (Package, error) {
+	name := p.wheelOf(version)
+	requirement := name + "==" + version + ".*"
+	say(progress, "CUDA %s: looking for the newest %s", version, name)
+	w, err := open(ctx, locate(ctx, requirement)[name], progress, requirement, platforms...)
 	if err != nil {
-		return Package{}, nil, err
+		return Package{}, err
 	}
-	pinnedTo.SHA256 = w.sha256
-	if pinnedTo.WheelVersion, pinnedTo.Platform, err = w.tags(); err != nil {
-		return Package{}, nil, err
+	number, platform, err := w.tags()
+	if err != nil {
+		return Package{}, err
 	}
-	if a, err = openArchive(w, p.roots[0]); err != nil {
-		return Package{}, nil, err
+	a, err := openArchive(w, p.roots[0])
+	if err != nil {
+		return Package{}, err
 	}
-	pinnedTo.Headers, err = pinned(a, p.roots)
-	return pinnedTo, a, err
+	if a.has(mainHeader) {
+		if err := checkVersion(a, version); err != nil {
+			return Package{}, fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	files, err := pinned(a, p.roots)
+	if err != nil {
+		return Package{}, fmt.Errorf("%s: %w", w.name, err)
+	}
+	return Package{name, number, platform, w.sha256, files}, nil
 }
 
 // tags reads the wheel's file name, NAME-VERSION-PYTHON-ABI-PLATFORM.whl. Of

@@ -81,7 +81,7 @@ func TestPinFails(t *testing.T) {
 		{"pre-release", "12.9", "p-12.9.1rc1-py3-none-manylinux1_x86_64.whl", good, "is a pre-release"},
 		{"odd name", "12.9", "p.whl", good, "does not have the name of a wheel"},
 		{"odd platform", "12.9", "p-12.9.1-py3-none-win_amd64.whl", good, "is for none of"},
-		{"another version inside", "12.8", "p-12.8.1-py3-none-manylinux1_x86_64.whl", good, "it is of CUDA 12.9, not 12.8"},
+		{"another version inside", "12.8", "p-12.8.1-py3-none-manylinux1_x86_64.whl", good, "cuda.h is of CUDA 12.9, not 12.8"},
 		{"another version outside", "12.9", "p-12.8.1-py3-none-manylinux1_x86_64.whl", good, "wheel_version is 12.8.1"},
 		{"root missing", "12.9", sampleWheel, inWheel(sample.without("cudaTypedefs.h")), "lacks the header cudaTypedefs.h"},
 		{"no include folder", "12.9", sampleWheel, sample, "has no include/cuda.h"},

@@ -183,6 +183,23 @@ func TestFetchByRangesFails(t *testing.T) {
 	}
 }
 
+// A directory that is longer than a block.
+func TestFetchFromWheelOfManyFiles(t *testing.T) {
+	many := inWheel(librarySample).with("nvidia/sample/lib/liblib.so", noise(librarySize))
+	for i := range 2000 {
+		many[fmt.Sprintf("nvidia/sample/include/more/header_%d.h", i)] = ""
+	}
+	r := libraryRelease(t)
+	r.Libraries[0].SHA256 = sum(nil)
+	sample.write(t, filepath.Join(place(t), "12.9"))
+	s := newSite(t, inParts, map[string][]byte{libraryWheel: packed(t, many)})
+	dir, err := r.Fetch(t.Context(), nil)
+	require.NoError(t, err)
+	assert.NoError(t, r.verify(dir))
+	assert.LessOrEqual(t, s.requests.Load(), int64(7))
+	assert.Less(t, s.sent.Load(), int64(512<<10))
+}
+
 // The parts make the file, in few requests when it is read from end to end.
 func TestRemote(t *testing.T) {
 	for name, size := range map[string]int{
