@@ -2,7 +2,6 @@ package headers
 
 import (
 	"archive/zip"
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,12 +14,12 @@ const maxHeader = 16 << 20
 
 // archive is the include folder inside a wheel, which is a zip file.
 type archive struct {
-	name  string
 	files map[string]*zip.File // by path relative to the include folder
 }
 
-func openArchive(w wheel) (*archive, error) {
-	z, err := zip.NewReader(bytes.NewReader(w.data), int64(len(w.data)))
+// openArchive finds the include folder by a header in it.
+func openArchive(w wheel, header string) (*archive, error) {
+	z, err := zip.NewReader(w, w.size)
 	if err != nil {
 		return nil, fmt.Errorf("%s is no whole archive: %w", w.name, err)
 	}
@@ -29,7 +28,7 @@ func openArchive(w wheel) (*archive, error) {
 		if !safePath(f.Name) {
 			return nil, fmt.Errorf("%s is not to be trusted: it has an entry %q, outside of its folder", w.name, f.Name)
 		}
-		if dir, file := path.Split(f.Name); file == mainHeader && path.Base(dir) == "include" {
+		if dir, file := path.Split(f.Name); file == header && path.Base(dir) == "include" {
 			if root != "" {
 				return nil, fmt.Errorf("%s has two include folders, %s and %s", w.name, root, dir)
 			}
@@ -37,9 +36,9 @@ func openArchive(w wheel) (*archive, error) {
 		}
 	}
 	if root == "" {
-		return nil, fmt.Errorf("%s has no include/%s", w.name, mainHeader)
+		return nil, fmt.Errorf("%s has no include/%s", w.name, header)
 	}
-	a := &archive{w.name, map[string]*zip.File{}}
+	a := &archive{map[string]*zip.File{}}
 	for _, f := range z.File {
 		if rel, ok := strings.CutPrefix(f.Name, root); ok && rel != "" && !strings.HasSuffix(rel, "/") {
 			if a.has(rel) {
@@ -62,19 +61,19 @@ func (a *archive) has(name string) bool { return a.files[name] != nil }
 func (a *archive) read(name string) ([]byte, error) {
 	f := a.files[name]
 	if f == nil {
-		return nil, fmt.Errorf("%s lacks the header %s", a.name, name)
+		return nil, fmt.Errorf("it lacks the header %s", name)
 	}
 	r, err := f.Open()
 	if err != nil {
-		return nil, fmt.Errorf("%s in %s: %w", name, a.name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer r.Close()
 	data, err := io.ReadAll(io.LimitReader(r, maxHeader+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s in %s is damaged: %w", name, a.name, err)
+		return nil, fmt.Errorf("%s is damaged: %w", name, err)
 	}
 	if len(data) > maxHeader {
-		return nil, fmt.Errorf("%s in %s is larger than %d bytes", name, a.name, maxHeader)
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxHeader)
 	}
 	return data, nil
 }

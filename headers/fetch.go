@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // Fetch returns the folder of a version like [Find], and first downloads the
@@ -24,36 +24,97 @@ func Fetch(ctx context.Context, version string, progress io.Writer) (dir string,
 // Fetch is the function [Fetch] for this release, which need not be in the
 // embedded manifest.
 func (r Release) Fetch(ctx context.Context, progress io.Writer) (dir string, err error) {
-	dir, err = r.Find()
-	if !errors.Is(err, fs.ErrNotExist) {
-		return dir, err
+	dir, err = r.dir()
+	if err != nil {
+		return "", err
 	}
-	say(progress, "CUDA %s: downloading %s %s", r.Version, r.Wheel, r.WheelVersion)
-	dir, err = r.download(ctx)
+	missing, err := r.missing(dir)
+	if err != nil {
+		return "", err
+	}
+	if len(missing) == 0 {
+		return dir, nil
+	}
+	files, err := r.download(ctx, missing, progress)
+	if err == nil {
+		dir, err = r.install(files)
+	}
 	if err != nil {
 		return "", fmt.Errorf("CUDA %s: %w", r.Version, err)
 	}
 	return dir, nil
 }
 
-func (r Release) download(ctx context.Context) (dir string, err error) {
-	w, err := download(ctx, r.Wheel+"=="+r.WheelVersion, r.Platform)
-	if err != nil {
-		return "", err
+// download gets the headers of packages.
+func (r Release) download(ctx context.Context, packages []Package, progress io.Writer) (map[string][]byte, error) {
+	var requirements []string
+	for _, p := range packages {
+		say(progress, "CUDA %s: downloading %s %s", r.Version, p.Wheel, p.WheelVersion)
+		requirements = append(requirements, p.requirement())
 	}
-	if got := sum(w.data); got != r.SHA256 {
-		return "", fmt.Errorf("%s is not the pinned file: its sha256 is %s, not %s; "+
-			"the download is damaged or pip was led elsewhere", w.name, got, r.SHA256)
+	links := locate(ctx, requirements...)
+	files := map[string][]byte{}
+	for _, p := range packages {
+		w, err := open(ctx, links[p.Wheel], progress, p.requirement(), p.Platform)
+		if err != nil {
+			return nil, err
+		}
+		if w.whole && w.sha256 != p.SHA256 {
+			return nil, fmt.Errorf("%s is not the pinned file: its sha256 is %s, not %s; "+
+				"the download is damaged or pip was led elsewhere", w.name, w.sha256, p.SHA256)
+		}
+		a, err := openArchive(w, p.Headers[0].Path)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.load(a, files); err != nil {
+			return nil, fmt.Errorf("%s: %w", w.name, err)
+		}
 	}
-	a, err := openArchive(w)
-	if err != nil {
-		return "", err
+	return files, nil
+}
+
+func (p Package) requirement() string { return p.Wheel + "==" + p.WheelVersion }
+
+// FetchAll is [Fetch] for several releases, a few at a time. The folders are in
+// the order of the releases.
+func FetchAll(ctx context.Context, releases []Release, progress io.Writer) (dirs []string, err error) {
+	const atOnce = 8
+	var (
+		wg    sync.WaitGroup
+		slots = make(chan struct{}, atOnce)
+		errs  = make([]error, len(releases))
+	)
+	dirs = make([]string, len(releases))
+	if progress != nil {
+		progress = &lockedWriter{w: progress}
 	}
-	files, err := r.load(a)
-	if err != nil {
-		return "", err
+	for i, r := range releases {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			dirs[i], errs[i] = r.Fetch(ctx, progress)
+		})
 	}
-	return r.install(files)
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err // the others are likely to say the same
+		}
+	}
+	return dirs, nil
+}
+
+// lockedWriter lets several goroutines write.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // FetchFrom is [Fetch] from an installed CUDA toolkit: from is its root or its
@@ -73,21 +134,20 @@ func (r Release) FetchFrom(from string) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	main, err := toolkit.read(mainHeader)
-	if err != nil {
-		return "", err
+	if err := checkVersion(toolkit, r.Version); err != nil {
+		return "", fmt.Errorf("%s: %w", toolkit, err)
 	}
-	if err := checkVersion(main, r.Version); err != nil {
-		return "", fmt.Errorf("%s: %w", toolkit.path(mainHeader), err)
-	}
-	files, err := r.load(toolkit)
-	if different := (*differentError)(nil); errors.As(err, &different) {
-		return "", fmt.Errorf("%s is of CUDA %s, but of another patch than the pinned %s; "+
-			"gen -headers %s generates from this folder as it is",
-			toolkit.path(different.path), r.Version, r.WheelVersion, toolkit)
-	}
-	if err != nil {
-		return "", fmt.Errorf("CUDA %s: %w", r.Version, err)
+	files := map[string][]byte{}
+	for _, p := range r.packages() {
+		err := p.load(toolkit, files)
+		if different := (*differentError)(nil); errors.As(err, &different) {
+			return "", fmt.Errorf("%s is of CUDA %s, but of another patch than the pinned %s; "+
+				"gen -headers %s generates from this folder as it is",
+				toolkit.path(different.path), r.Version, p.WheelVersion, toolkit)
+		}
+		if err != nil {
+			return "", fmt.Errorf("CUDA %s: %w; gen -headers %s generates from this folder as it is", r.Version, err, toolkit)
+		}
 	}
 	dir, err = r.install(files)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestFetch(t *testing.T) {
 	dir, err := r.Fetch(t.Context(), &progress)
 	require.NoError(t, err)
 	assert.Equal(t, want, dir)
-	assert.Equal(t, "CUDA 12.9: downloading sample-pkg 12.9.79\n", progress.String())
+	assert.Equal(t, "CUDA 12.9: downloading sample-pkg 12.9.79\nsample-pkg==12.9.79: downloading the whole package\n", progress.String())
 	assert.NoError(t, r.verify(dir))
 	assert.Equal(t, []string{"cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "sub"}, names(t, dir))
 	assert.Equal(t, []string{"12.9"}, names(t, filepath.Dir(dir)))
@@ -34,9 +34,9 @@ func TestFetch(t *testing.T) {
 
 	args, err := os.ReadFile(log)
 	require.NoError(t, err)
-	assert.Contains(t, string(args), "-m pip download --no-deps --only-binary=:all: ")
-	assert.Contains(t, string(args), " --platform manylinux1_x86_64 ")
-	assert.Contains(t, string(args), " sample-pkg==12.9.79\n")
+	assert.Contains(t, string(args), "-m pip download --dest ")
+	assert.Contains(t, string(args), " --no-deps --only-binary=:all: ")
+	assert.Contains(t, string(args), "--quiet --platform manylinux1_x86_64 sample-pkg==12.9.79\n")
 
 	t.Run("again", func(t *testing.T) {
 		t.Setenv("PATH", "")
@@ -108,7 +108,7 @@ func TestFetchFails(t *testing.T) {
 		{"truncated", pinnedTo(good), pip(good[:len(good)/2]), []string{sampleWheel + " is not the pinned file"}},
 		{"truncated when pinned", pinnedTo(good[:300]), pip(good[:300]), []string{sampleWheel + " is no whole archive"}},
 		{"unsafe path", pinnedTo(evil), pip(evil), []string{sampleWheel + " is not to be trusted", "../../cuda.h"}},
-		{"header missing", pinnedTo(lacking), pip(lacking), []string{sampleWheel + " lacks the header sub/more.h"}},
+		{"header missing", pinnedTo(lacking), pip(lacking), []string{sampleWheel + ": it lacks the header sub/more.h"}},
 		{"header differs", pinnedTo(changed), pip(changed), []string{"sub/more.h is not the pinned one"}},
 	}
 	for _, tt := range tests {
@@ -152,7 +152,7 @@ func TestFetchFrom(t *testing.T) {
 		{"toolkit", inWheel(sample), "nvidia/sample", nil},
 		{"no toolkit", tree{"other.h": ""}, "", []string{"is no CUDA toolkit: there is no cuda.h in it"}},
 		{"no folder", sample, "absent", []string{"is no CUDA toolkit"}},
-		{"another version", sample.with("cuda.h", "#define CUDA_VERSION 12080\n"), "", []string{"cuda.h: it is of CUDA 12.8, not 12.9"}},
+		{"another version", sample.with("cuda.h", "#define CUDA_VERSION 12080\n"), "", []string{": cuda.h is of CUDA 12.8, not 12.9"}},
 		{"another patch", sample.with("sub/types.h", "patched"), "",
 			[]string{filepath.Join("sub", "types.h") + " is of CUDA 12.9, but of another patch than the pinned 12.9.79", "gen -headers "}},
 		{"header missing", sample.without("sub/types.h"), "", []string{"CUDA 12.9: ", "types.h"}},
@@ -177,6 +177,42 @@ func TestFetchFrom(t *testing.T) {
 			assert.Empty(t, names(t, base))
 		})
 	}
+}
+
+func TestFetchFromWithLibraries(t *testing.T) {
+	r, base := libraryRelease(t), place(t)
+	from := t.TempDir()
+	sample.write(t, from)
+	_, err := r.FetchFrom(from)
+	require.ErrorContains(t, err, "lib.h")
+	assert.ErrorContains(t, err, "gen -headers "+from)
+	assert.Empty(t, names(t, base))
+
+	both().write(t, from)
+	dir, err := r.FetchFrom(from)
+	require.NoError(t, err)
+	assert.NoError(t, r.verify(dir))
+}
+
+func TestFetchAll(t *testing.T) {
+	base := place(t)
+	older, newer := libraryRelease(t), libraryRelease(t)
+	older.Version = "12.8" // of the same wheels
+	newSite(t, inParts, bothWheels(t))
+	var progress bytes.Buffer
+	dirs, err := FetchAll(t.Context(), []Release{newer, older}, &progress)
+	require.NoError(t, err)
+	assert.Equal(t, []string{filepath.Join(base, "12.9"), filepath.Join(base, "12.8")}, dirs)
+	assert.NoError(t, newer.verify(dirs[0]))
+	assert.NoError(t, older.verify(dirs[1]))
+	assert.Equal(t, 4, strings.Count(progress.String(), ": downloading "))
+
+	older.Version, older.WheelVersion, older.SHA256 = "12.7", "12.7.1", sum(nil)
+	older.Headers = []File{{"cuda.h", sum(nil)}}
+	dirs, err = FetchAll(t.Context(), []Release{newer, older}, nil)
+	assert.ErrorContains(t, err, "CUDA 12.7: "+sampleWheel+": cuda.h is not the pinned one")
+	assert.Empty(t, dirs)
+	assert.Equal(t, []string{"12.8", "12.9"}, names(t, base))
 }
 
 func TestFetchFromOverThePresent(t *testing.T) {

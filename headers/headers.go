@@ -2,7 +2,7 @@
 // which versions there are, how each is obtained and what its bytes must be.
 //
 // The headers are NVIDIA's and are not part of this module (README.md says
-// why). They are fetched with pip as part of NVIDIA's own runtime packages,
+// why). They are fetched with pip as part of NVIDIA's own packages,
 // checked against the sums of the embedded manifest and kept in [Dir].
 package headers
 
@@ -76,7 +76,16 @@ func (r Release) dir() (string, error) {
 
 // verify checks the sum of every pinned header in dir.
 func (r Release) verify(dir string) error {
-	for _, h := range r.Headers {
+	for _, p := range r.packages() {
+		if err := r.verifyPackage(p, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Release) verifyPackage(p Package, dir string) error {
+	for _, h := range p.Headers {
 		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(h.Path)))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -88,6 +97,20 @@ func (r Release) verify(dir string) error {
 		}
 	}
 	return nil
+}
+
+// missing are the packages of which dir lacks a header.
+func (r Release) missing(dir string) ([]Package, error) {
+	var missing []Package
+	for _, p := range r.packages() {
+		switch err := r.verifyPackage(p, dir); {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, p)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return missing, nil
 }
 
 // missingError says that a version has to be fetched (again).

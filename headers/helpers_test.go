@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,11 +62,14 @@ const sampleWheel = "sample_pkg-12.9.79-py3-none-manylinux1_x86_64.manylinux2014
 
 // sampleRelease pins the sample as wheelFile packs it.
 func sampleRelease(tb testing.TB) Release {
-	files, err := pinned(sample)
+	files, err := pinned(sample, runtimePart.roots)
 	require.NoError(tb, err)
 	return Release{
-		Version: "12.9", Wheel: "sample-pkg", WheelVersion: "12.9.79", Platform: "manylinux1_x86_64",
-		SHA256: sum(packed(tb, inWheel(sample))), Headers: files,
+		Version: "12.9",
+		Package: Package{
+			Wheel: "sample-pkg", WheelVersion: "12.9.79", Platform: "manylinux1_x86_64",
+			SHA256: sum(packed(tb, inWheel(sample))), Headers: files,
+		},
 	}
 }
 
@@ -78,12 +82,21 @@ func inWheel(t tree) tree {
 	return in
 }
 
+// held is a wheel in memory.
+func held(name string, data []byte) wheel {
+	return wheel{name, sum(data), true, int64(len(data)), bytes.NewReader(data)}
+}
+
 // packed makes an archive.
 func packed(tb testing.TB, t tree) []byte {
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
 	for _, name := range slices.Sorted(maps.Keys(t)) {
-		f, err := w.Create(name)
+		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
+		if strings.HasSuffix(name, ".so") {
+			h.Method = zip.Store // large ones take long to pack
+		}
+		f, err := w.CreateHeader(h)
 		require.NoError(tb, err)
 		_, err = f.Write([]byte(t[name]))
 		require.NoError(tb, err)
@@ -116,23 +129,29 @@ func names(t *testing.T, dir string) []string {
 }
 
 // fakePython puts a python3 first in PATH that runs the lines of shell. They
-// find pip's arguments in $* and its --dest in $dest.
+// find pip's arguments in $args, its --dest in $dest and its --report in $report.
 func fakePython(t *testing.T, lines string) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the python3 of the test is a shell script")
 	}
 	script := `#!/bin/sh
 args="$*"
-while [ $# -gt 1 ]; do [ "$1" = --dest ] && dest=$2; shift; done
+while [ $# -gt 1 ]; do
+	[ "$1" = --dest ] && dest=$2
+	[ "$1" = --report ] && report=$2
+	shift
+done
 ` + lines + "\n"
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "python3"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// fakePip is a pip that downloads one wheel.
+// fakePip is an old pip that reports nothing. It downloads one wheel, and finds
+// none of the libraries.
 func fakePip(t *testing.T, name string, data []byte) {
 	file := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(file, data, 0o644))
-	fakePython(t, `cp "`+file+`" "$dest"`)
+	fakePython(t, `case $args in *nvrtc*) echo "ERROR: No matching distribution found" >&2; exit 1 ;; esac
+cp "`+file+`" "$dest"`)
 }

@@ -14,10 +14,6 @@ import (
 // mainHeader is the one that states its version.
 const mainHeader = "cuda.h"
 
-// roots are the headers that the generator parses; what they include is pinned
-// with them.
-var roots = []string{mainHeader, "cuda_runtime_api.h", "cudaTypedefs.h"}
-
 var (
 	includePattern = regexp.MustCompile(`^#[ \t]*include[ \t]*["<]([^">]+)[">]`)
 	definePattern  = regexp.MustCompile(`^#[ \t]*define[ \t]+CUDA_VERSION[ \t]+([0-9]+)`)
@@ -32,7 +28,7 @@ type includeFolder interface {
 // pinned reads the roots and all that they include, in any branch of an #if,
 // directly or not. An include that the folder lacks (the C library's, the
 // compiler's crt/) is no part of it.
-func pinned(folder includeFolder) ([]File, error) {
+func pinned(folder includeFolder, roots []string) ([]File, error) {
 	sums := map[string]string{}
 	for queue := slices.Clone(roots); len(queue) > 0; queue = queue[1:] {
 		name := queue[0]
@@ -76,17 +72,21 @@ func directives(header []byte, pattern *regexp.Regexp) []string {
 }
 
 // checkVersion compares the version that cuda.h states with the wanted one.
-func checkVersion(mainHeader []byte, want string) error {
-	stated := directives(mainHeader, definePattern)
+func checkVersion(folder includeFolder, want string) error {
+	header, err := folder.read(mainHeader)
+	if err != nil {
+		return err
+	}
+	stated := directives(header, definePattern)
 	if len(stated) == 0 {
-		return errors.New("it does not define CUDA_VERSION")
+		return errors.New(mainHeader + " does not define CUDA_VERSION")
 	}
 	n, err := strconv.Atoi(stated[0])
 	if err != nil {
-		return fmt.Errorf("its CUDA_VERSION is %s", stated[0])
+		return fmt.Errorf("%s has CUDA_VERSION %s", mainHeader, stated[0])
 	}
 	if got := fmt.Sprintf("%d.%d", n/1000, n%1000/10); got != want {
-		return fmt.Errorf("it is of CUDA %s, not %s", got, want)
+		return fmt.Errorf("%s is of CUDA %s, not %s", mainHeader, got, want)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestPinned(t *testing.T) {
-	files, err := pinned(sample)
+	files, err := pinned(sample, runtimePart.roots)
 	require.NoError(t, err)
 	var paths []string
 	for _, f := range files {
@@ -36,7 +36,7 @@ func TestPinnedFollows(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			files, err := pinned(sample.with("extra.h", "").with("cudaTypedefs.h", "int a;\n"+tt.line+"\nint b;\n"))
+			files, err := pinned(sample.with("extra.h", "").with("cudaTypedefs.h", "int a;\n"+tt.line+"\nint b;\n"), runtimePart.roots)
 			require.NoError(t, err)
 			assert.Equal(t, tt.follows, len(files) == len(samplePaths)+1)
 		})
@@ -44,7 +44,7 @@ func TestPinnedFollows(t *testing.T) {
 }
 
 func TestPinnedLacksARoot(t *testing.T) {
-	_, err := pinned(sample.without("cudaTypedefs.h"))
+	_, err := pinned(sample.without("cudaTypedefs.h"), runtimePart.roots)
 	assert.Error(t, err)
 }
 
@@ -53,13 +53,13 @@ func TestCheckVersion(t *testing.T) {
 		{"same", "#define CUDA_VERSION 12090\n", "12.9", ""},
 		{"indented", "#if 1\n  #  define CUDA_VERSION\t11080 /* 11.8 */\n", "11.8", ""},
 		{"two digits", "#define CUDA_VERSION 13100\n", "13.10", ""},
-		{"another", "#define CUDA_VERSION 12080\n", "12.9", "it is of CUDA 12.8, not 12.9"},
-		{"none", "#define OTHER 1\n", "12.9", "it does not define CUDA_VERSION"},
-		{"huge", "#define CUDA_VERSION 99999999999999999999\n", "12.9", "its CUDA_VERSION is 99999999999999999999"},
+		{"another", "#define CUDA_VERSION 12080\n", "12.9", "cuda.h is of CUDA 12.8, not 12.9"},
+		{"none", "#define OTHER 1\n", "12.9", "cuda.h does not define CUDA_VERSION"},
+		{"huge", "#define CUDA_VERSION 99999999999999999999\n", "12.9", "cuda.h has CUDA_VERSION 99999999999999999999"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := checkVersion([]byte(tt.text), tt.version)
+			err := checkVersion(tree{mainHeader: tt.text}, tt.version)
 			if tt.want == "" {
 				assert.NoError(t, err)
 				return

@@ -12,24 +12,25 @@ import (
 var writeFile = os.WriteFile
 
 // differentError is a header that is not the pinned one.
-type differentError struct{ path string }
+type differentError struct{ path, got, want string }
 
-func (e *differentError) Error() string { return e.path + " is not the pinned one" }
+func (e *differentError) Error() string {
+	return fmt.Sprintf("%s is not the pinned one: its sha256 is %s, not %s", e.path, e.got, e.want)
+}
 
-// load reads the pinned headers of a folder and checks their sums.
-func (r Release) load(folder includeFolder) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for _, h := range r.Headers {
+// load adds the pinned headers of a folder to files, and checks their sums.
+func (p Package) load(folder includeFolder, files map[string][]byte) error {
+	for _, h := range p.Headers {
 		data, err := folder.read(h.Path)
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("%w (the pinned sha256 is %s)", err, h.SHA256)
 		}
-		if sum(data) != h.SHA256 {
-			return nil, &differentError{h.Path}
+		if got := sum(data); got != h.SHA256 {
+			return &differentError{h.Path, got, h.SHA256}
 		}
 		files[h.Path] = data
 	}
-	return files, nil
+	return nil
 }
 
 // install puts the loaded headers in their place. They are written beside it
@@ -55,7 +56,7 @@ func (r Release) install(files map[string][]byte) (dir string, err error) {
 			return "", err
 		}
 	}
-	if err := r.place(staged, dir); err != nil {
+	if err := r.place(staged, dir, files); err != nil {
 		return "", err
 	}
 	return dir, nil
@@ -69,9 +70,9 @@ func writeHeader(name string, data []byte) error {
 }
 
 // place moves the staged folder to dir. If dir is there already, another
-// process was faster, or it is damaged: then it is mended file by file. It is
-// never taken away, since others may be reading it.
-func (r Release) place(staged, dir string) error {
+// process was faster, or it is damaged or lacks a package: then it is mended
+// file by file. It is never taken away, since others may be reading it.
+func (r Release) place(staged, dir string, files map[string][]byte) error {
 	renamed := os.Rename(staged, dir)
 	if renamed == nil {
 		return nil
@@ -82,8 +83,8 @@ func (r Release) place(staged, dir string) error {
 	if r.verify(dir) == nil {
 		return nil
 	}
-	for _, h := range r.Headers {
-		name := filepath.FromSlash(h.Path)
+	for name := range files {
+		name = filepath.FromSlash(name)
 		to := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err

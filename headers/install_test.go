@@ -102,8 +102,8 @@ func TestFetchAtOnce(t *testing.T) {
 func TestPlaceAtOnce(t *testing.T) {
 	for range 20 {
 		r, base := sampleRelease(t), place(t)
-		files, err := r.load(sample)
-		require.NoError(t, err)
+		files := map[string][]byte{}
+		require.NoError(t, r.load(sample, files))
 		atOnce(8, func() {
 			dir, err := r.install(files)
 			if assert.NoError(t, err) {

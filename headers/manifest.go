@@ -16,15 +16,28 @@ import (
 	"sync"
 )
 
-// Release is one CUDA version, the pip package that holds its headers and the
-// headers themselves.
+// Release is one CUDA version: the pip package of its runtime, which holds
+// cuda.h too, and those of its libraries.
 type Release struct {
-	Version      string `json:"version"`       // CUDA version, as in "12.9"
+	Version string `json:"version"` // CUDA version, as in "12.9"
+	Package
+	Libraries []Library `json:"libraries,omitzero"` // sorted by name
+}
+
+// Library is a library of a CUDA version with a pip package of its own. Its
+// headers lie in the same include folder as those of the runtime.
+type Library struct {
+	Name string `json:"name"` // as in "nvrtc"
+	Package
+}
+
+// Package is a pip package and the headers that are taken from it.
+type Package struct {
 	Wheel        string `json:"wheel"`         // name of the pip package
 	WheelVersion string `json:"wheel_version"` // version of the package: the pinned patch
 	Platform     string `json:"platform"`      // platform tag to ask pip for; the headers are the same on all
 	SHA256       string `json:"sha256"`        // of the package's file
-	Headers      []File `json:"headers"`       // what is extracted from it, sorted by path
+	Headers      []File `json:"headers"`       // sorted by path
 }
 
 // File is one header.
@@ -43,9 +56,23 @@ func Releases() []Release {
 	releases, _ := manifest() // a test proves that the embedded manifest is valid
 	releases = slices.Clone(releases)
 	for i := range releases {
-		releases[i].Headers = slices.Clone(releases[i].Headers)
+		r := &releases[i]
+		r.Headers = slices.Clone(r.Headers)
+		r.Libraries = slices.Clone(r.Libraries)
+		for j := range r.Libraries {
+			r.Libraries[j].Headers = slices.Clone(r.Libraries[j].Headers)
+		}
 	}
 	return releases
+}
+
+// packages are all that the release's headers come from, the runtime's first.
+func (r Release) packages() []Package {
+	packages := []Package{r.Package}
+	for _, l := range r.Libraries {
+		packages = append(packages, l.Package)
+	}
+	return packages
 }
 
 // Lookup returns the release of a CUDA version such as "12.9".
@@ -104,6 +131,7 @@ func FormatManifest(releases []Release) ([]byte, error) {
 // The patterns are strict since their values become arguments of pip and
 // names of files.
 var (
+	libraryPattern      = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 	versionPattern      = regexp.MustCompile(`^[1-9][0-9]{0,3}\.(0|[1-9][0-9]{0,3})$`)
 	wheelPattern        = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	wheelVersionPattern = regexp.MustCompile(`^[0-9]+(\.[0-9]+)+$`)
@@ -128,42 +156,73 @@ func validate(releases []Release) error {
 }
 
 func (r Release) validate() error {
+	if !versionPattern.MatchString(r.Version) {
+		return fmt.Errorf("version is %q", r.Version)
+	}
+	if err := r.Package.validate(); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(r.WheelVersion, r.Version+".") {
+		return fmt.Errorf("wheel_version is %s", r.WheelVersion)
+	}
+	if !slices.ContainsFunc(r.Headers, func(f File) bool { return f.Path == mainHeader }) {
+		return errors.New("it has no " + mainHeader)
+	}
+	for i, l := range r.Libraries {
+		if !libraryPattern.MatchString(l.Name) {
+			return fmt.Errorf("name of library %d is %q", i, l.Name)
+		}
+		if i > 0 && r.Libraries[i-1].Name >= l.Name {
+			return fmt.Errorf("library %s stands after %s: repeated or out of order", l.Name, r.Libraries[i-1].Name)
+		}
+		if err := l.validate(); err != nil {
+			return fmt.Errorf("library %s: %w", l.Name, err)
+		}
+	}
+	return r.validatePaths()
+}
+
+// validatePaths: all packages share one include folder.
+func (r Release) validatePaths() error {
+	from := map[string]string{}
+	for _, p := range r.packages() {
+		for _, f := range p.Headers {
+			if other, taken := from[f.Path]; taken {
+				return fmt.Errorf("%s and %s both have a header %s", other, p.Wheel, f.Path)
+			}
+			from[f.Path] = p.Wheel
+		}
+	}
+	return nil
+}
+
+func (p Package) validate() error {
 	for _, field := range []struct {
 		name, value string
 		pattern     *regexp.Regexp
 	}{
-		{"version", r.Version, versionPattern},
-		{"wheel", r.Wheel, wheelPattern},
-		{"wheel_version", r.WheelVersion, wheelVersionPattern},
-		{"platform", r.Platform, platformPattern},
-		{"sha256", r.SHA256, sumPattern},
+		{"wheel", p.Wheel, wheelPattern},
+		{"wheel_version", p.WheelVersion, wheelVersionPattern},
+		{"platform", p.Platform, platformPattern},
+		{"sha256", p.SHA256, sumPattern},
 	} {
 		if !field.pattern.MatchString(field.value) {
 			return fmt.Errorf("%s is %q", field.name, field.value)
 		}
 	}
-	if !strings.HasPrefix(r.WheelVersion, r.Version+".") {
-		return fmt.Errorf("wheel_version is %s", r.WheelVersion)
+	if len(p.Headers) == 0 {
+		return errors.New("it has no headers")
 	}
-	return validateFiles(r.Headers)
-}
-
-func validateFiles(files []File) error {
-	hasMain := false
-	for i, f := range files {
+	for i, f := range p.Headers {
 		if !fs.ValidPath(f.Path) || !pathPattern.MatchString(f.Path) {
 			return fmt.Errorf("path of header %d is %q", i, f.Path)
 		}
 		if !sumPattern.MatchString(f.SHA256) {
 			return fmt.Errorf("sha256 of %s is %q", f.Path, f.SHA256)
 		}
-		if i > 0 && files[i-1].Path >= f.Path {
-			return fmt.Errorf("%s stands after %s: repeated or out of order", f.Path, files[i-1].Path)
+		if i > 0 && p.Headers[i-1].Path >= f.Path {
+			return fmt.Errorf("%s stands after %s: repeated or out of order", f.Path, p.Headers[i-1].Path)
 		}
-		hasMain = hasMain || f.Path == mainHeader
-	}
-	if !hasMain {
-		return errors.New("it has no " + mainHeader)
 	}
 	return nil
 }

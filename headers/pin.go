@@ -2,6 +2,7 @@ package headers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,11 +14,37 @@ import (
 // two files: pip takes the one whose tag stands first.
 var platforms = []string{
 	"manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64",
-	"manylinux2014_x86_64", "manylinux1_x86_64",
+	"manylinux2014_x86_64", "manylinux_2_12_x86_64", "manylinux2010_x86_64",
+	"manylinux1_x86_64",
 }
 
-// Pin downloads the newest patch of a CUDA version such as "13.6", which the
+// part is a part of CUDA that has a pip package of its own.
+type part struct {
+	library string   // its name, none for the runtime
+	wheel   string   // the pip package; up to CUDA 12 -cu12 follows
+	roots   []string // the headers that the generator parses; what they include is pinned with them
+}
+
+// runtimePart holds the headers of the driver too, and those of types that
+// libraries share.
+var runtimePart = part{"", "nvidia-cuda-runtime", []string{mainHeader, "cuda_runtime_api.h", "cudaTypedefs.h"}}
+
+// libraries are sorted by name.
+var libraries = []part{
+	{"nvrtc", "nvidia-cuda-nvrtc", []string{"nvrtc.h"}},
+}
+
+// wheelOf is the pip package of the part for a CUDA version.
+func (p part) wheelOf(version string) string {
+	if major, _ := splitVersion(version); major <= 12 {
+		return fmt.Sprintf("%s-cu%d", p.wheel, major)
+	}
+	return p.wheel
+}
+
+// Pin finds the newest patch of a CUDA version such as "13.6", which the
 // manifest need not know yet, and returns what the manifest should say of it.
+// It says on progress which libraries the version does not have.
 func Pin(ctx context.Context, version string, progress io.Writer) (Release, error) {
 	if !versionPattern.MatchString(version) {
 		return Release{}, fmt.Errorf("%q is no CUDA version such as 13.5", version)
@@ -30,40 +57,52 @@ func Pin(ctx context.Context, version string, progress io.Writer) (Release, erro
 }
 
 func pin(ctx context.Context, version string, progress io.Writer) (Release, error) {
-	r := Release{Version: version, Wheel: wheelOf(version)}
-	say(progress, "CUDA %s: downloading the newest %s", version, r.Wheel)
-	w, err := download(ctx, r.Wheel+"=="+version+".*", platforms...)
+	runtime, err := runtimePart.pin(ctx, version, progress)
 	if err != nil {
 		return Release{}, err
 	}
-	r.SHA256 = sum(w.data)
-	if r.WheelVersion, r.Platform, err = w.tags(); err != nil {
-		return Release{}, err
-	}
-	a, err := openArchive(w)
-	if err != nil {
-		return Release{}, err
-	}
-	main, err := a.read(mainHeader)
-	if err != nil {
-		return Release{}, err
-	}
-	if err := checkVersion(main, version); err != nil {
-		return Release{}, fmt.Errorf("%s in %s: %w", mainHeader, w.name, err)
-	}
-	if r.Headers, err = pinned(a); err != nil {
-		return Release{}, err
+	r := Release{Version: version, Package: runtime}
+	for _, l := range libraries {
+		p, err := l.pin(ctx, version, progress)
+		if errors.Is(err, errNotPublished) {
+			say(progress, "CUDA %s: left out %s, since pip finds no %s %s.*", version, l.library, l.wheelOf(version), version)
+			continue
+		}
+		if err != nil {
+			return Release{}, fmt.Errorf("%s: %w", l.library, err)
+		}
+		r.Libraries = append(r.Libraries, Library{l.library, p})
 	}
 	return r, r.validate()
 }
 
-// wheelOf is the pip package of a CUDA version. Up to 12 its name bears the
-// major version.
-func wheelOf(version string) string {
-	if major, _ := splitVersion(version); major <= 12 {
-		return fmt.Sprintf("nvidia-cuda-runtime-cu%d", major)
+// pin gives the newest package of the part for a CUDA version.
+func (p part) pin(ctx context.Context, version string, progress io.Writer) (Package, error) {
+	name := p.wheelOf(version)
+	requirement := name + "==" + version + ".*"
+	say(progress, "CUDA %s: looking for the newest %s", version, name)
+	w, err := open(ctx, locate(ctx, requirement)[name], progress, requirement, platforms...)
+	if err != nil {
+		return Package{}, err
 	}
-	return "nvidia-cuda-runtime"
+	number, platform, err := w.tags()
+	if err != nil {
+		return Package{}, err
+	}
+	a, err := openArchive(w, p.roots[0])
+	if err != nil {
+		return Package{}, err
+	}
+	if a.has(mainHeader) {
+		if err := checkVersion(a, version); err != nil {
+			return Package{}, fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	files, err := pinned(a, p.roots)
+	if err != nil {
+		return Package{}, fmt.Errorf("%s: %w", w.name, err)
+	}
+	return Package{name, number, platform, w.sha256, files}, nil
 }
 
 // tags reads the wheel's file name, NAME-VERSION-PYTHON-ABI-PLATFORM.whl. Of

@@ -2,7 +2,9 @@ package headers
 
 import (
 	"bytes"
+	"net/http"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,9 +21,52 @@ func TestPin(t *testing.T) {
 	want.Wheel = "nvidia-cuda-runtime-cu12"
 	want.Platform = "manylinux2014_x86_64" // the newest of the two in the name
 	assert.Equal(t, want, r)
-	assert.Equal(t, "CUDA 12.9: downloading the newest nvidia-cuda-runtime-cu12\n", progress.String())
+	assert.Contains(t, progress.String(), "CUDA 12.9: looking for the newest nvidia-cuda-runtime-cu12\n")
+	assert.Contains(t, progress.String(), "CUDA 12.9: left out nvrtc, since pip finds no nvidia-cuda-nvrtc-cu12 12.9.*\n")
 	assert.Empty(t, names(t, base))
 	assert.Empty(t, names(t, os.TempDir()))
+}
+
+func TestPinLibraries(t *testing.T) {
+	base := place(t)
+	nvrtc := tree{"nvrtc.h": "#include \"nvrtc_more.h\"\n", "nvrtc_more.h": "", "nvrtc_unused.h": ""}
+	wheels := map[string][]byte{
+		"nvidia_cuda_runtime_cu12-12.9.79-py3-none-manylinux1_x86_64.whl":                        packed(t, inWheel(sample)),
+		"nvidia_cuda_nvrtc_cu12-12.9.86-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl": packedLibrary(t, nvrtc),
+	}
+	s := newSite(t, inParts, wheels)
+	r, err := Pin(t.Context(), "12.9", nil)
+	require.NoError(t, err)
+	want := Library{"nvrtc", Package{
+		Wheel: "nvidia-cuda-nvrtc-cu12", WheelVersion: "12.9.86", Platform: "manylinux_2_12_x86_64",
+		SHA256:  sum(packedLibrary(t, nvrtc)),
+		Headers: []File{{"nvrtc.h", sum([]byte(nvrtc["nvrtc.h"]))}, {"nvrtc_more.h", sum(nil)}},
+	}}
+	assert.Equal(t, []Library{want}, r.Libraries)
+	assert.Equal(t, sampleRelease(t).Headers, r.Headers)
+	assert.Equal(t, []string{"install nvidia-cuda-runtime-cu12==12.9.*", "install nvidia-cuda-nvrtc-cu12==12.9.*"}, s.pipCalls(t))
+	assert.EqualValues(t, 3, s.requests.Load())
+
+	// What is pinned can be fetched, in parts and whole.
+	dir, err := r.Fetch(t.Context(), nil)
+	require.NoError(t, err)
+	newSite(t, func(w http.ResponseWriter, _ *http.Request, data []byte) { _, _ = w.Write(data) }, wheels)
+	require.NoError(t, os.RemoveAll(dir))
+	_, err = r.Fetch(t.Context(), nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"12.9"}, names(t, base))
+}
+
+// A library that cannot be looked for is not one that is not published.
+func TestPinLosesNoLibrary(t *testing.T) {
+	place(t)
+	file := filepath.Join(t.TempDir(), sampleWheel)
+	require.NoError(t, os.WriteFile(file, packed(t, inWheel(sample)), 0o644))
+	fakePython(t, `case $args in *nvrtc*) echo "ERROR: the network is down" >&2; exit 1 ;; esac
+cp "`+file+`" "$dest"`)
+	_, err := Pin(t.Context(), "12.9", nil)
+	assert.ErrorContains(t, err, "CUDA 12.9: nvrtc: pip could not download nvidia-cuda-nvrtc-cu12==12.9.*")
+	assert.ErrorContains(t, err, "the network is down")
 }
 
 func TestPinFails(t *testing.T) {
@@ -36,7 +81,7 @@ func TestPinFails(t *testing.T) {
 		{"pre-release", "12.9", "p-12.9.1rc1-py3-none-manylinux1_x86_64.whl", good, "is a pre-release"},
 		{"odd name", "12.9", "p.whl", good, "does not have the name of a wheel"},
 		{"odd platform", "12.9", "p-12.9.1-py3-none-win_amd64.whl", good, "is for none of"},
-		{"another version inside", "12.8", "p-12.8.1-py3-none-manylinux1_x86_64.whl", good, "it is of CUDA 12.9, not 12.8"},
+		{"another version inside", "12.8", "p-12.8.1-py3-none-manylinux1_x86_64.whl", good, "cuda.h is of CUDA 12.9, not 12.8"},
 		{"another version outside", "12.9", "p-12.8.1-py3-none-manylinux1_x86_64.whl", good, "wheel_version is 12.8.1"},
 		{"root missing", "12.9", sampleWheel, inWheel(sample.without("cudaTypedefs.h")), "lacks the header cudaTypedefs.h"},
 		{"no include folder", "12.9", sampleWheel, sample, "has no include/cuda.h"},
@@ -57,6 +102,6 @@ func TestWheelOf(t *testing.T) {
 		"11.8": "nvidia-cuda-runtime-cu11", "12.0": "nvidia-cuda-runtime-cu12",
 		"13.0": "nvidia-cuda-runtime", "14.0": "nvidia-cuda-runtime",
 	} {
-		assert.Equal(t, want, wheelOf(version))
+		assert.Equal(t, want, runtimePart.wheelOf(version))
 	}
 }

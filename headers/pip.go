@@ -1,9 +1,11 @@
 package headers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,37 +17,56 @@ import (
 // instead says how to do without pip.
 const instead = "take the headers of an installed toolkit (fetch -from DIR VERSION)"
 
-// wheel is a package as pip downloads it.
+// wheel is the file of a package.
 type wheel struct {
-	name string // of the file
-	data []byte
+	name   string
+	sha256 string // of the whole file: computed from it, or as the package index states it
+	whole  bool   // downloaded, so that sha256 was computed
+	size   int64
+	io.ReaderAt
+}
+
+// open reads a wheel in parts, if its link is good for that. If not, pip
+// downloads the wheel that fits the requirement and one of the platforms.
+func open(ctx context.Context, at link, progress io.Writer, requirement string, platforms ...string) (wheel, error) {
+	r, err := openRemote(ctx, at.url)
+	if err == nil {
+		return wheel{at.name(), at.sha256, false, r.size, r}, nil
+	}
+	if !errors.Is(err, errNoRanges) {
+		return wheel{}, fmt.Errorf("%s: %w", at.name(), err)
+	}
+	say(progress, "%s: downloading the whole package", requirement)
+	return download(ctx, requirement, platforms...)
 }
 
 // download lets pip download the wheel of a requirement that fits one of the
 // platforms.
 func download(ctx context.Context, requirement string, platforms ...string) (wheel, error) {
-	python, err := findPython()
-	if err != nil {
-		return wheel{}, err
-	}
 	tmp, err := os.MkdirTemp("", "cudabind-*")
 	if err != nil {
 		return wheel{}, err
 	}
 	defer os.RemoveAll(tmp)
-	if err := runPip(ctx, python, tmp, requirement, platforms); err != nil {
+	args := []string{"download", "--dest", tmp}
+	if err := runPip(ctx, args, platforms, requirement); err != nil {
 		return wheel{}, err
 	}
 	return onlyWheel(tmp, requirement)
 }
 
-func runPip(ctx context.Context, python, dest, requirement string, platforms []string) error {
-	args := []string{"-m", "pip", "download", "--no-deps", "--only-binary=:all:",
-		"--disable-pip-version-check", "--no-input", "--quiet"}
+// runPip runs a command of pip for requirements that are wheels.
+func runPip(ctx context.Context, args, platforms []string, requirements ...string) error {
+	python, err := findPython()
+	if err != nil {
+		return err
+	}
+	args = append([]string{"-m", "pip"}, args...)
+	args = append(args, "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--quiet")
 	for _, p := range platforms {
 		args = append(args, "--platform", p)
 	}
-	args = append(args, "--dest", dest, requirement)
+	args = append(args, requirements...)
 
 	var stderr strings.Builder
 	cmd := exec.CommandContext(ctx, python, args...)
@@ -55,7 +76,7 @@ func runPip(ctx context.Context, python, dest, requirement string, platforms []s
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Second
 	if err := cmd.Run(); err != nil {
-		return pipError(ctx, requirement, python, stderr.String(), err)
+		return pipError(ctx, strings.Join(requirements, " "), python, stderr.String(), err)
 	}
 	return nil
 }
@@ -73,6 +94,9 @@ func findPython() (string, error) {
 	return "", errors.New("there is no python3 in PATH, whose pip downloads the headers: install Python 3 with pip, or " + instead)
 }
 
+// errNotPublished is the error for a package that the index does not have.
+var errNotPublished = errors.New("there is no such package")
+
 // pipError says why pip failed, in pip's own last words.
 func pipError(ctx context.Context, requirement, python, stderr string, err error) error {
 	if ctx.Err() != nil {
@@ -80,6 +104,9 @@ func pipError(ctx context.Context, requirement, python, stderr string, err error
 	}
 	if strings.Contains(stderr, "No module named pip") {
 		return fmt.Errorf("%s has no pip: install it, or %s", python, instead)
+	}
+	if strings.Contains(stderr, "No matching distribution found") {
+		err = errNotPublished
 	}
 	return fmt.Errorf("pip could not download %s (%w): check the network and pip's settings, or %s; pip said:\n%s",
 		requirement, err, instead, lastLines(stderr, 5))
@@ -106,5 +133,5 @@ func onlyWheel(dir, requirement string) (wheel, error) {
 	}
 	name := entries[0].Name()
 	data, err := os.ReadFile(filepath.Join(dir, name))
-	return wheel{name, data}, err
+	return wheel{name, sum(data), true, int64(len(data)), bytes.NewReader(data)}, err
 }

@@ -66,6 +66,9 @@ func addOne(ctx context.Context, file, version string, stderr io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(stderr, "CUDA %s: pinned %s %s\n", version, pinned.Wheel, pinned.WheelVersion)
+	for _, l := range pinned.Libraries {
+		fmt.Fprintf(stderr, "CUDA %s: pinned %s %s\n", version, l.Wheel, l.WheelVersion)
+	}
 	return replaceFile(file, data)
 }
 

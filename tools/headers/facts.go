@@ -27,15 +27,13 @@ func updateFacts(ctx context.Context, root string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	dirs := make([]string, len(releases))
-	for i, r := range releases {
-		if dirs[i], err = r.Fetch(ctx, stderr); err != nil {
-			return err
-		}
+	dirs, err := headers.FetchAll(ctx, releases, stderr)
+	if err != nil {
+		return err
 	}
 	var table strings.Builder
 	table.WriteString(model.SinceHead)
-	for _, name := range parse.APIs {
+	for _, name := range model.APIs() {
 		var apis []*model.API
 		for _, dir := range dirs {
 			a, err := parse.Parse(os.DirFS(dir), name)

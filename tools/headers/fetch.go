@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/cudabind/cudabind/headers"
@@ -24,32 +26,34 @@ func fetch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return usageError("fetch which version?")
 	case *from != "" && (len(versions) > 1 || versions[0] == "all"):
 		return usageError("a toolkit is of one version")
-	case len(versions) == 1 && versions[0] == "all":
-		versions = known()
 	}
-	for _, v := range versions {
-		dir, err := fetchOne(ctx, v, *from, stderr)
-		if err != nil {
-			return err
-		}
+	var dirs []string
+	if *from != "" {
+		dirs = make([]string, 1)
+		dirs[0], err = headers.FetchFrom(versions[0], *from)
+	} else {
+		dirs, err = fetchAll(ctx, versions, stderr)
+	}
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
 		fmt.Fprintln(stdout, dir)
 	}
 	return nil
 }
 
-func fetchOne(ctx context.Context, version, from string, stderr io.Writer) (string, error) {
-	if from != "" {
-		return headers.FetchFrom(version, from)
+func fetchAll(ctx context.Context, versions []string, stderr io.Writer) (dirs []string, err error) {
+	if len(versions) == 1 && versions[0] == "all" {
+		return headers.FetchAll(ctx, headers.Releases(), stderr)
 	}
-	return headers.Fetch(ctx, version, stderr)
-}
-
-func known() []string {
-	var versions []string
-	for _, r := range headers.Releases() {
-		versions = append(versions, r.Version)
+	releases := make([]headers.Release, len(versions))
+	for i, v := range versions {
+		if releases[i], err = headers.Lookup(v); err != nil {
+			return nil, err
+		}
 	}
-	return versions
+	return headers.FetchAll(ctx, releases, stderr)
 }
 
 func list(args []string, stdout io.Writer) error {
@@ -61,7 +65,7 @@ func list(args []string, stdout io.Writer) error {
 		return usageError("list takes no arguments")
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CUDA\tPACKAGE\tVERSION\tHEADERS")
+	fmt.Fprintln(w, "CUDA\tPACKAGE\tVERSION\tLIBRARIES\tHEADERS")
 	for _, r := range headers.Releases() {
 		dir, err := r.Find()
 		if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +74,12 @@ func list(args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Version, r.Wheel, r.WheelVersion, dir)
+		var libraries []string
+		for _, l := range r.Libraries {
+			libraries = append(libraries, l.Name)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Version, r.Wheel, r.WheelVersion,
+			cmp.Or(strings.Join(libraries, ","), "-"), dir)
 	}
 	return w.Flush()
 }

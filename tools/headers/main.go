@@ -1,11 +1,11 @@
 // Headers fetches the CUDA headers that the bindings are generated from, and
 // keeps the list of them.
 //
-//	headers fetch VERSION...            download with pip, check, print the folders
+//	headers fetch VERSION...            get them by pip, check, print the folders
 //	headers fetch all                   every known version
 //	headers fetch -from DIR VERSION     take them from an installed toolkit
 //	headers list                        known versions, and which are there
-//	headers add VERSION...              pin the newest patch of a version
+//	headers add VERSION...              pin the newest patch of a version and of its libraries
 //
 // They are kept in $CUDABIND_HEADERS, else in the user's cache folder.
 package main
@@ -20,11 +20,11 @@ import (
 	"os/signal"
 )
 
-const usage = `usage: headers fetch VERSION...          download with pip, check, print the folders
+const usage = `usage: headers fetch VERSION...          get them by pip, check, print the folders
        headers fetch all                 every known version
        headers fetch -from DIR VERSION   take them from an installed toolkit
        headers list                      known versions, and which are there
-       headers add VERSION...            pin the newest patch of a version (in cudabind's own source)
+       headers add VERSION...            pin the newest patch of a version and its libraries (in cudabind's own source)
 `
 
 func main() {

@@ -100,9 +100,9 @@ func TestList(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	releases := headers.Releases()
 	require.Len(t, lines, 1+len(releases))
-	assert.Equal(t, []string{"CUDA", "PACKAGE", "VERSION", "HEADERS"}, strings.Fields(lines[0]))
+	assert.Equal(t, []string{"CUDA", "PACKAGE", "VERSION", "LIBRARIES", "HEADERS"}, strings.Fields(lines[0]))
 	for i, r := range releases {
-		assert.Equal(t, []string{r.Version, r.Wheel, r.WheelVersion, "-"}, strings.Fields(lines[i+1]))
+		assert.Equal(t, []string{r.Version, r.Wheel, r.WheelVersion, "nvrtc", "-"}, strings.Fields(lines[i+1]))
 	}
 }
 
@@ -169,7 +169,7 @@ func write(t *testing.T, name, text string) {
 func packedHeaders(t *testing.T, cudaVersion string) string {
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
-	for _, name := range []string{"cuda.h", "cuda_runtime_api.h", "cudaTypedefs.h"} {
+	for _, name := range []string{"cuda.h", "cuda_runtime_api.h", "cudaTypedefs.h", "nvrtc.h"} {
 		f, err := w.Create("nvidia/sample/include/" + name)
 		require.NoError(t, err)
 		_, err = f.Write([]byte("#define CUDA_VERSION " + cudaVersion + "\n"))
@@ -200,8 +200,10 @@ func TestAddNew(t *testing.T) {
 	require.Zero(t, status, stderr)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "CUDA 99.1: pinned nvidia-cuda-runtime 99.1.5\n")
+	assert.Contains(t, stderr, "CUDA 99.1: pinned nvidia-cuda-nvrtc 99.1.5\n")
 	assert.Equal(t, want, versionsIn(t, manifest))
 	assert.FileExists(t, filepath.Join(os.Getenv(headers.EnvDir), "99.1", "cuda.h"))
+	assert.FileExists(t, filepath.Join(os.Getenv(headers.EnvDir), "99.1", "nvrtc.h"))
 
 	t.Run("again", func(t *testing.T) {
 		before, err := os.ReadFile(manifest)
