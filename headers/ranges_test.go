@@ -149,6 +149,9 @@ func TestFetchByRangesFails(t *testing.T) {
 		{"another place", first(func(w http.ResponseWriter, _ *http.Request, data []byte) {
 			ranged(w, 1, 1+blockSize, len(data), data[1:1+blockSize])
 		}), good, []string{"lib.h", theSum, "the server sent bytes 1 to 65536 of"}},
+		{"the beginning missing", first(func(w http.ResponseWriter, _ *http.Request, data []byte) {
+			ranged(w, 10, blockSize, len(data), data[10:blockSize])
+		}), good, []string{"lib.h", theSum, "the server sent bytes 10 to 65535 of"}},
 		{"another file meanwhile", first(func(w http.ResponseWriter, _ *http.Request, data []byte) {
 			ranged(w, 0, blockSize, len(data)+1, data[:blockSize])
 		}), good, []string{"lib.h", theSum, fmt.Sprintf("the server sent bytes 0 to 65535 of %d", len(good)+1)}},
