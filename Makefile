@@ -54,7 +54,7 @@ test-next-go: ## run the tests of the calls with a newer Go
 
 libraries: ## get real CUDA libraries for the tests: they load without a GPU
 	sh tools/libcuda.sh .cache/libcuda
-	sh tools/libcudart.sh .cache/libcudart
+	sh tools/libraries.sh .cache
 
 bench: ## compare the calls with C
 	$(GO) test -run '^$$' -bench . ./cuda/generated/driver

@@ -163,7 +163,7 @@ func generated(dir string) ([]string, error) {
 		if !e.Type().IsRegular() || e.Name()[0] != 'z' {
 			continue
 		}
-		ours, err := startsWith(filepath.Join(dir, e.Name()), emit.Marker+" from cuda")
+		ours, err := startsWith(filepath.Join(dir, e.Name()), emit.Marker+" from ")
 		if err != nil {
 			return nil, err
 		}

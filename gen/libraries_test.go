@@ -14,13 +14,14 @@ import (
 	"github.com/cudabind/cudabind/internal/command"
 )
 
-// runtimeLibrary is a real library of the CUDA runtime that make libraries got.
-func runtimeLibrary(t *testing.T, version string) string {
+// library is a real library that make libraries got: one of an API and a version of CUDA.
+func library(t *testing.T, api, version string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(repository(t), ".cache", "libcudart", version, "libcudart.so.*"))
+	name := map[string]string{"runtime": "libcudart", "nvrtc": "libnvrtc", "nvjitlink": "libnvJitLink"}[api]
+	files, err := filepath.Glob(filepath.Join(repository(t), ".cache", name, version, name+".so.*"))
 	require.NoError(t, err)
 	if len(files) == 0 {
-		t.Skipf("no libcudart of CUDA %s: make libraries gets it", version)
+		t.Skipf("no %s of CUDA %s: make libraries gets it", name, version)
 	}
 	return files[0]
 }
@@ -28,10 +29,13 @@ func runtimeLibrary(t *testing.T, version string) string {
 // TestLibrariesExport: every function that we read from a header is exported by
 // NVIDIA's library of the same version.
 func TestLibrariesExport(t *testing.T) {
-	for _, version := range []string{"11.8", "12.4", "12.9", "13.0", "13.5"} {
-		t.Run(version, func(t *testing.T) {
-			file := runtimeLibrary(t, version)
-			a, err := parse.Parse(os.DirFS(fetched(t, version)), "runtime")
+	for _, row := range []struct{ api, version string }{
+		{"runtime", "11.8"}, {"runtime", "12.4"}, {"runtime", "12.9"}, {"runtime", "13.0"}, {"runtime", "13.5"},
+		{"nvrtc", "12.9"}, {"nvrtc", "13.5"}, {"nvjitlink", "12.9"}, {"nvjitlink", "13.5"},
+	} {
+		t.Run(row.api+" "+row.version, func(t *testing.T) {
+			file := library(t, row.api, row.version)
+			a, err := parse.Parse(os.DirFS(fetched(t, row.version)), row.api)
 			require.NoError(t, err)
 			lib, err := elf.Open(file)
 			require.NoError(t, err)
@@ -53,7 +57,7 @@ func TestLibrariesExport(t *testing.T) {
 // TestRuntime118 uses a package of the oldest runtime, which we do not publish,
 // with its real library.
 func TestRuntime118(t *testing.T) {
-	library := runtimeLibrary(t, "11.8")
+	library := library(t, "runtime", "11.8")
 	fetched(t, "11.8")
 	dir := userModule(t, map[string]string{
 		"main.go": `package main

@@ -241,6 +241,7 @@ func (p *proof) preprocessed(t *testing.T, source string) (funcs, macros []strin
 			code.WriteString(line)
 		}
 	}
+	prototype := regexp.MustCompile(`\b(` + p.api.Row.Prefix + `\w+)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*[;{]`)
 	for _, m := range prototype.FindAllStringSubmatch(code.String(), -1) {
 		funcs = append(funcs, m[1])
 	}
@@ -251,7 +252,6 @@ func (p *proof) preprocessed(t *testing.T, source string) (funcs, macros []strin
 var (
 	lineMarker    = regexp.MustCompile(`^# \d+ "(.*?)"`)
 	constantMacro = regexp.MustCompile(`^#define ([A-Za-z]\w*) \S`)
-	prototype     = regexp.MustCompile(`\b(cu\w+)\s*\((?:[^()]|\([^()]*\))*\)\s*;`)
 )
 
 // knownMacros checks that every macro with a body is in the model as a

@@ -136,7 +136,7 @@ func (m *measurer) add(subject, property string, want any, c, g string) {
 
 func (m *measurer) decl(d *model.Decl) {
 	size, align := "sizeof("+typeOf(d)+")", "_Alignof("+typeOf(d)+")"
-	if m.unnamed[d] {
+	if m.unnamed[d] || d.Inline {
 		size, align = "", "" // its place shows in what is around it
 	}
 	m.add(d.C, "size", d.Size, size, "unsafe.Sizeof("+zero(d.Go)+")")

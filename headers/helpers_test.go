@@ -152,6 +152,6 @@ done
 func fakePip(t *testing.T, name string, data []byte) {
 	file := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(file, data, 0o644))
-	fakePython(t, `case $args in *nvrtc*) echo "ERROR: No matching distribution found" >&2; exit 1 ;; esac
+	fakePython(t, `case $args in *nvrtc* | *nvjitlink*) echo "ERROR: No matching distribution found" >&2; exit 1 ;; esac
 cp "`+file+`" "$dest"`)
 }

@@ -23,13 +23,16 @@ func TestEmbeddedManifest(t *testing.T) {
 		}
 	}
 	for _, r := range releases {
-		// That all are there is so today; a library may begin later than CUDA 11.8.
-		require.Len(t, r.Libraries, len(libraries), r.Version)
+		known := libraries
+		if r.Version == "11.8" {
+			known = slices.DeleteFunc(slices.Clone(known), func(p part) bool { return p.library == "nvjitlink" }) // it began with 12.0
+		}
+		require.Len(t, r.Libraries, len(known), r.Version)
 		for i, l := range r.Libraries {
-			assert.Equal(t, libraries[i].library, l.Name, r.Version)
-			assert.Equal(t, libraries[i].wheelOf(r.Version), l.Wheel, r.Version)
+			assert.Equal(t, known[i].library, l.Name, r.Version)
+			assert.Equal(t, known[i].wheelOf(r.Version), l.Wheel, r.Version)
 			assert.Truef(t, strings.HasPrefix(l.WheelVersion, r.Version+"."), "%s of CUDA %s is %s", l.Name, r.Version, l.WheelVersion)
-			for _, root := range libraries[i].roots {
+			for _, root := range known[i].roots {
 				assert.True(t, slices.ContainsFunc(l.Headers, func(f File) bool { return f.Path == root }),
 					"%s lacks %s", r.Version, root)
 			}

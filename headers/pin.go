@@ -31,6 +31,7 @@ var runtimePart = part{"", "nvidia-cuda-runtime", []string{mainHeader, "cuda_run
 
 // libraries are sorted by name.
 var libraries = []part{
+	{"nvjitlink", "nvidia-nvjitlink", []string{"nvJitLink.h"}},
 	{"nvrtc", "nvidia-cuda-nvrtc", []string{"nvrtc.h"}},
 }
 

@@ -29,23 +29,29 @@ func TestPin(t *testing.T) {
 
 func TestPinLibraries(t *testing.T) {
 	base := place(t)
+	link := tree{"nvJitLink.h": ""}
 	nvrtc := tree{"nvrtc.h": "#include \"nvrtc_more.h\"\n", "nvrtc_more.h": "", "nvrtc_unused.h": ""}
 	wheels := map[string][]byte{
 		"nvidia_cuda_runtime_cu12-12.9.79-py3-none-manylinux1_x86_64.whl":                        packed(t, inWheel(sample)),
+		"nvidia_nvjitlink_cu12-12.9.80-py3-none-manylinux1_x86_64.whl":                           packedLibrary(t, link),
 		"nvidia_cuda_nvrtc_cu12-12.9.86-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl": packedLibrary(t, nvrtc),
 	}
 	s := newSite(t, inParts, wheels)
 	r, err := Pin(t.Context(), "12.9", nil)
 	require.NoError(t, err)
-	want := Library{"nvrtc", Package{
+	linker := Library{"nvjitlink", Package{
+		Wheel: "nvidia-nvjitlink-cu12", WheelVersion: "12.9.80", Platform: "manylinux1_x86_64",
+		SHA256: sum(packedLibrary(t, link)), Headers: []File{{"nvJitLink.h", sum(nil)}},
+	}}
+	compiler := Library{"nvrtc", Package{
 		Wheel: "nvidia-cuda-nvrtc-cu12", WheelVersion: "12.9.86", Platform: "manylinux_2_12_x86_64",
 		SHA256:  sum(packedLibrary(t, nvrtc)),
 		Headers: []File{{"nvrtc.h", sum([]byte(nvrtc["nvrtc.h"]))}, {"nvrtc_more.h", sum(nil)}},
 	}}
-	assert.Equal(t, []Library{want}, r.Libraries)
+	assert.Equal(t, []Library{linker, compiler}, r.Libraries)
 	assert.Equal(t, sampleRelease(t).Headers, r.Headers)
-	assert.Equal(t, []string{"install nvidia-cuda-runtime-cu12==12.9.*", "install nvidia-cuda-nvrtc-cu12==12.9.*"}, s.pipCalls(t))
-	assert.EqualValues(t, 3, s.requests.Load())
+	assert.Equal(t, []string{"install nvidia-cuda-runtime-cu12==12.9.*", "install nvidia-nvjitlink-cu12==12.9.*", "install nvidia-cuda-nvrtc-cu12==12.9.*"}, s.pipCalls(t))
+	assert.EqualValues(t, 5, s.requests.Load())
 
 	// What is pinned can be fetched, in parts and whole.
 	dir, err := r.Fetch(t.Context(), nil)
@@ -62,7 +68,10 @@ func TestPinLosesNoLibrary(t *testing.T) {
 	place(t)
 	file := filepath.Join(t.TempDir(), sampleWheel)
 	require.NoError(t, os.WriteFile(file, packed(t, inWheel(sample)), 0o644))
-	fakePython(t, `case $args in *nvrtc*) echo "ERROR: the network is down" >&2; exit 1 ;; esac
+	fakePython(t, `case $args in
+*nvjitlink*) echo "ERROR: No matching distribution found" >&2; exit 1 ;;
+*nvrtc*) echo "ERROR: the network is down" >&2; exit 1 ;;
+esac
 cp "`+file+`" "$dest"`)
 	_, err := Pin(t.Context(), "12.9", nil)
 	assert.ErrorContains(t, err, "CUDA 12.9: nvrtc: pip could not download nvidia-cuda-nvrtc-cu12==12.9.*")

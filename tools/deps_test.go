@@ -112,5 +112,5 @@ func TestCgo(t *testing.T) {
 			assert.Empty(t, p.CgoFiles, path)
 		}
 	}
-	assert.Equal(t, 3, n, "generated packages")
+	assert.Equal(t, 5, n, "generated packages")
 }

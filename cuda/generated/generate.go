@@ -6,3 +6,5 @@ package generated
 //go:generate go run ../../gen -cuda 13.5 -api driver -out driver -package driver -frozen driver/names.txt
 //go:generate go run ../../gen -cuda 12.9 -api runtime -out cudart12 -package cudart12 -frozen cudart12/names.txt
 //go:generate go run ../../gen -cuda 13.5 -api runtime -out cudart13 -package cudart13 -frozen cudart13/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api nvrtc -out nvrtc -package nvrtc -frozen nvrtc/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api nvjitlink -out nvjitlink -package nvjitlink -frozen nvjitlink/names.txt

@@ -85,7 +85,8 @@ func (e *entry) lacks(f *model.Func, api string) []string {
 			out = append(out, "param "+p.C)
 		}
 	}
-	for part, there := range map[string]bool{"error": len(e.errors) > 0, "order": len(e.order) > 0, "go": len(e.golang) > 0} {
+	streams := model.RowOf(api).Stream != ""
+	for part, there := range map[string]bool{"error": len(e.errors) > 0, "order": len(e.order) > 0 || !streams, "go": len(e.golang) > 0} {
 		if !there {
 			out = append(out, part)
 		}
@@ -96,7 +97,7 @@ func (e *entry) lacks(f *model.Func, api string) []string {
 // takesStream tells whether a function enqueues work or speaks of a stream.
 func takesStream(f *model.Func) bool {
 	for _, p := range f.Params {
-		if c := p.Type.C; slices.ContainsFunc(model.Rows, func(r *model.Row) bool { return c == r.Stream }) {
+		if c := p.Type.C; slices.ContainsFunc(model.Rows, func(r *model.Row) bool { return c != "" && c == r.Stream }) {
 			return true
 		}
 		if t := p.Type; t.Kind == model.Pointer && strings.HasSuffix(t.Elem.C, "treamCaptureMode") {

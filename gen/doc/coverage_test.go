@@ -13,7 +13,7 @@ import (
 )
 
 // committed are the packages that this module publishes.
-var committed = []struct{ api, version string }{{"driver", "13.5"}, {"runtime", "12.9"}, {"runtime", "13.5"}}
+var committed = model.Packages()
 
 func complete(t *testing.T, api, version string) *model.API {
 	t.Helper()
@@ -30,8 +30,8 @@ func complete(t *testing.T, api, version string) *model.API {
 // TestCoverage: everything that is published has text of ours.
 func TestCoverage(t *testing.T) {
 	for _, p := range committed {
-		t.Run(p.api+" "+p.version, func(t *testing.T) {
-			c, err := Cover(complete(t, p.api, p.version))
+		t.Run(p.API+" "+p.Version, func(t *testing.T) {
+			c, err := Cover(complete(t, p.API, p.Version))
 			require.NoError(t, err)
 			assert.Empty(t, c.Functions.Without, "functions without text")
 			assert.Empty(t, c.Types.Without, "types without text")
@@ -50,8 +50,8 @@ func TestStreamsComplete(t *testing.T) {
 		"CUDART_STREAM": true, "CUDART_EVENT": true, "CUDART_EXECUTION_CONTEXT": true, "CUDART_MEMORY_POOLS": true,
 	}
 	for _, p := range committed {
-		t.Run(p.api+" "+p.version, func(t *testing.T) {
-			a := complete(t, p.api, p.version)
+		t.Run(p.API+" "+p.Version, func(t *testing.T) {
+			a := complete(t, p.API, p.Version)
 			n := 0
 			seen := map[string]bool{}
 			for _, f := range a.Funcs {
@@ -62,7 +62,7 @@ func TestStreamsComplete(t *testing.T) {
 				seen[base] = true
 				n++
 				if e := all[base]; assert.NotNil(t, e, "%s has no text", base) {
-					assert.Emptyf(t, e.lacks(main(a, f), p.api), "%s: %s lacks these", e.pos, base)
+					assert.Emptyf(t, e.lacks(main(a, f), p.API), "%s: %s lacks these", e.pos, base)
 				}
 			}
 			t.Logf("%d functions", n)

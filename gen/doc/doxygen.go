@@ -86,7 +86,7 @@ func (r *doxygen) line(line string) {
 			r.skip = ""
 		}
 	case r.code:
-		if strings.Contains(trimmed, `\endcode`) {
+		if strings.Contains(trimmed, `\endcode`) || strings.Contains(trimmed, "@endcode") {
 			r.code = false
 			r.flush()
 			return

@@ -32,6 +32,9 @@ func TestReadDoxygen(t *testing.T) {
 		{"code", "/**\n * \\code\n * if (x) {\n *   y();\n * }\n * \\endcode\n * After.\n */", []block{
 			{kind: codeBlock, text: "if (x) {\n  y();\n}\n"}, {text: "After."},
 		}},
+		{"code with at signs", "/**\n * @code\n * if (x) {\n *   y();\n * }\n * @endcode\n * After.\n */", []block{
+			{kind: codeBlock, text: "if (x) {\n  y();\n}\n"}, {text: "After."},
+		}},
 		{"code that begins in a line", "/**\n * Do so: \\code\n y();\n * \\endcode\n * After.\n */", []block{
 			{text: "Do so:"}, {kind: codeBlock, text: " y();\n"}, {text: "After."},
 		}},

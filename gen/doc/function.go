@@ -192,7 +192,7 @@ func callback(cb *model.Decl) string {
 
 // origin is where a function comes from: version, chapter, NVIDIA's page.
 func (w *writer) origin(f *model.Func) string {
-	page := "https://docs.nvidia.com/cuda/" + w.api.Row.Manual + "/group__" + strings.ReplaceAll(f.Group, "_", "__") + ".html"
+	page := strings.ReplaceAll(w.api.Row.Manual, "{group}", strings.ReplaceAll(f.Group, "_", "__"))
 	if f.Since == "" {
 		return "NVIDIA describes it at " + page + "."
 	}

@@ -1,7 +1,9 @@
 package doc
 
 import (
+	"errors"
 	docparse "go/doc/comment"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -48,10 +50,16 @@ func TestHeaderDocs(t *testing.T) {
 
 func headerDocs(t *testing.T, dir, api string, used map[string]bool) {
 	a, err := parse.Parse(os.DirFS(dir), api)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("this version has no such library")
+	}
 	require.NoError(t, err)
 	require.NoError(t, model.Complete(a, model.Options{}))
-	other, err := parse.Parse(os.DirFS(dir), map[string]string{"driver": "runtime", "runtime": "driver"}[api])
-	require.NoError(t, err)
+	var other *model.API
+	if name := a.Row.Other; name != "" {
+		other, err = parse.Parse(os.DirFS(dir), name)
+		require.NoError(t, err)
+	}
 	dangling, err := fillHeader(a, other)
 	require.NoError(t, err)
 	for name := range dangling {

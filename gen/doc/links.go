@@ -2,7 +2,6 @@ package doc
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
@@ -56,8 +55,8 @@ func newLinks(a, other *model.API, all map[string]*entry) *links {
 	for c := range cNames(other) {
 		l.there[c] = true
 	}
-	if !slices.Contains(other.Row.Unbound, model.Major(a.Version)) {
-		l.url = published + other.Row.For(a.Version, other.Row.Package)
+	if name := other.Row.PackageFor(a.Version); name != "" {
+		l.url = published + name
 	}
 	byValue := map[string]string{}
 	for _, c := range statusCodes(a) {

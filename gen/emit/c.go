@@ -69,6 +69,13 @@ func (w *cWriter) name(t *model.Type) {
 	case model.Handle:
 		fmt.Fprintf(&w.b, "typedef struct z_%s *%s;\n", t.C, t.C)
 	case model.Callback:
+		if d.Inline {
+			for _, p := range d.Params {
+				w.name(p.Type)
+			}
+			w.name(d.Result)
+			break
+		}
 		fmt.Fprintf(&w.b, "typedef void (*%s)(void);\n", t.C)
 	case model.Scalar:
 		w.name(d.Underlying)

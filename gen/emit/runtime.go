@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"go/format"
+	"path"
 	"strings"
 	"text/template"
 
@@ -23,7 +24,11 @@ type library struct {
 	Names   []string
 	Subdirs []string
 	Version string
-	Major   int // the only major version the package is for, 0 for any
+	Pair    bool
+	Stub    int
+	Beside  []string
+	Several bool // Names are different files
+	Major   int  // the only major version the package is for, 0 for any
 	Missing string
 }
 
@@ -37,7 +42,10 @@ func (e *emitter) library() library {
 	}
 	l := library{
 		What: row.For(e.api.Version, row.Library.What), Names: fill(row.Library.Names), Subdirs: fill(row.Library.Subdirs),
-		Version: row.Library.Version, Missing: row.For(e.api.Version, row.Library.Missing),
+		Version: row.Library.Version, Pair: row.Library.Pair, Stub: row.Library.Stub, Beside: row.Library.Beside, Missing: row.For(e.api.Version, row.Library.Missing),
+	}
+	for _, name := range l.Names {
+		l.Several = l.Several || path.Base(name) != path.Base(l.Names[0])
 	}
 	if row.Library.Majors {
 		fmt.Sscan(model.Major(e.api.Version), &l.Major)

@@ -116,6 +116,7 @@ type Decl struct {
 	Result      *Type    // Callback
 	Thread      string   // Callback: on which thread CUDA calls it
 	GoAllowed   bool     // Callback: an exported Go function may be passed
+	Inline      bool     // Callback: C has no name for it, a parameter spells it in place
 	Error       bool     // Enum: the status type of the API
 	Nested      bool     // lies inside another record and has no C name of its own
 	CPath       string   // Nested: a C expression of its type, or of the record it lies in unnamed; for proofs
@@ -192,9 +193,12 @@ func (t *Type) CDecl(name string) string {
 			name = "(" + name + ")"
 		}
 		return t.Elem.CDecl(name + "[" + itoa(t.Len) + "]")
-	default:
-		return join(c+t.C, name)
+	case Named:
+		if t.Decl != nil && t.Decl.Inline {
+			return t.Decl.Result.CDecl("(*" + name + ")(" + params(t.Decl.Params, false) + ")")
+		}
 	}
+	return join(c+t.C, name)
 }
 
 // Slot is the size of a place for an argument, and Slots the least number of them.

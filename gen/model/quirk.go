@@ -53,6 +53,9 @@ var quirks = []quirk{
 	{"runtime", "12.8", "", "*.jitOptionsValues", opaque, "numbers and pointers mixed, each in the place of a pointer"},
 	{"runtime", "12.8", "", "*.libraryOptionValues", opaque, "numbers and pointers mixed, each in the place of a pointer"},
 
+	{"nvrtc", "12.8", "", "nvrtcSetFlowCallback_callback", callback("the thread that compiles, inside NvrtcCompileProgram", false), "it decides during a compilation whether that goes on"},
+	{"nvrtc", "12.8", "", "nvrtcSetFlowCallback.payload", opaque, "a value of the program's own, handed to its callback"},
+
 	// Status types.
 	{"runtime", "", "", "cudaError_t", canonical, "the name by which programs know the type"},
 

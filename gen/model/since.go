@@ -40,11 +40,15 @@ func SinceText(s string) string {
 const SinceHead = "# Which CUDA version introduced each symbol. Written by tools/headers; do not edit.\n"
 
 // Introduced tells in which version each symbol of apis came, oldest version
-// first. For the symbols of the oldest the driver's cudaTypedefs.h knows more.
+// first, nil for one that lacks the library. For the symbols of the oldest the driver's
+// cudaTypedefs.h knows more.
 func Introduced(apis []*API) string {
 	var b strings.Builder
 	seen := map[string]bool{}
 	for i, a := range apis {
+		if a == nil {
+			continue
+		}
 		for _, f := range a.Funcs {
 			if seen[f.Symbol] {
 				continue

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -40,14 +41,14 @@ func Parse(headers fs.FS, api string) (*model.API, error) {
 	header := row.Headers[0]
 	a := &model.API{Row: row, Header: header, Version: version}
 
-	all, err := load(headers, header, internal)
+	all, err := load(headers, row, header, internal)
 	if err != nil {
 		return nil, err
 	}
 	if err := all.collect(a); err != nil {
 		return nil, err
 	}
-	public, err := load(headers, header, "")
+	public, err := load(headers, row, header, "")
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +65,7 @@ func Parse(headers fs.FS, api string) (*model.API, error) {
 
 // unit is one parsed header.
 type unit struct {
+	row    *model.Row
 	header string
 	ast    *cc.AST
 	files  map[string][]byte
@@ -79,12 +81,12 @@ type unit struct {
 	last    *model.Decl                   // the type declared last
 }
 
-func load(headers fs.FS, header, defs string) (*unit, error) {
+func load(headers fs.FS, row *model.Row, header, defs string) (*unit, error) {
 	ast, files, err := translate(headers, header, defs)
 	if err != nil {
 		return nil, err
 	}
-	return &unit{header: header, ast: ast, files: files, decls: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}}, nil
+	return &unit{row: row, header: header, ast: ast, files: files, decls: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}}, nil
 }
 
 // collect takes every declaration of the internal parse into the model.
@@ -141,6 +143,9 @@ func (u *unit) external(d *cc.ExternalDeclaration) error {
 	switch d.Case {
 	case cc.ExternalDeclarationFuncDef:
 		f := d.FunctionDefinition.Declarator
+		if u.row.Inline && !u.skips(f.Name()) {
+			return u.function(d.FunctionDefinition.DeclarationSpecifiers, f, u.leading(d))
+		}
 		if f.IsStatic() || f.IsInline() {
 			return nil // not exported: the library has no such symbol
 		}
@@ -175,7 +180,7 @@ func (u *unit) declaration(d *cc.Declaration) error {
 		case dd.IsTypename():
 			err = u.typedef(d, dd, comment)
 		case dd.Type().Kind() == cc.Function:
-			err = u.function(d, dd, comment)
+			err = u.function(d.DeclarationSpecifiers, dd, comment)
 		default:
 			err = fmt.Errorf("unhandled variable")
 		}
@@ -186,18 +191,26 @@ func (u *unit) declaration(d *cc.Declaration) error {
 	return nil
 }
 
-func (u *unit) function(d *cc.Declaration, dd *cc.Declarator, comment string) error {
+func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) error {
+	if u.skips(dd.Name()) {
+		return nil
+	}
 	params, result, err := u.signature(dd.Type().(*cc.FunctionType), dd)
 	if err != nil {
 		return err
 	}
 	u.funcs = append(u.funcs, &model.Func{
 		Symbol: dd.Name(), Params: params, Result: result, Comment: comment,
-		Deprecated: slices.ContainsFunc(cc.NodeTokens(d.DeclarationSpecifiers), func(t cc.Token) bool {
+		Deprecated: slices.ContainsFunc(cc.NodeTokens(specifiers), func(t cc.Token) bool {
 			return t.SrcStr() == "deprecated"
 		}),
 	})
 	return nil
+}
+
+// skips tells whether a function is not to be bound.
+func (u *unit) skips(symbol string) bool {
+	return u.row.Skip != "" && regexp.MustCompile(u.row.Skip).MatchString(symbol)
 }
 
 // signature resolves the type of a function, or of a pointer to one, that dd
@@ -216,7 +229,7 @@ func (u *unit) signature(ft *cc.FunctionType, dd *cc.Declarator) ([]*model.Param
 		if p.Type().Kind() == cc.Void {
 			continue // f(void)
 		}
-		t, err := u.typ(p.Type())
+		t, err := u.parameter(p, dd.Name())
 		if err != nil {
 			return nil, nil, fmt.Errorf("parameter %d %s: %w", i, p.Name(), err)
 		}
@@ -230,6 +243,30 @@ func (u *unit) signature(ft *cc.FunctionType, dd *cc.Declarator) ([]*model.Param
 		params = append(params, &model.Param{C: p.Name(), Type: t})
 	}
 	return params, result, nil
+}
+
+// parameter resolves a parameter's type. A pointer to a function that is spelled in place
+// becomes a type named after the function and the parameter.
+func (u *unit) parameter(p *cc.Parameter, function string) (*model.Type, error) {
+	ptr, _ := p.Type().(*cc.PointerType)
+	if ptr == nil || ptr.Typedef() != nil {
+		return u.typ(p.Type())
+	}
+	fn, ok := ptr.Elem().(*cc.FunctionType)
+	if !ok || fn.Typedef() != nil || p.Declarator == nil {
+		return u.typ(p.Type())
+	}
+	name := function + "_" + p.Name()
+	if d := u.decls[name]; d != nil {
+		return named(d), nil
+	}
+	params, result, err := u.signature(fn, p.Declarator)
+	if err != nil {
+		return nil, err
+	}
+	d := &model.Decl{Kind: model.Callback, C: name, Params: params, Result: result, Size: 8, Align: 8, Inline: true}
+	u.add(d)
+	return named(d), nil
 }
 
 // leading is the comment in front of a declaration. One that ends the line

@@ -230,6 +230,18 @@ int PFN_cuVariable_v1;
 	assert.Equal(t, "CUx", a.PFNs[1].Params[0].Type.C)
 }
 
+// A pointer to a function that a parameter spells in place gets a name of its own, and is
+// spelled in place again.
+func TestInlineCallback(t *testing.T) {
+	a := parsed(t, "int cuCall(int (*fn)(void *, const char *text), void *data);")
+	d := decl(t, a, "cuCall_fn")
+	assert.Equal(t, model.Callback, d.Kind)
+	assert.True(t, d.Inline)
+	require.Len(t, a.Funcs, 1)
+	assert.Equal(t, "int cuCall(int (*fn)(void *, const char *), void *data)", a.Funcs[0].Prototype())
+	assert.Equal(t, "int (*x)(int (*)(void *, const char *), void *)", a.Funcs[0].PointerTo("x"))
+}
+
 func TestVersion(t *testing.T) {
 	for define, want := range map[string]string{"11080": "11.8", "13050": "13.5", "13110": "13.11"} {
 		a, err := Parse(fstest.MapFS{

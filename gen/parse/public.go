@@ -47,11 +47,11 @@ func (u *unit) complete(a *model.API) error {
 	lines := map[string]int{} // of the public declaration, by symbol
 	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
 		d := l.ExternalDeclaration
-		if d == nil || !u.ours(d) || d.Case != cc.ExternalDeclarationDecl || d.Declaration.InitDeclaratorList == nil {
+		if d == nil || !u.ours(d) {
 			continue
 		}
-		dd := d.Declaration.InitDeclaratorList.InitDeclarator.Declarator
-		if dd.IsTypename() || dd.Type().Kind() != cc.Function {
+		dd := u.bound(d)
+		if dd == nil {
 			continue
 		}
 		lines[dd.Name()] = dd.Position().Line
@@ -87,6 +87,21 @@ func (u *unit) complete(a *model.API) error {
 		macroComments(string(text), consts)
 	}
 	return nil
+}
+
+// bound is the function that a declaration binds, nil for others.
+func (u *unit) bound(d *cc.ExternalDeclaration) *cc.Declarator {
+	var dd *cc.Declarator
+	switch {
+	case d.Case == cc.ExternalDeclarationFuncDef && u.row.Inline:
+		dd = d.FunctionDefinition.Declarator
+	case d.Case == cc.ExternalDeclarationDecl && d.Declaration.InitDeclaratorList != nil:
+		dd = d.Declaration.InitDeclaratorList.InitDeclarator.Declarator
+	}
+	if dd == nil || dd.IsTypename() || dd.Type().Kind() != cc.Function || u.skips(dd.Name()) {
+		return nil
+	}
+	return dd
 }
 
 // spelled is the name as the header spells it, before macros rename it.
@@ -295,7 +310,7 @@ var defgroup = regexp.MustCompile(`[\\@](?:defgroup|addtogroup)\s+(\w+)(.*)`)
 // typedefs reads the header that spells every function again with the version
 // that introduced it.
 func typedefs(headers fs.FS, a *model.API) error {
-	u, err := load(headers, a.Row.Typedefs, internal)
+	u, err := load(headers, a.Row, a.Row.Typedefs, internal)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ var public = []string{
 	"cuda/generated/cudart12",
 	"cuda/generated/cudart13",
 	"cuda/generated/driver",
+	"cuda/generated/nvjitlink",
+	"cuda/generated/nvrtc",
 	"cuda/safe",
 	"tools/simdriver/sim",
 }

@@ -11,10 +11,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"slices"
+	"strings"
 
-	"github.com/cudabind/cudabind/gen/parse"
+	"github.com/cudabind/cudabind/gen/model"
 )
 
 func main() {
@@ -54,7 +55,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("apidiff", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&o.api, "api", "", "compare one `API`, driver or runtime, instead of both")
+	fs.StringVar(&o.api, "api", "", "compare one `API`, such as driver, instead of all")
 	fs.BoolVar(&o.asJSON, "json", false, "print JSON")
 	fs.StringVar(&o.html, "html", "", "write a page to `FILE` instead of printing")
 	if err := fs.Parse(args); err != nil {
@@ -66,8 +67,8 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	if fs.NArg() != 2 {
 		return o, usageError{errors.New("which two versions?")}
 	}
-	if o.api != "" && !slices.Contains(parse.APIs, o.api) {
-		return o, usageError{fmt.Errorf("-api %q: it is driver or runtime", o.api)}
+	if o.api != "" && model.RowOf(o.api) == nil {
+		return o, usageError{fmt.Errorf("-api %q: it is %s", o.api, strings.Join(model.APIs(), " or "))}
 	}
 	o.from, o.to = fs.Arg(0), fs.Arg(1)
 	return o, nil
@@ -76,13 +77,16 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 // compare finds the changes.
 func (o options) compare(stderr io.Writer) ([]change, error) {
 	ctx := context.Background()
-	apis := parse.APIs
+	apis := model.APIs()
 	if o.api != "" {
 		apis = []string{o.api}
 	}
 	var all []change
 	for _, api := range apis {
 		from, err := load(ctx, o.from, api, stderr)
+		if errors.Is(err, fs.ErrNotExist) && o.api == "" {
+			continue // that version has no such library
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +39,7 @@ func updateFacts(ctx context.Context, root string, stderr io.Writer) error {
 		var apis []*model.API
 		for _, dir := range dirs {
 			a, err := parse.Parse(os.DirFS(dir), name)
-			if err != nil {
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			apis = append(apis, a)

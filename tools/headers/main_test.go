@@ -102,7 +102,11 @@ func TestList(t *testing.T) {
 	require.Len(t, lines, 1+len(releases))
 	assert.Equal(t, []string{"CUDA", "PACKAGE", "VERSION", "LIBRARIES", "HEADERS"}, strings.Fields(lines[0]))
 	for i, r := range releases {
-		assert.Equal(t, []string{r.Version, r.Wheel, r.WheelVersion, "nvrtc", "-"}, strings.Fields(lines[i+1]))
+		var libraries []string
+		for _, l := range r.Libraries {
+			libraries = append(libraries, l.Name)
+		}
+		assert.Equal(t, []string{r.Version, r.Wheel, r.WheelVersion, strings.Join(libraries, ","), "-"}, strings.Fields(lines[i+1]))
 	}
 }
 
@@ -169,7 +173,7 @@ func write(t *testing.T, name, text string) {
 func packedHeaders(t *testing.T, cudaVersion string) string {
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
-	for _, name := range []string{"cuda.h", "cuda_runtime_api.h", "cudaTypedefs.h", "nvrtc.h"} {
+	for _, name := range []string{"cuda.h", "cuda_runtime_api.h", "cudaTypedefs.h", "nvrtc.h", "nvJitLink.h"} {
 		f, err := w.Create("nvidia/sample/include/" + name)
 		require.NoError(t, err)
 		_, err = f.Write([]byte("#define CUDA_VERSION " + cudaVersion + "\n"))

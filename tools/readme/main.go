@@ -84,23 +84,18 @@ func rewrite(file string, change func(string) (string, error)) error {
 	return os.WriteFile(file, []byte(out), 0o666)
 }
 
-// packages are those that this module publishes.
-var packages = []struct{ name, api, version string }{
-	{"driver", "driver", "13.5"}, {"cudart12", "runtime", "12.9"}, {"cudart13", "runtime", "13.5"},
-}
-
 // documented is the table of what has text of ours, and the functions and types
 // that have none.
 func documented() (table string, without []string, err error) {
 	var b strings.Builder
 	b.WriteString("| package | functions: full | brief | none | types: text | none | values: text | none | members: text | none |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, p := range packages {
-		dir, err := headers.Fetch(context.Background(), p.version, os.Stderr)
+	for _, p := range model.Packages() {
+		dir, err := headers.Fetch(context.Background(), p.Version, os.Stderr)
 		if err != nil {
 			return "", nil, err
 		}
-		a, err := parse.Parse(os.DirFS(dir), p.api)
+		a, err := parse.Parse(os.DirFS(dir), p.API)
 		if err != nil {
 			return "", nil, err
 		}
@@ -111,7 +106,7 @@ func documented() (table string, without []string, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", p.name, c.Functions.Full, c.Functions.Sentence, c.Functions.None,
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", p.Name, c.Functions.Full, c.Functions.Sentence, c.Functions.None,
 			c.Types.Full, c.Types.None, c.Values.Full, c.Values.None, c.Members.Full, c.Members.None)
 		without = append(append(without, c.Functions.Without...), c.Types.Without...)
 	}
@@ -139,7 +134,7 @@ func versions() (string, error) {
 			return "", err
 		}
 		fmt.Fprintf(&b, "| %s |", r.Version)
-		for _, api := range parse.APIs {
+		for _, api := range []string{"driver", "runtime"} {
 			a, err := parse.Parse(os.DirFS(dir), api)
 			if err != nil {
 				return "", err

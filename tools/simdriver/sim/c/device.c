@@ -63,6 +63,13 @@ CUresult cuDriverGetVersion(int *version)
 	return OK;
 }
 
+/* Libraries of NVIDIA's ask for tables of the driver's own functions: NVRTC crashes where there is no such function, and goes on without a table. */
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+	ENTER(BARE | EARLY | DEAD | CALLBACK);
+	return table && id ? NOT_FOUND : INVALID_VALUE;
+}
+
 CUresult cuDeviceGetCount(int *n)
 {
 	ENTER(DEAD);

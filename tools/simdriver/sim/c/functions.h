@@ -4,6 +4,7 @@
 #define FUNCTIONS(F) \
 	F(cuInit) \
 	F(cuDriverGetVersion) \
+	F(cuGetExportTable) \
 	F(cuGetErrorName) \
 	F(cuGetErrorString) \
 	F(cuDeviceGet) \
