@@ -174,7 +174,10 @@ func TestCaptureRacesWide(t *testing.T) {
 func TestWaitBesideCapturedRecord(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
-	s, busy, e := stream(t, x), stream(t, x), event(t, x)
+	s, busy := stream(t, x), stream(t, x)
+	e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true}) // others fill the queue of busy
+	require.NoError(t, err)
+	closing(t, e)
 	unstick := stick(t, x, busy)
 	var c racers
 	c.add(6, func() error { _, err := s.CaptureInfo(); return err }) // sometimes holds the graph's lock

@@ -230,6 +230,20 @@ int PFN_cuVariable_v1;
 	assert.Equal(t, "CUx", a.PFNs[1].Params[0].Type.C)
 }
 
+// A comment may name the chapter of a function that stands elsewhere.
+func TestIngroup(t *testing.T) {
+	a := parsed(t, `/** \defgroup linking Linking */
+/** \defgroup options Options */
+/** \ingroup linking
+ * \brief links */
+int cuLink(int x);
+/** \ingroup nowhere */
+int cuOther(int x);`)
+	require.Len(t, a.Funcs, 2)
+	assert.Equal(t, "linking", a.Funcs[0].Group)
+	assert.Equal(t, "options", a.Funcs[1].Group)
+}
+
 // A pointer to a function that a parameter spells in place gets a name of its own, and is
 // spelled in place again.
 func TestInlineCallback(t *testing.T) {

@@ -140,6 +140,9 @@ func (u *unit) fromBase(a *model.API, lines map[string]int) {
 			continue
 		}
 		f.Group = groupAt(line)
+		if m := ingroup.FindStringSubmatch(f.Comment); m != nil && slices.ContainsFunc(a.Groups, func(g model.Group) bool { return g.Name == m[1] }) {
+			f.Group = m[1]
+		}
 		base, _, _ := model.Base(f.Symbol)
 		group[base], comment[base], deprecated[base] = f.Group, f.Comment, f.Deprecated
 	}
@@ -304,6 +307,8 @@ func groups(text []byte) []model.Group {
 	}
 	return out
 }
+
+var ingroup = regexp.MustCompile(`[\\@]ingroup\s+(\w+)`)
 
 var defgroup = regexp.MustCompile(`[\\@](?:defgroup|addtogroup)\s+(\w+)(.*)`)
 

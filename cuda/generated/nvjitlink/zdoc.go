@@ -37,7 +37,7 @@
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.
 //
-// # Supported Link Options
+// # Linking
 //
 // [NvJitLinkCreate], [NvJitLinkDestroy], [NvJitLinkAddData], [NvJitLinkAddFile],
 // [NvJitLinkComplete], [NvJitLinkGetLinkedCubinSize], [NvJitLinkGetLinkedCubin],

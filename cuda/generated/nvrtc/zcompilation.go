@@ -551,3 +551,107 @@ func NvrtcGetLoweredName(prog NvrtcProgram, name_expression *byte, lowered_name 
 	}
 	return status(args.ret)
 }
+
+// NvrtcSetFlowCallback has a C function called again and again during compilations of a program,
+// which can cancel them.
+//
+//	nvrtcResult nvrtcSetFlowCallback(nvrtcProgram prog, int (*callback)(void *, void *), void *payload)
+//
+// The function receives payload and a nil pointer that is reserved. It returns 0 to continue or 1
+// to cancel. After the first 1 it is called some more times and must keep returning 1. Measured,
+// one small compilation makes 860 calls, and the function stays for later compilations: it cannot
+// be removed, only replaced.
+//
+// Parameters:
+//   - prog: the program
+//   - callback: the C function, int (void*, void*); measured, nil is refused
+//   - payload: handed to it as it is
+//
+// From Go: to stop a compilation when a [context.Context] ends, let a C function read a flag in C
+// memory and set the flag from Go; a Go callback costs a transition for each of the calls.
+// Measured, it ran on the compiling thread; NVIDIA still demands that it be safe on any. It must
+// not call NVRTC, and payload must stay until the program is destroyed.
+//
+// The callback is the address of a C function, or 0. CUDA runs it on the thread that compiles,
+// inside NvrtcCompileProgram: it must not be a Go function exported to C, and must not call one, or
+// the process dies.
+//
+// Errors:
+//   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
+//   - [NVRTC_ERROR_INVALID_INPUT]: callback is nil
+//
+// Since CUDA 12.8. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
+func NvrtcSetFlowCallback(prog NvrtcProgram, callback NvrtcSetFlowCallback_callback, payload uintptr) error {
+	args := &struct {
+		prog     NvrtcProgram
+		callback NvrtcSetFlowCallback_callback
+		payload  uintptr
+		_        [5]uint64
+		ret      NvrtcResult
+	}{prog: prog, callback: callback, payload: payload}
+	if err := call(symNvrtcSetFlowCallback, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// NvrtcGetTileIRSize gives the size of the Tile IR in bytes: the code of tile functions in the
+// source.
+//
+//	nvrtcResult nvrtcGetTileIRSize(nvrtcProgram prog, size_t *TileIRSizeRet)
+//
+// It is 0 without tile options (measured). --enable-tile compiles tile functions beside kernels,
+// --tile-only compiles them alone.
+//
+// Parameters:
+//   - prog: the program
+//   - TileIRSizeRet: receives the size
+//
+// From Go: any OS thread, no context.
+//
+// Errors:
+//   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
+//   - [NVRTC_ERROR_INVALID_INPUT]: TileIRSizeRet is nil
+//
+// Since CUDA 13.2. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
+func NvrtcGetTileIRSize(prog NvrtcProgram, TileIRSizeRet *uint64) error {
+	args := &struct {
+		prog          NvrtcProgram
+		TileIRSizeRet *uint64
+		_             [6]uint64
+		ret           NvrtcResult
+	}{prog: prog, TileIRSizeRet: TileIRSizeRet}
+	if err := call(symNvrtcGetTileIRSize, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// NvrtcGetTileIR copies the Tile IR of the source's __tile__ and __tile_global__ functions, which
+// the cubin does not contain.
+//
+//	nvrtcResult nvrtcGetTileIR(nvrtcProgram prog, char *TileIR)
+//
+// Parameters:
+//   - prog: the program
+//   - TileIR: receives as many bytes as [NvrtcGetTileIRSize] says
+//
+// From Go: TileIR is the address of a slice's first element; the bytes are binary.
+//
+// Errors:
+//   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
+//   - [NVRTC_ERROR_INVALID_INPUT]: TileIR is nil
+//
+// Since CUDA 13.2. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
+func NvrtcGetTileIR(prog NvrtcProgram, TileIR *byte) error {
+	args := &struct {
+		prog   NvrtcProgram
+		TileIR *byte
+		_      [6]uint64
+		ret    NvrtcResult
+	}{prog: prog, TileIR: TileIR}
+	if err := call(symNvrtcGetTileIR, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}

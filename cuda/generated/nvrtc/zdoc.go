@@ -52,12 +52,13 @@
 // [NvrtcCreateProgram], [NvrtcDestroyProgram], [NvrtcCompileProgram], [NvrtcGetPTXSize],
 // [NvrtcGetPTX], [NvrtcGetCUBINSize], [NvrtcGetCUBIN], [NvrtcGetLTOIRSize], [NvrtcGetLTOIR],
 // [NvrtcGetOptiXIRSize], [NvrtcGetOptiXIR], [NvrtcGetProgramLogSize], [NvrtcGetProgramLog],
-// [NvrtcAddNameExpression], [NvrtcGetLoweredName].
+// [NvrtcAddNameExpression], [NvrtcGetLoweredName], [NvrtcSetFlowCallback], [NvrtcGetTileIRSize],
+// [NvrtcGetTileIR].
 //
 // # Precompiled header (PCH) (CUDA 12.8+)
 //
 // [NvrtcGetPCHHeapSize], [NvrtcSetPCHHeapSize], [NvrtcGetPCHCreateStatus],
-// [NvrtcGetPCHHeapSizeRequired], [NvrtcSetFlowCallback], [NvrtcGetTileIRSize], [NvrtcGetTileIR].
+// [NvrtcGetPCHHeapSizeRequired].
 //
 // # Bundled Headers Installation
 //
