@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -113,7 +114,10 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
-// codeOf returns C source without its comments.
+// quoted is a string of C, which may be a sentence: that of a deprecation.
+var quoted = regexp.MustCompile(`"[^"\n]*"`)
+
+// codeOf returns C source without its comments and strings.
 func codeOf(source []byte) []byte {
 	var code []byte
 	for c := range comments(source) {
@@ -121,7 +125,7 @@ func codeOf(source []byte) []byte {
 		code = append(append(code, before...), '\n')
 		source = after
 	}
-	return append(code, source...)
+	return quoted.ReplaceAll(append(code, source...), []byte(`""`))
 }
 
 // What a header declares is facts: all of it may be repeated.
