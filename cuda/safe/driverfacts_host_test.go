@@ -244,15 +244,15 @@ func TestFactQueue(t *testing.T) {
 			return func() error { return w.launch(w.s) }
 		}},
 		{"records", true, func(t *testing.T, w *facts) func() error {
-			e := rawEvent(t, driver.CU_EVENT_DEFAULT)
+			e := rawEvent(t, w, driver.CU_EVENT_DEFAULT)
 			return func() error { return driver.CuEventRecord(e, w.s) }
 		}},
 		{"records without time", false, func(t *testing.T, w *facts) func() error {
-			e := rawEvent(t, driver.CU_EVENT_DISABLE_TIMING)
+			e := rawEvent(t, w, driver.CU_EVENT_DISABLE_TIMING)
 			return func() error { return driver.CuEventRecord(e, w.s) }
 		}},
 		{"waits for events", false, func(t *testing.T, w *facts) func() error {
-			e := rawEvent(t, driver.CU_EVENT_DISABLE_TIMING)
+			e := rawEvent(t, w, driver.CU_EVENT_DISABLE_TIMING)
 			require.NoError(t, driver.CuEventRecord(e, w.other))
 			return func() error { return driver.CuStreamWaitEvent(w.s, e, 0) }
 		}},
@@ -262,7 +262,7 @@ func TestFactQueue(t *testing.T) {
 		{"prefetches", true, func(t *testing.T, w *facts) func() error {
 			var p driver.CUdeviceptr
 			require.NoError(t, driver.CuMemAllocManaged(&p, 4096, uint32(driver.CU_MEM_ATTACH_GLOBAL)))
-			t.Cleanup(func() { assert.NoError(t, driver.CuMemFree(p)) })
+			t.Cleanup(func() { assert.NoError(t, w.x.WithCurrent(func() error { return driver.CuMemFree(p) })) })
 			return func() error { return driver.CuMemPrefetchAsync_v1(p, 4096, 0, w.s) }
 		}},
 	} {
@@ -289,9 +289,9 @@ func TestFactQueue(t *testing.T) {
 				})
 			}()
 			require.Eventually(t, func() bool { return made.Load() >= 50 }, hang, time.Millisecond, "they do not wait for the gate")
-			for before := int32(-1); before != made.Load(); {
+			for before := int32(-1); before != made.Load() && made.Load() < all; {
 				before = made.Load()
-				time.Sleep(200 * time.Millisecond)
+				time.Sleep(time.Second)
 			}
 			t.Logf("%d were taken", made.Load())
 			assert.Equal(t, c.blocks, made.Load() < all)
@@ -303,8 +303,8 @@ func TestFactQueue(t *testing.T) {
 	}
 }
 
-func rawEvent(t *testing.T, flags driver.CUevent_flags) (e driver.CUevent) {
+func rawEvent(t *testing.T, w *facts, flags driver.CUevent_flags) (e driver.CUevent) {
 	require.NoError(t, driver.CuEventCreate(&e, uint32(flags)))
-	t.Cleanup(func() { assert.NoError(t, driver.CuEventDestroy(e)) })
+	t.Cleanup(func() { assert.NoError(t, w.x.WithCurrent(func() error { return driver.CuEventDestroy(e) })) })
 	return e
 }
