@@ -23,16 +23,17 @@ type part struct {
 	library string   // its name, none for the runtime
 	wheel   string   // the pip package; up to CUDA 12 -cu12 follows
 	roots   []string // the headers that the generator parses; what they include is pinned with them
+	since   string   // the first CUDA version whose library can be bound, "" for the oldest pinned one
 }
 
 // runtimePart holds the headers of the driver too, and those of types that
 // libraries share.
-var runtimePart = part{"", "nvidia-cuda-runtime", []string{mainHeader, "cuda_runtime_api.h", "cudaTypedefs.h"}}
+var runtimePart = part{"", "nvidia-cuda-runtime", []string{mainHeader, "cuda_runtime_api.h", "cudaTypedefs.h"}, ""}
 
 // libraries are sorted by name.
 var libraries = []part{
-	{"nvjitlink", "nvidia-nvjitlink", []string{"nvJitLink.h"}},
-	{"nvrtc", "nvidia-cuda-nvrtc", []string{"nvrtc.h"}},
+	{"nvjitlink", "nvidia-nvjitlink", []string{"nvJitLink.h"}, "12.3"}, // before, it exports no plain names and does not tell its version
+	{"nvrtc", "nvidia-cuda-nvrtc", []string{"nvrtc.h"}, ""},
 }
 
 // wheelOf is the pip package of the part for a CUDA version.
@@ -64,6 +65,10 @@ func pin(ctx context.Context, version string, progress io.Writer) (Release, erro
 	}
 	r := Release{Version: version, Package: runtime}
 	for _, l := range libraries {
+		if compareVersions(version, l.since) < 0 {
+			say(progress, "CUDA %s: left out %s, which can be bound since CUDA %s", version, l.library, l.since)
+			continue
+		}
 		p, err := l.pin(ctx, version, progress)
 		if errors.Is(err, errNotPublished) {
 			say(progress, "CUDA %s: left out %s, since pip finds no %s %s.*", version, l.library, l.wheelOf(version), version)

@@ -60,7 +60,7 @@ import "unsafe"
 //     library is too old; measured, 12.9 returns [NVJITLINK_ERROR_INTERNAL] and 12.0 nil
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle, options or one of the strings is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 //
 // [cuInit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuInit
 func NvJitLinkCreate(handle *NvJitLinkHandle, numOptions uint32, options **byte) error {
@@ -92,7 +92,7 @@ func NvJitLinkCreate(handle *NvJitLinkHandle, numOptions uint32, options **byte)
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or the handle in it is nil, so destroying it again
 //     through the same variable is harmless (measured)
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkDestroy(handle *NvJitLinkHandle) error {
 	args := &struct {
 		handle *NvJitLinkHandle
@@ -155,7 +155,7 @@ func NvJitLinkDestroy(handle *NvJitLinkHandle) error {
 //     without an error and ignored
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkAddData(handle NvJitLinkHandle, inputType NvJitLinkInputType, data unsafe.Pointer, size uint64, name *byte) error {
 	args := &struct {
 		handle    NvJitLinkHandle
@@ -198,7 +198,7 @@ func NvJitLinkAddData(handle NvJitLinkHandle, inputType NvJitLinkInputType, data
 //   - [NVJITLINK_ERROR_PTX_COMPILE]: ptxas refused the PTX in the file
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or fileName is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkAddFile(handle NvJitLinkHandle, inputType NvJitLinkInputType, fileName *byte) error {
 	args := &struct {
 		handle    NvJitLinkHandle
@@ -246,7 +246,7 @@ func NvJitLinkAddFile(handle NvJitLinkHandle, inputType NvJitLinkInputType, file
 //   - [NVJITLINK_ERROR_FINALIZE]: the machine code could not be finished for the architecture
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkComplete(handle NvJitLinkHandle) error {
 	args := &struct {
 		handle NvJitLinkHandle
@@ -277,7 +277,7 @@ func NvJitLinkComplete(handle NvJitLinkHandle) error {
 //     option -ptx (all measured)
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetLinkedCubinSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
@@ -309,7 +309,7 @@ func NvJitLinkGetLinkedCubinSize(handle NvJitLinkHandle, size *uint64) error {
 //   - [NVJITLINK_ERROR_INTERNAL]: there is no cubin (measured)
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or cubin is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 //
 // [cuLibraryLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadData
 // [cuModuleLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuModuleLoadData
@@ -341,7 +341,7 @@ func NvJitLinkGetLinkedCubin(handle NvJitLinkHandle, cubin unsafe.Pointer) error
 //   - [NVJITLINK_ERROR_INTERNAL]: the link is not complete, or failed (measured)
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetLinkedPtxSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
@@ -374,7 +374,7 @@ func NvJitLinkGetLinkedPtxSize(handle NvJitLinkHandle, size *uint64) error {
 //   - [NVJITLINK_ERROR_INTERNAL]: there is no PTX: the link is not complete, or failed
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or ptx is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 //
 // [cuLibraryLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadData
 // [cuModuleLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuModuleLoadData
@@ -470,7 +470,7 @@ func NvJitLinkGetLinkedLTOIR(handle NvJitLinkHandle, ltoir unsafe.Pointer) error
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetErrorLogSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
@@ -506,7 +506,7 @@ func NvJitLinkGetErrorLogSize(handle NvJitLinkHandle, size *uint64) error {
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or log is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetErrorLog(handle NvJitLinkHandle, log *byte) error {
 	args := &struct {
 		handle NvJitLinkHandle
@@ -534,7 +534,7 @@ func NvJitLinkGetErrorLog(handle NvJitLinkHandle, log *byte) error {
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetInfoLogSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
 		handle NvJitLinkHandle
@@ -566,7 +566,7 @@ func NvJitLinkGetInfoLogSize(handle NvJitLinkHandle, size *uint64) error {
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or log is nil
 //
-// Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
+// Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetInfoLog(handle NvJitLinkHandle, log *byte) error {
 	args := &struct {
 		handle NvJitLinkHandle
