@@ -2,10 +2,9 @@ package safe
 
 import "github.com/cudabind/cudabind/cuda/internal/rt"
 
-// enqueue enqueues work that uses blocks and takes places in the driver's queue: call calls
-// the driver. uncapturable is the
-// reason why the work cannot be captured, "" if it can. In a capture the graph retains
-// the blocks.
+// enqueue enqueues work that uses blocks and takes places in the driver's queue: call
+// calls the driver. uncapturable is the reason why the work cannot be captured, "" if it
+// can. In a capture the graph retains the blocks.
 func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable string, call func() error) error {
 	capture, err := s.enterWork(op, work)
 	if err != nil {

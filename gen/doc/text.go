@@ -211,7 +211,7 @@ func (e *entry) all() []string {
 func apiOf(c string) string {
 	best := model.Rows[0]
 	for _, r := range model.Rows {
-		if strings.HasPrefix(c, r.Prefix) && len(r.Prefix) > len(best.Prefix) || r.Types != "" && regexp.MustCompile(r.Types).MatchString(c) {
+		if strings.HasPrefix(c, r.Prefix) && len(r.Prefix) > len(best.Prefix) || r.Types != nil && r.Types.MatchString(c) {
 			best = r
 		}
 	}

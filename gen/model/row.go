@@ -1,6 +1,7 @@
 package model
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -8,24 +9,24 @@ import (
 // Row is what the generator has to be told of a library. No stage knows one by
 // its name.
 type Row struct {
-	API      string   // how -api and the texts call it: "driver"
-	Title    string   // "the CUDA driver API"
-	Headers  []string // that it is read from, the one that declares it first
-	Typedefs string   // the one of Headers that tells the version of each function, "" for none
-	Inline   bool     // functions that the header defines are bound: the library exports them too
-	Prefix   string   // that each function begins with
-	Skip     string   // a pattern of functions that are not bound, "" for none
-	Types    string   // a pattern of further names that belong to it, "" for none
-	Status   string   // the status type: its name or its tag
-	Success  string   // its code for success
-	Example  string   // a code that the package comment shows, as Go names it
-	Stream   string   // its type of streams
-	OwnQueue string   // the stream that is the thread's own, as Go names it
-	Manual   string   // NVIDIA's page of a function; {group} is its chapter
-	Other    string   // the API that comments link to, "" for none
-	Reading  int      // which of {driver|runtime} in a text is meant
-	Package  string   // where its packages are published, below cuda/generated
-	Versions []string // of CUDA that the published packages are from, one for each major that has its own
+	API      string         // how -api and the texts call it: "driver"
+	Title    string         // "the CUDA driver API"
+	Headers  []string       // that it is read from, the one that declares it first
+	Typedefs string         // the one of Headers that tells the version of each function, "" for none
+	Inline   bool           // functions that the header defines are bound: the library exports them too
+	Prefix   string         // that each function begins with
+	Skip     *regexp.Regexp // functions that are not bound, nil for none
+	Types    *regexp.Regexp // further names that belong to it, nil for none
+	Status   string         // the status type: its name or its tag
+	Success  string         // its code for success
+	Example  string         // a code that the package comment shows, as Go names it
+	Stream   string         // its type of streams
+	OwnQueue string         // the stream that is the thread's own, as Go names it
+	Manual   string         // NVIDIA's page of a function; {group} is its chapter
+	Other    string         // the API that comments link to, "" for none
+	Reading  int            // which of {driver|runtime} in a text is meant
+	Package  string         // where its packages are published, below cuda/generated
+	Versions []string       // of CUDA that the published packages are from, one for each major that has its own
 	Library  Library
 }
 
@@ -63,7 +64,7 @@ var Rows = []*Row{
 	{
 		API: "runtime", Title: "the CUDA runtime API",
 		Headers: []string{"cuda_runtime_api.h"},
-		Prefix:  "cuda", Types: `^(dim3|(u?(char|short|int|long|longlong)|float|double)[1-4](_\d+a)?$)`,
+		Prefix:  "cuda", Types: regexp.MustCompile(`^(dim3|(u?(char|short|int|long|longlong)|float|double)[1-4](_\d+a)?$)`),
 		Status: "cudaError", Success: "cudaSuccess", Example: "CudaErrorMemoryAllocation",
 		Stream: "cudaStream_t", OwnQueue: "CudaStreamPerThread",
 		Manual: "https://docs.nvidia.com/cuda/cuda-runtime-api/group__{group}.html", Other: "driver", Reading: 1, Package: "cudart{major}", Versions: []string{"12.9", "13.5"},
@@ -97,7 +98,7 @@ var Rows = []*Row{
 		API: "nvjitlink", Title: "nvJitLink, the linker for device code at run time",
 		Headers: []string{"nvJitLink.h"},
 		// The header's functions call symbols of one version, which other versions lack.
-		Inline: true, Skip: `^__nvJitLink`,
+		Inline: true, Skip: regexp.MustCompile(`^__nvJitLink`),
 		Prefix: "nvJitLink", Status: "nvJitLinkResult", Success: "NVJITLINK_SUCCESS", Example: "NVJITLINK_ERROR_MISSING_ARCH",
 		Manual: "https://docs.nvidia.com/cuda/nvjitlink", Other: "driver", Package: "nvjitlink", Versions: []string{"13.5"},
 		Library: Library{

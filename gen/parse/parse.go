@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -210,7 +209,7 @@ func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) e
 
 // skips tells whether a function is not to be bound.
 func (u *unit) skips(symbol string) bool {
-	return u.row.Skip != "" && regexp.MustCompile(u.row.Skip).MatchString(symbol)
+	return u.row.Skip != nil && u.row.Skip.MatchString(symbol)
 }
 
 // signature resolves the type of a function, or of a pointer to one, that dd
